@@ -1,0 +1,291 @@
+"""Entries: where they stand in the due table, how recorded changes move them, how a tick advances them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple, assert_never
+
+import apsw
+
+from paceline.adapters.sqlite.cadences import Cadences
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.definitions import read_spec
+from paceline.adapters.sqlite.keys import (
+    CHECKS_LANE,
+    GENERATION_BITS,
+    GENERATION_MASK,
+    LANE_BITS,
+    RESTING_SLOT,
+    due_bound,
+    due_key,
+    due_ms_of,
+    user_lane,
+)
+from paceline.core.definition import Monitor
+from paceline.core.due import Advance, Due
+from paceline.core.schedule import Arm, Cadence, Entry, Keep, Remove, Rest, next_due_ms
+from paceline.ports import Change, Reacted, Scheduler
+
+
+class Place(NamedTuple):
+    """A due row as it stands."""
+
+    k: int
+    counter: int
+    revision: int
+    cadence: int
+    lane: int
+    last_run: int
+    last_due_ms: int | None
+
+
+def integers(values: Iterable[int]) -> Any:
+    """Binds many integers as one parameter, to be read with carray()."""
+    return apsw.carray(array("q", values))
+
+
+# -- reading
+
+
+def locate(db: Connection, generations: Sequence[int], cadences: Cadences, *, now_ms: int) -> dict[int, Place]:
+    """Finds due rows by generation without an index: an entry's grid tells where its row must be.
+
+    Where it is not there, it is overdue, and the overdue rows are looked through; only when the clock was set back
+    is it anywhere else.
+    """
+    cold = db.execute(
+        "SELECT generation, cadence, base_ms FROM entry WHERE generation IN carray(?)", (integers(generations),)
+    ).fetchall()
+    if not cold:
+        return {}
+    known = cadences.known(db, {row[1] for row in cold})
+    guesses = [k for row in cold for k in _guesses(row[0], known[row[1]], row[2], now_ms)]
+    found = _places(db, "due.k IN carray(?)", (integers(guesses),))
+    for condition in ("due.k < ? AND (due.k & ?) IN carray(?)", "due.k >= ? AND (due.k & ?) IN carray(?)"):
+        missing = [row[0] for row in cold if row[0] not in found]
+        if not missing:
+            break
+        found |= _places(db, condition, (due_bound(now_ms), GENERATION_MASK, integers(missing)))
+    return found
+
+
+def entries(db: Connection, generations: Sequence[int], cadences: Cadences, *, now_ms: int) -> dict[int, Entry]:
+    places = locate(db, generations, cadences, now_ms=now_ms)
+    known = cadences.known(db, {place.cadence for place in places.values()})
+    return {generation: _entry(generation, place, known) for generation, place in places.items()}
+
+
+def schedulers(
+    db: Connection, cadences: Cadences, *, after_generation: int, limit: int, now_ms: int
+) -> list[Scheduler]:
+    rows = db.execute(
+        """SELECT entry.generation, user.name, monitor.name
+           FROM entry JOIN monitor USING (generation) JOIN user ON user.id = monitor.owner
+           WHERE entry.generation > ? ORDER BY entry.generation LIMIT ?""",
+        (after_generation, limit),
+    ).fetchall()
+    found = entries(db, [row[0] for row in rows], cadences, now_ms=now_ms)
+    return [Scheduler(owner, name, found[generation]) for generation, owner, name in rows if generation in found]
+
+
+def due(db: Connection, cadences: Cadences, *, now_ms: int, limit: int) -> list[Due]:
+    rows = db.execute(
+        "SELECT k, counter, revision, cadence FROM due WHERE k < ? ORDER BY k LIMIT ?", (due_bound(now_ms), limit)
+    ).fetchall()
+    return _dues(db, rows, cadences)
+
+
+def armed_after(db: Connection, cadences: Cadences, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
+    start = due_key(from_ms, 0) - 1 if after is None else due_key(after.due_ms, after.generation)
+    rows = db.execute(
+        "SELECT k, counter, revision, cadence FROM due WHERE k > ? AND k < ? ORDER BY k LIMIT ?",
+        (start, RESTING_SLOT << GENERATION_BITS, limit),
+    ).fetchall()
+    return _dues(db, rows, cadences)
+
+
+def first_due_ms(db: Connection) -> int | None:
+    row = db.execute("SELECT min(k) FROM due").fetchone()
+    return None if row is None or row[0] is None else due_ms_of(row[0])
+
+
+def changes(db: Connection, cadences: Cadences, *, limit: int, now_ms: int) -> list[Change]:
+    rows = db.execute(
+        """SELECT change.generation, change.number, user.name, user.disabled,
+                  monitor.name, revision, spec, monitor.created_ms, updated_ms
+           FROM change LEFT JOIN monitor USING (generation) LEFT JOIN user ON user.id = monitor.owner
+           ORDER BY change.generation LIMIT ?""",
+        (limit,),
+    ).fetchall()
+    found = entries(db, [row[0] for row in rows], cadences, now_ms=now_ms) if rows else {}
+    return [_change(row, found.get(row[0])) for row in rows]
+
+
+# -- writing
+
+
+def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> list[bool]:
+    return [_react_one(db, item, cadences) for item in reacted]
+
+
+def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+    """One read of the rows in question, then set-wise writes of those that are still as believed."""
+    keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
+    current = {
+        row[0]: row
+        for row in db.execute(
+            "SELECT k, counter, revision, lane, last_run FROM due WHERE k IN carray(?)", (integers(keys),)
+        )
+    }
+    tails = _tails(db, {row[3] for row in current.values()})
+    won: list[bool] = []
+    moves: list[tuple[int, int, int, int]] = []
+    runs: list[tuple[int, int, int, int, int]] = []
+    later: list[tuple[int, int, int]] = []
+    for k, (believed, following_ms, firings) in zip(keys, advances, strict=True):
+        row = current.pop(k, None)  # popped: of two advances of one entry, the second loses
+        if row is None or row[1] != believed[1] or row[2] != believed[2]:
+            won.append(False)
+            continue
+        won.append(True)
+        lane, last_run = row[3], row[4]
+        for counter, due_ms, after_ms in firings:
+            tails[lane] = tail = tails[lane] + 1
+            handle = lane << LANE_BITS | tail
+            runs.append((handle, believed[0], counter, due_ms, last_run))
+            last_run = handle
+            if after_ms > now_ms:
+                later.append((handle, lane, after_ms))
+        moves.append((due_key(following_ms, believed[0]), believed[1] + len(firings), last_run, k))
+    db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
+    db.executemany("UPDATE due SET k = ?, counter = ?, last_run = ? WHERE k = ?", moves)
+    db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
+    if later:
+        db.executemany("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'later', ?)", later)
+    return won
+
+
+def _react_one(db: Connection, item: Reacted, cadences: Cadences) -> bool:
+    change, reaction = item.change, item.reaction
+    place = _believed_place(db, change)
+    if place is False:
+        return False
+    match reaction:
+        case Keep():
+            pass
+        case Remove():
+            db.execute("DELETE FROM entry WHERE generation = ?", (change.generation,))
+            if place:
+                db.execute("DELETE FROM due WHERE k = ?", (place[0],))
+        case Arm():
+            _move(db, change, place, reaction.cadence, reaction.due_ms, cadences, outgoing=reaction.outgoing)
+        case Rest():
+            _move(db, change, place, reaction.cadence, None, cadences, outgoing=reaction.outgoing)
+        case never:
+            assert_never(never)
+    # A newer change of the same definition has a higher number and stays recorded.
+    db.execute("DELETE FROM change WHERE generation = ? AND number = ?", (change.generation, change.seq))
+    return True
+
+
+def _believed_place(db: Connection, change: Change) -> tuple[int, int, int] | Literal[False] | None:
+    """(k, counter, last run) of the due row; None if there is none, as believed; False if belief and table differ."""
+    entry = change.entry
+    if entry is None:
+        row = db.execute("SELECT 1 FROM entry WHERE generation = ?", (change.generation,)).fetchone()
+        return None if row is None else False
+    k = due_key(entry.due_ms, entry.generation)
+    row = db.execute("SELECT counter, revision, last_run FROM due WHERE k = ?", (k,)).fetchone()
+    if row is None or row[:2] != (entry.counter, entry.revision):
+        return False
+    return k, row[0], row[2]
+
+
+def _move(
+    db: Connection,
+    change: Change,
+    place: tuple[int, int, int] | None,
+    cadence: Cadence,
+    due_ms: int | None,
+    cadences: Cadences,
+    *,
+    outgoing: bool,
+) -> None:
+    assert change.monitor is not None
+    number = cadences.number(db, cadence)
+    lane = _lane(db, change.monitor) if outgoing else CHECKS_LANE
+    counter, last_run = (place[1], place[2]) if place else (0, 0)
+    if place:
+        db.execute("DELETE FROM due WHERE k = ?", (place[0],))
+    base_ms = due_ms if due_ms is not None else change.monitor.created_ms
+    db.execute(
+        """INSERT INTO entry (generation, cadence, base_ms) VALUES (?, ?, ?)
+           ON CONFLICT (generation) DO UPDATE SET cadence = excluded.cadence, base_ms = excluded.base_ms""",
+        (change.generation, number, base_ms),
+    )
+    db.execute(
+        "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)",
+        (due_key(due_ms, change.generation), counter, change.monitor.revision, number, lane, last_run),
+    )
+
+
+# -- rows to values
+
+
+def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> list[int]:
+    """Where the row of an entry that is not overdue can be: at rest, at its first due time, or one of the next two."""
+    following_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=base_ms, generation=generation)
+    second_ms = next_due_ms(cadence, after_ms=following_ms, due_ms=base_ms, generation=generation)
+    return [due_key(ms, generation) for ms in (None, base_ms, following_ms, second_ms)]
+
+
+def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
+    rows = db.execute(
+        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms
+            FROM due LEFT JOIN run ON run.handle = due.last_run WHERE {condition}""",  # noqa: S608  three fixed texts
+        bindings,
+    )
+    return {row[0] & GENERATION_MASK: Place(*row) for row in rows}
+
+
+def _dues(db: Connection, rows: list[tuple[int, int, int, int]], cadences: Cadences) -> list[Due]:
+    known = cadences.known(db, {row[3] for row in rows})
+    dues: list[Due] = []
+    for k, counter, revision, cadence in rows:
+        due_ms = due_ms_of(k)
+        assert due_ms is not None
+        dues.append(Due(k & GENERATION_MASK, counter, revision, due_ms, known[cadence]))
+    return dues
+
+
+def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
+    return Entry(
+        generation=generation,
+        counter=place.counter,
+        revision=place.revision,
+        due_ms=due_ms_of(place.k),
+        cadence=known[place.cadence],
+        outgoing=place.lane != CHECKS_LANE,
+        last_due_ms=place.last_due_ms,
+    )
+
+
+def _change(row: tuple[Any, ...], entry: Entry | None) -> Change:
+    generation, number, owner, disabled, name, revision, text, created_ms, updated_ms = row
+    monitor = None
+    if name is not None:
+        monitor = Monitor(
+            owner, name, generation, revision, read_spec(text), created_ms=created_ms, updated_ms=updated_ms
+        )
+    return Change(seq=number, generation=generation, monitor=monitor, owner_disabled=bool(disabled), entry=entry)
+
+
+def _tails(db: Connection, lanes: set[int]) -> dict[int, int]:
+    return dict(db.execute("SELECT id, tail FROM lane WHERE id IN carray(?)", (integers(lanes),)).fetchall())
+
+
+def _lane(db: Connection, monitor: Monitor) -> int:
+    row = db.execute("SELECT owner FROM monitor WHERE generation = ?", (monitor.generation,)).fetchone()
+    # The monitor may be gone by now; its removal is recorded and comes next.
+    return user_lane(row[0]) if row else CHECKS_LANE

@@ -1,0 +1,130 @@
+"""Runs as they are reported. A monitor's runs are a chain from the newest back; each step is one look-up by key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.adapters.sqlite.cadences import Cadences
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.entries import locate
+from paceline.adapters.sqlite.keys import NEVER_MS
+from paceline.core.definition import Monitor
+from paceline.core.health import Glance
+from paceline.core.outcome import RunState
+from paceline.ports import Run
+
+GLANCE_STEPS_MAX = 10
+FIND_STEPS_MAX = 20_000
+
+_RUN = """SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
+                 open.state, open.at_ms, open.attempt, open.started_ms, open.reason,
+                 outcome.state, outcome.attempt, outcome.started_ms, outcome.ended_ms,
+                 outcome.latency_ms, outcome.code, outcome.reason, outcome.detail
+          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle) WHERE run.handle = ?"""
+
+
+def run(db: Connection, handle: int) -> Run | None:
+    row = db.execute(_RUN, (handle,)).fetchone()
+    names = (
+        row
+        and db.execute(
+            """SELECT user.name, monitor.name FROM monitor JOIN user ON user.id = monitor.owner
+           WHERE monitor.generation = ?""",
+            (row[1],),
+        ).fetchone()
+    )
+    return _run(row, *names) if names else None
+
+
+def monitor_runs(
+    db: Connection, cadences: Cadences, monitor: Monitor, *, before: int | None, limit: int, now_ms: int
+) -> list[Run]:
+    if before is None:
+        handle = _newest(db, cadences, [monitor.generation], now_ms=now_ms).get(monitor.generation, 0)
+    else:
+        row = db.execute(
+            "SELECT previous FROM run WHERE handle = ? AND generation = ?", (before, monitor.generation)
+        ).fetchone()
+        handle = row[0] if row else 0
+    runs: list[Run] = []
+    while handle and len(runs) < limit:
+        row = db.execute(_RUN, (handle,)).fetchone()
+        if row is None:
+            break  # older ones are purged
+        runs.append(_run(row, monitor.owner, monitor.id))
+        handle = row[4]
+    return runs
+
+
+def find_run(db: Connection, cadences: Cadences, monitor: Monitor, counter: int, *, now_ms: int) -> Run | None:
+    """Walks back from the newest; bounded, so a very old run is found by paging through the monitor's runs instead."""
+    handle = _newest(db, cadences, [monitor.generation], now_ms=now_ms).get(monitor.generation, 0)
+    for _ in range(FIND_STEPS_MAX):
+        row = db.execute("SELECT counter, previous FROM run WHERE handle = ?", (handle,)).fetchone()
+        if row is None or row[0] < counter:
+            return None
+        if row[0] == counter:
+            return _run(db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id)
+        handle = row[1]
+    return None
+
+
+def glances(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
+    newest = _newest(db, cadences, generations, now_ms=now_ms)
+    return {generation: _glance(db, handle) for generation, handle in newest.items()}
+
+
+def _newest(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, int]:
+    places = locate(db, generations, cadences, now_ms=now_ms)
+    return {generation: place.last_run for generation, place in places.items()}
+
+
+def _glance(db: Connection, handle: int) -> Glance:
+    open_due_ms: int | None = None
+    for _ in range(GLANCE_STEPS_MAX):
+        row = db.execute(
+            """SELECT run.due_ms, run.previous, outcome.state FROM run LEFT JOIN outcome USING (handle)
+               WHERE run.handle = ?""",
+            (handle,),
+        ).fetchone()
+        if row is None:
+            break
+        due_ms, handle, state = row
+        if state is not None:
+            return Glance(open_due_ms=open_due_ms, settled=state)
+        open_due_ms = due_ms
+    return Glance(open_due_ms=open_due_ms)
+
+
+def _run(row: tuple[Any, ...], owner: str, monitor: str) -> Run:
+    handle, generation, counter, due_ms, _, *rest = row
+    open_state, at_ms, open_attempt, open_started_ms, open_reason, *settled = rest
+    state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail = settled
+    if state is None:
+        return Run(
+            handle, owner, monitor, generation, counter, due_ms,
+            state=_open_state(open_state, at_ms),
+            attempt=open_attempt or 0,
+            reason=open_reason or ("waits for an earlier run of this monitor" if open_state == "parked" else ""),
+            until_ms=at_ms if at_ms and at_ms < NEVER_MS else None,
+            started_ms=open_started_ms,
+        )  # fmt: skip
+    return Run(
+        handle, owner, monitor, generation, counter, due_ms,
+        state=state,
+        attempt=attempt,
+        reason=reason,
+        started_ms=started_ms,
+        ended_ms=ended_ms,
+        latency_ms=latency_ms,
+        code=code,
+        detail=msgspec.json.decode(detail),
+    )  # fmt: skip
+
+
+def _open_state(state: RunState | None, at_ms: int | None) -> RunState:
+    """A run whose way was cleared waits like any other."""
+    return "waiting" if state is None or (state == "parked" and at_ms == 0) else state

@@ -1,0 +1,40 @@
+"""Integer keys that cluster tables: a due row by its time, a run by its queue and order."""
+
+from __future__ import annotations
+
+from paceline.core.schedule import SLOT_MS
+
+EPOCH_MS = 1_767_225_600_000  # 2026-01-01: counting from here keeps the key small for 54 years
+GENERATION_BITS = 28
+GENERATION_MASK = (1 << GENERATION_BITS) - 1
+RESTING_SLOT = (1 << 35) - 1
+LANE_BITS = 40
+CHECKS_LANE = 1
+NEVER_MS = 1 << 60
+
+
+def due_key(due_ms: int | None, generation: int) -> int:
+    """None, or a time beyond the last slot: the entry rests."""
+    if due_ms is None:
+        return RESTING_SLOT << GENERATION_BITS | generation
+    slot = (due_ms - EPOCH_MS) // SLOT_MS
+    return min(max(slot, 0), RESTING_SLOT) << GENERATION_BITS | generation
+
+
+def due_ms_of(k: int) -> int | None:
+    slot = k >> GENERATION_BITS
+    return None if slot == RESTING_SLOT else slot * SLOT_MS + EPOCH_MS
+
+
+def due_bound(now_ms: int) -> int:
+    """Every key below this is due at or before now."""
+    return due_key(now_ms, 0) + (1 << GENERATION_BITS)
+
+
+def lane_bounds(lane: int) -> tuple[int, int]:
+    """The handles of a lane: from the first, to before the second."""
+    return lane << LANE_BITS, (lane + 1) << LANE_BITS
+
+
+def user_lane(user: int) -> int:
+    return CHECKS_LANE + user

@@ -1,0 +1,227 @@
+"""Runs between being made and being settled: claims, leases, fencing, order within a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.definitions import read_spec
+from paceline.adapters.sqlite.entries import integers
+from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS, lane_bounds
+from paceline.core.outcome import Done, Retry, terminal_state
+from paceline.ports import Claimed, Queue, Settlement
+
+HOLD_MS = 30_000
+SIFTED_MIN = 64
+SEQUENCE_MASK = (1 << LANE_BITS) - 1
+
+# The columns that a claim judges a run by. A run is clear to start when the run before it in its group is settled,
+# or so old that its record is gone.
+_FACTS = """run.handle, run.generation, run.counter, run.due_ms, run.previous,
+            run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
+                             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous),
+            monitor.name, monitor.spec, user.name, user.disabled"""
+_OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
+
+
+class Candidate(NamedTuple):
+    """A run that may be claimed, and what is known of earlier attempts."""
+
+    handle: int
+    generation: int
+    counter: int
+    due_ms: int
+    previous: int
+    clear: int
+    monitor: str | None
+    spec: str | None
+    owner: str | None
+    disabled: int | None
+    attempt: int = 0
+    lost: int = 0
+
+
+class Lanes:
+    """Takes turns between the owners' lanes, so that no owner's backlog keeps another's waiting."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def pick(self, db: Connection, *, now_ms: int, limit: int) -> list[int]:
+        """Lanes with something to claim, beginning after the one that was served last."""
+        query = """SELECT lane.id FROM lane JOIN user ON user.id = lane.owner
+                   WHERE user.disabled = 0 AND lane.id {} ? AND (lane.position < lane.tail OR EXISTS
+                         (SELECT 1 FROM open WHERE open.lane = lane.id AND open.at_ms <= ?))
+                   ORDER BY lane.id LIMIT ?"""
+        picked: list[int] = []
+        for side in (">", "<="):
+            rows = db.execute(query.format(side), (self._last, now_ms, limit - len(picked)))
+            picked += [row[0] for row in rows]
+        if picked:
+            self._last = picked[-1]
+        return picked
+
+
+def claim(db: Connection, queue: Queue, lanes: Lanes, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    if not queue.outgoing:
+        return _claim_lane(db, CHECKS_LANE, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    if queue.owner is not None:
+        row = db.execute(
+            "SELECT lane.id FROM lane JOIN user ON user.id = lane.owner WHERE user.name = ?", (queue.owner,)
+        ).fetchone()
+        return _claim_lane(db, row[0], now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if row else []
+    claimed: list[Claimed] = []
+    picked = lanes.pick(db, now_ms=now_ms, limit=runs_max)
+    for index, lane in enumerate(picked):
+        share = -(-(runs_max - len(claimed)) // (len(picked) - index))
+        claimed += _claim_lane(db, lane, now_ms=now_ms, runs_max=share, lease_ms=lease_ms)
+    return claimed
+
+
+def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
+    leases = {
+        row[0]: row[1:]
+        for row in db.execute(
+            "SELECT handle, attempt, at_ms FROM open WHERE handle IN carray(?) AND state = 'out'",
+            (integers(item.handle for item in settlements),),
+        )
+    }
+    won: list[bool] = []
+    ended: list[tuple[Any, ...]] = []
+    again: list[tuple[Any, ...]] = []
+    for item in settlements:
+        attempt, until_ms = leases.pop(item.handle, (None, 0))
+        if attempt != item.attempt or item.ended_ms > until_ms:
+            won.append(False)
+            continue
+        won.append(True)
+        if isinstance(item.outcome, Retry):
+            again.append((item.outcome.not_before_ms, item.outcome.reason, item.handle))
+        else:
+            ended.append(_outcome_row(item))
+    db.executemany("UPDATE open SET state = 'retry', at_ms = ?, reason = ? WHERE handle = ?", again)
+    record_outcomes(db, ended)
+    return won
+
+
+def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Ends runs for good: their outcome is written, their lease goes, and what is parked behind them may start."""
+    if not rows:
+        return
+    db.executemany(
+        """INSERT INTO outcome (handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        rows,
+    )
+    handles = [row[0] for row in rows]
+    db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
+    db.execute("UPDATE open SET at_ms = 0 WHERE behind IN carray(?)", (integers(handles),))
+
+
+def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+    db.execute(
+        "UPDATE open SET at_ms = ? WHERE handle = ? AND attempt = ? AND state = 'out' AND at_ms >= ?",
+        (until_ms, handle, attempt, now_ms),
+    )
+    return db.changes() == 1
+
+
+def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+    released = []
+    for handle, attempt in fences:
+        db.execute(
+            """UPDATE open SET state = 'retry', at_ms = ?, reason = 'given back before it started'
+               WHERE handle = ? AND attempt = ? AND state = 'out'""",
+            (now_ms, handle, attempt),
+        )
+        released.append(db.changes() == 1)
+    return released
+
+
+def _claim_lane(db: Connection, lane: int, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    """First what comes back (retries, run-out leases, caught-up and unparked runs), then the untouched tail."""
+    claimed = _claim_open(db, lane, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    position, tail = db.execute("SELECT position, tail FROM lane WHERE id = ?", (lane,)).fetchone()
+    start, sifted_max = position, 4 * runs_max + SIFTED_MIN
+    while len(claimed) < runs_max and position < tail and position - start < sifted_max:
+        found, position = _sift(db, lane, position, limit=runs_max - len(claimed))
+        claimed += _decide(db, lane, found, now_ms=now_ms, lease_ms=lease_ms)
+    if position != start:
+        db.execute("UPDATE lane SET position = ? WHERE id = ?", (position, lane))
+    return claimed
+
+
+def _claim_open(db: Connection, lane: int, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    rows = db.execute(
+        f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out'
+            FROM open JOIN run ON run.handle = open.handle {_OWNER}
+            WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
+        (lane, now_ms, runs_max),
+    ).fetchall()
+    if not rows:
+        return []
+    return _decide(db, lane, [Candidate(*row) for row in rows], now_ms=now_ms, lease_ms=lease_ms)
+
+
+def _sift(db: Connection, lane: int, position: int, *, limit: int) -> tuple[list[Candidate], int]:
+    """The next runs of the tail that are neither open nor settled already, and the position after them."""
+    begin, end = lane_bounds(lane)
+    rows = db.execute(
+        f"""SELECT {_FACTS}, EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+                          OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+            FROM run {_OWNER} WHERE run.handle > ? AND run.handle < ? ORDER BY run.handle LIMIT ?""",  # noqa: S608
+        (begin | position, end, limit),
+    ).fetchall()
+    if not rows:
+        return [], int(db.execute("SELECT tail FROM lane WHERE id = ?", (lane,)).get)
+    return [Candidate(*row[:-1]) for row in rows if not row[-1]], rows[-1][0] & SEQUENCE_MASK
+
+
+def _decide(db: Connection, lane: int, candidates: Sequence[Candidate], *, now_ms: int, lease_ms: int) -> list[Claimed]:
+    """Leases what may start; parks what is behind another of its group; holds what a disabled user owns."""
+    until_ms = now_ms + lease_ms
+    claimed: list[Claimed] = []
+    opened: list[tuple[Any, ...]] = []
+    for run in candidates:
+        if not run.clear:
+            opened.append((run.handle, lane, "parked", NEVER_MS, run.attempt, run.lost, run.previous, None, ""))
+        elif run.disabled:
+            reason = "its owner is disabled"
+            opened.append((run.handle, lane, "held", now_ms + HOLD_MS, run.attempt, run.lost, None, None, reason))
+        else:
+            opened.append((run.handle, lane, "out", until_ms, run.attempt + 1, run.lost, None, now_ms, ""))
+            claimed.append(_claimed(run, until_ms))
+    db.executemany(
+        """INSERT OR REPLACE INTO open (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        opened,
+    )
+    return claimed
+
+
+def _claimed(run: Candidate, until_ms: int) -> Claimed:
+    return Claimed(
+        handle=run.handle,
+        attempt=run.attempt + 1,
+        owner=run.owner or "",
+        monitor=run.monitor or "",
+        generation=run.generation,
+        counter=run.counter,
+        due_ms=run.due_ms,
+        lease_until_ms=until_ms,
+        lost=bool(run.lost),
+        check=read_spec(run.spec).check if run.spec is not None else None,
+    )
+
+
+def _outcome_row(item: Settlement) -> tuple[Any, ...]:
+    outcome = item.outcome
+    assert not isinstance(outcome, Retry)
+    facts: tuple[Any, ...] = (None, None, outcome.reason, "{}")
+    if isinstance(outcome, Done):
+        detail = msgspec.json.encode(outcome.detail).decode()
+        facts = (outcome.latency_ms, outcome.code, outcome.reason, detail)
+    return (item.handle, terminal_state(outcome), item.attempt, item.started_ms, item.ended_ms, *facts)

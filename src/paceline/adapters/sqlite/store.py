@@ -1,0 +1,205 @@
+"""The Store on one SQLite file. Each method is one transaction; the modules beside this one hold the SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from paceline.adapters.sqlite import definitions, entries, history, runs, upkeep, users
+from paceline.adapters.sqlite.cadences import Cadences
+from paceline.adapters.sqlite.database import Database, file_bytes
+from paceline.adapters.sqlite.migrate import migrate
+from paceline.core.definition import Monitor
+from paceline.core.due import Advance, Due
+from paceline.core.health import Glance
+from paceline.core.schedule import Entry
+from paceline.ports import (
+    Change,
+    Claimed,
+    PurgeReport,
+    PutMonitor,
+    PutResult,
+    Queue,
+    Reacted,
+    RemoveMonitor,
+    RemoveResult,
+    Run,
+    Scheduler,
+    Settlement,
+    StoreStatus,
+    Token,
+    User,
+    UserEdit,
+)
+
+
+class SqliteStore:
+    """``path`` is a file, or ``:memory:``. The schema is brought up to date when it is opened."""
+
+    def __init__(self, path: str, *, synchronous: str = "full") -> None:
+        self._db = Database(path, synchronous=synchronous)
+        self._cadences = Cadences()
+        self._lanes = runs.Lanes()
+        self.schema_version = migrate(self._db)
+
+    # -- users and tokens
+
+    def add_user(self, user: User) -> bool:
+        with self._db.write() as db:
+            return users.add_user(db, user)
+
+    def user(self, user_id: str) -> User | None:
+        with self._db.read() as db:
+            return users.user(db, user_id)
+
+    def users(self, *, after: str, limit: int) -> list[User]:
+        with self._db.read() as db:
+            return users.users(db, after=after, limit=limit)
+
+    def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
+        with self._db.write() as db:
+            return users.edit_user(db, user_id, edit)
+
+    def remove_user(self, user_id: str) -> bool:
+        with self._db.write() as db:
+            return users.remove_user(db, user_id)
+
+    def add_token(self, token: Token) -> bool:
+        with self._db.write() as db:
+            return users.add_token(db, token)
+
+    def token(self, token_id: str) -> tuple[Token, User] | None:
+        with self._db.read() as db:
+            return users.token(db, token_id)
+
+    def tokens(self, user_id: str) -> list[Token]:
+        with self._db.read() as db:
+            return users.tokens(db, user_id)
+
+    def remove_token(self, user_id: str, token_id: str) -> bool:
+        with self._db.write() as db:
+            return users.remove_token(db, user_id, token_id)
+
+    # -- definitions and their changes
+
+    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+        with self._db.write() as db:
+            return definitions.put(db, puts, monitors_max=monitors_max, now_ms=now_ms)
+
+    def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+        with self._db.write() as db:
+            return definitions.remove(db, removes)
+
+    def monitor(self, owner: str, monitor_id: str) -> Monitor | None:
+        with self._db.read() as db:
+            return definitions.monitor(db, owner, monitor_id)
+
+    def monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
+        with self._db.read() as db:
+            return definitions.monitors(db, owner, after=after, limit=limit)
+
+    def changes(self, *, limit: int, now_ms: int) -> list[Change]:
+        with self._db.read() as db:
+            return entries.changes(db, self._cadences, limit=limit, now_ms=now_ms)
+
+    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
+        try:
+            with self._db.write() as db:
+                return entries.react(db, reacted, self._cadences)
+        except BaseException:
+            self._cadences.forget()
+            raise
+
+    # -- entries
+
+    def entries(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Entry]:
+        with self._db.read() as db:
+            return entries.entries(db, generations, self._cadences, now_ms=now_ms)
+
+    def schedulers(self, *, after_generation: int, limit: int, now_ms: int) -> list[Scheduler]:
+        with self._db.read() as db:
+            return entries.schedulers(db, self._cadences, after_generation=after_generation, limit=limit, now_ms=now_ms)
+
+    def due(self, *, now_ms: int, limit: int) -> list[Due]:
+        with self._db.read() as db:
+            return entries.due(db, self._cadences, now_ms=now_ms, limit=limit)
+
+    def next_due_ms(self) -> int | None:
+        with self._db.read() as db:
+            return entries.first_due_ms(db)
+
+    def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+        with self._db.write() as db:
+            return entries.commit(db, advances, now_ms=now_ms)
+
+    def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
+        with self._db.read() as db:
+            return entries.armed_after(db, self._cadences, after, from_ms=from_ms, limit=limit)
+
+    # -- runs
+
+    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+        with self._db.write() as db:
+            return runs.claim(db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+    def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+        with self._db.write() as db:
+            return runs.extend(db, handle, attempt, until_ms=until_ms, now_ms=now_ms)
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        with self._db.write() as db:
+            return runs.settle(db, settlements)
+
+    def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+        with self._db.write() as db:
+            return runs.release(db, fences, now_ms=now_ms)
+
+    def run(self, handle: int) -> Run | None:
+        with self._db.read() as db:
+            return history.run(db, handle)
+
+    def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
+        with self._db.read() as db:
+            monitor = definitions.monitor(db, owner, monitor_id)
+            if monitor is None or monitor.generation != generation:
+                return None
+            return history.find_run(db, self._cadences, monitor, counter, now_ms=now_ms)
+
+    def monitor_runs(self, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
+        with self._db.read() as db:
+            return history.monitor_runs(db, self._cadences, monitor, before=before, limit=limit, now_ms=now_ms)
+
+    def glances(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
+        with self._db.read() as db:
+            return history.glances(db, self._cadences, generations, now_ms=now_ms)
+
+    # -- upkeep
+
+    def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
+        with self._db.write() as db:
+            return upkeep.purge(
+                db, settled_before_ms=settled_before_ms, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit
+            )
+
+    def status(self) -> StoreStatus:
+        with self._db.read() as db:
+            return upkeep.status(db, bytes_used=file_bytes(self._db.path))
+
+    def verify(self) -> list[str]:
+        with self._db.read() as db:
+            return upkeep.verify(db)
+
+    def ping(self) -> None:
+        with self._db.write() as db:
+            db.execute("UPDATE lane SET position = position WHERE id = 1")
+
+    def version(self) -> int:
+        with self._db.writer() as db:
+            return int(db.pragma("data_version"))
+
+    def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None:
+        with self._db.writer() as db:
+            upkeep.backup(db, target, progress=progress)
+
+    def close(self) -> None:
+        self._db.close()

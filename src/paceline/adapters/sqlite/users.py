@@ -1,0 +1,124 @@
+"""Users and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.keys import user_lane
+from paceline.ports import Token, User, UserEdit
+
+
+def add_user(db: Connection, user: User) -> bool:
+    row = db.execute(
+        """INSERT INTO user (name, role, daily_credits, disabled, created_ms) VALUES (?, ?, ?, ?, ?)
+           ON CONFLICT (name) DO NOTHING RETURNING id""",
+        (user.id, user.role, user.daily_credits, int(user.disabled), user.created_ms),
+    ).fetchone()
+    if row is None:
+        return False
+    db.execute("INSERT INTO lane (id, owner) VALUES (?, ?)", (user_lane(row[0]), row[0]))
+    return True
+
+
+def user(db: Connection, name: str) -> User | None:
+    row = db.execute(
+        "SELECT name, role, daily_credits, disabled, created_ms, monitors FROM user WHERE name = ?", (name,)
+    ).fetchone()
+    return _user(row) if row else None
+
+
+def users(db: Connection, *, after: str, limit: int) -> list[User]:
+    rows = db.execute(
+        """SELECT name, role, daily_credits, disabled, created_ms, monitors FROM user
+           WHERE name > ? ORDER BY name LIMIT ?""",
+        (after, limit),
+    )
+    return [_user(row) for row in rows]
+
+
+def edit_user(db: Connection, name: str, edit: UserEdit) -> User | None:
+    row = db.execute(
+        """UPDATE user SET role = coalesce(?, role), daily_credits = coalesce(?, daily_credits),
+                           disabled = coalesce(?, disabled)
+           WHERE name = ? RETURNING id""",
+        (edit.role, edit.daily_credits, None if edit.disabled is None else int(edit.disabled), name),
+    ).fetchone()
+    if row is None:
+        return None
+    if edit.disabled is not None:
+        _record_changes(db, row[0])
+        # Held runs are looked at again at once.
+        db.execute("UPDATE open SET at_ms = 0 WHERE state = 'held'")
+    return user(db, name)
+
+
+def remove_user(db: Connection, name: str) -> bool:
+    row = db.execute("SELECT id FROM user WHERE name = ?", (name,)).fetchone()
+    if row is None:
+        return False
+    _record_changes(db, row[0])
+    db.execute("DELETE FROM monitor WHERE owner = ?", row)
+    db.execute("DELETE FROM token WHERE user = ?", row)
+    db.execute("UPDATE lane SET owner = NULL WHERE owner = ?", row)
+    db.execute("DELETE FROM user WHERE id = ?", row)
+    return True
+
+
+def add_token(db: Connection, token: Token) -> bool:
+    db.execute(
+        """INSERT INTO token (id, user, label, digest, created_ms)
+           SELECT ?, id, ?, ?, ? FROM user WHERE name = ?""",
+        (token.id, token.label, token.digest, token.created_ms, token.user),
+    )
+    return db.changes() == 1
+
+
+def token(db: Connection, token_id: str) -> tuple[Token, User] | None:
+    row = db.execute(
+        """SELECT token.id, token.label, token.digest, token.created_ms,
+                  user.name, user.role, user.daily_credits, user.disabled, user.created_ms, user.monitors
+           FROM token JOIN user ON user.id = token.user WHERE token.id = ?""",
+        (token_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    owner = _user(row[4:])
+    return Token(id=row[0], user=owner.id, label=row[1], digest=row[2], created_ms=row[3]), owner
+
+
+def tokens(db: Connection, name: str) -> list[Token]:
+    rows = db.execute(
+        """SELECT token.id, user.name, token.label, token.digest, token.created_ms
+           FROM token JOIN user ON user.id = token.user WHERE user.name = ? ORDER BY token.created_ms LIMIT 1000""",
+        (name,),
+    )
+    return [Token(*row) for row in rows]
+
+
+def remove_token(db: Connection, name: str, token_id: str) -> bool:
+    db.execute(
+        "DELETE FROM token WHERE id = ? AND user = (SELECT id FROM user WHERE name = ?)",
+        (token_id, name),
+    )
+    return db.changes() == 1
+
+
+def _record_changes(db: Connection, owner: int) -> None:
+    db.execute(
+        """INSERT INTO change (generation) SELECT generation FROM monitor WHERE owner = ?
+           ON CONFLICT (generation) DO UPDATE SET number = number + 1""",
+        (owner,),
+    )
+
+
+def _user(row: tuple[Any, ...]) -> User:
+    name, role, daily_credits, disabled, created_ms, monitors = row
+    return User(
+        id=name,
+        role=role,
+        daily_credits=daily_credits,
+        disabled=bool(disabled),
+        created_ms=created_ms,
+        monitors=monitors,
+    )

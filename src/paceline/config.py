@@ -1,0 +1,133 @@
+"""Settings: one TOML file, overridden by PACELINE_… in the environment, overridden by flags. Frozen once read."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from paceline.core.durations import DURATION_RULE, parse_duration_ms
+from paceline.errors import WrongSetting
+
+DEFAULT_FILE = Path("paceline.toml")
+
+
+def _duration(text: str) -> str:
+    if not parse_duration_ms(text):
+        raise ValueError(f"write {DURATION_RULE}, more than zero")
+    return text
+
+
+def _store_url(url: str) -> str:
+    if not url.startswith("sqlite:///") or not url.removeprefix("sqlite:///"):
+        raise ValueError("write sqlite:///path/to/file.db")
+    return url
+
+
+def _networks(text: str) -> str:
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        ipaddress.ip_network(part)
+    return text
+
+
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write an http:// or https:// URL")
+    return url
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. docs/reference/settings.md lists them; a test holds the two together."""
+
+    model_config = SettingsConfigDict(env_prefix="PACELINE_", frozen=True, extra="forbid")
+
+    store: Annotated[str, AfterValidator(_store_url)] = Field(
+        "sqlite:///paceline.db", description="The engine and where it keeps its data."
+    )
+    secret_key: SecretStr | None = Field(
+        None,
+        description="Keys the hashes of tokens and encrypts provider keys; made beside the SQLite file if not given.",
+    )
+    host: str = Field("127.0.0.1", description="The address the API listens on.")
+    port: int = Field(8080, ge=0, le=65_535, description="The port the API listens on; 0 takes a free one.")
+    outbound_allow: Annotated[str, AfterValidator(_networks)] = Field(
+        "", description="Private ranges that checks and providers may reach, separated by commas; by default none."
+    )
+    atlas_url: Annotated[str, AfterValidator(_http_url)] = Field(
+        "https://atlas.ripe.net", description="The base of the RIPE Atlas API."
+    )
+    synchronous: Literal["full", "normal"] = Field(
+        "full", description="SQLite durability: full survives a power cut, normal a crash of the process."
+    )
+    log_format: Literal["auto", "json", "text"] = Field(
+        "auto", description="auto writes text to a terminal and JSON elsewhere."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least level that is logged."
+    )
+    every_min: Duration = Field("1s", description="The shortest interval a monitor may have.")
+    monitors_max: int = Field(10_000, ge=1, description="How many monitors one user may have.")
+    body_bytes_max: int = Field(8_388_608, ge=1_024, description="The largest request body in bytes.")
+    body_timeout: Duration = Field("30s", description="How long a request body may take to arrive.")
+    bulk_max: int = Field(10_000, ge=1, description="How many monitors one bulk request may carry.")
+    checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")
+    check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
+    attempts_max: int = Field(5, ge=1, le=100, description="After so many attempts an outgoing run is dead.")
+    retry_base: Duration = Field(
+        "1s", description="The first retry waits up to this long; each further one up to twice."
+    )
+    retry_cap: Duration = Field("5m", description="No retry waits longer than this.")
+    missed_grace: Duration = Field("30s", description="A firing handled within this time is late, not missed.")
+    missed_max: int = Field(100, ge=1, le=10_000, description="How many missed runs `missed: all` makes up for.")
+    missed_window: Duration = Field("10m", description="Missed runs are spread over this time at most.")
+    runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
+    runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
+    wrong_tokens_max: int = Field(
+        30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        file = cls.model_config.get("toml_file")
+        sources = (init_settings, env_settings)
+        return (*sources, TomlConfigSettingsSource(settings_cls)) if file else sources
+
+
+def load_settings(file: Path | None = None, **flags: Any) -> Settings:
+    """Flags over environment over file. A wrong setting raises WrongSetting with one clear line naming it."""
+    if file is not None and not file.is_file():
+        raise WrongSetting(f"--config {file}: there is no such file.")
+    path = file or DEFAULT_FILE
+    given = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return _bound_to(path)(**given) if path.is_file() else Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or "settings"
+        detail = first["msg"].removeprefix("Value error, ")
+        raise WrongSetting(f"PACELINE_{name.upper()} (or {name} in {path.name}): {detail}.") from None
+    except (ValueError, OSError) as error:
+        raise WrongSetting(f"{path}: cannot be read as TOML: {error}.") from None
+
+
+def _bound_to(path: Path) -> type[Settings]:
+    class FileSettings(Settings):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    return FileSettings

@@ -1,0 +1,111 @@
+"""A due entry advances: which runs it makes, and when it is due next.
+
+An advance never leaves an entry due, however late it comes. What was missed follows the cadence's policy, and what is
+caught up is spread, never sent in one spike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from paceline.core.ids import stable_fraction
+from paceline.core.schedule import Cadence, next_due_ms
+
+
+class Due(NamedTuple):
+    """What a tick needs to know of one due entry; the first four are the compare-and-set token."""
+
+    generation: int
+    counter: int
+    revision: int
+    due_ms: int
+    cadence: Cadence
+
+
+class Firing(NamedTuple):
+    """One run to be made. ``after_ms`` is when it may start at the earliest: 0, or a moment of the catch-up."""
+
+    counter: int
+    due_ms: int
+    after_ms: int
+
+
+class Advance(NamedTuple):
+    """What a tick wants to write: if ``due`` is still what the store holds, make the runs and move on."""
+
+    due: Due
+    next_due_ms: int
+    firings: tuple[Firing, ...]
+
+
+class CatchUp(NamedTuple):
+    """How missed firings are treated."""
+
+    grace_ms: int = 30_000
+    """A firing handled within this time is late, not missed."""
+    runs_max: int = 100
+    """At most so many missed runs are made up for under ``missed: all``: the newest."""
+    window_ms: int = 600_000
+    """Missed runs are spread over this time, or over the cadence's own period if that is shorter."""
+
+
+def advance(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
+    """One entry's step forward. The common case, on time, makes one run and allocates little."""
+    generation, counter, _, due_ms, cadence = due
+    every_ms = cadence.every_ms
+    if every_ms and now_ms - due_ms < every_ms and now_ms - due_ms <= catch_up.grace_ms:
+        return Advance(due, due_ms + every_ms, (Firing(counter, due_ms, 0),))
+    following_ms = next_due_ms(cadence, after_ms=max(now_ms, due_ms), due_ms=due_ms, generation=generation)
+    slots = _slots(due, now_ms=now_ms, kept_max=catch_up.runs_max)
+    return Advance(due, following_ms, _firings(due, slots, following_ms, now_ms=now_ms, catch_up=catch_up))
+
+
+def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
+    return [advance(due, now_ms=now_ms, catch_up=catch_up) for due in dues]
+
+
+def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
+    """The newest grid points from the due time up to now, oldest first, at most ``kept_max``."""
+    if every_ms := due.cadence.every_ms:
+        passed = (now_ms - due.due_ms) // every_ms
+        first = max(0, passed - kept_max + 1)
+        return [due.due_ms + index * every_ms for index in range(first, passed + 1)]
+    return _cron_slots(due, now_ms=now_ms, kept_max=kept_max if due.cadence.missed == "all" else 1)
+
+
+def _cron_slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
+    """Found by looking back over spans that double, so that a long outage does not walk every minute of it."""
+    span_ms = 60_000 * kept_max
+    while True:
+        start_ms = now_ms - span_ms
+        slots = [due.due_ms] if start_ms <= due.due_ms else []
+        slot_ms = max(start_ms, due.due_ms)
+        while (slot_ms := next_due_ms(due.cadence, after_ms=slot_ms, due_ms=0, generation=due.generation)) <= now_ms:
+            slots.append(slot_ms)
+        if start_ms <= due.due_ms or len(slots) >= kept_max:
+            return slots[-kept_max:]
+        span_ms *= 2
+
+
+def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catch_up: CatchUp) -> tuple[Firing, ...]:
+    newest_ms = slots[-1]
+    on_time = now_ms - newest_ms <= catch_up.grace_ms
+    missed = slots[:-1] if on_time else slots
+    match due.cadence.missed:
+        case "skip":
+            missed = []
+        case "once":
+            missed = [] if on_time else [newest_ms]
+        case "all":
+            pass
+    window_ms = min(max(following_ms - newest_ms, 1), catch_up.window_ms)
+    phase = stable_fraction(f"catch-up:{due.generation}")
+    firings = [
+        Firing(due.counter + index, slot_ms, now_ms + int((index + phase) / len(missed) * window_ms))
+        for index, slot_ms in enumerate(missed)
+    ]
+    if on_time:
+        # In order: the newest waits for those that are caught up before it.
+        firings.append(Firing(due.counter + len(firings), newest_ms, firings[-1].after_ms if firings else 0))
+    return tuple(firings)

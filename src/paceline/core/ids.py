@@ -1,0 +1,55 @@
+"""Names are computed, not drawn: the same thing has the same name however often it is made."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from paceline.errors import FieldProblem
+
+ID_CHARS_MAX = 128
+ID_RULE = f"1 to {ID_CHARS_MAX} of A-Z a-z 0-9 . _ : @ + = ~ -, beginning with a letter or digit"
+_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}")
+_RUN = re.compile(r"([^/#]+)/([^/#]+)#(\d{1,18})@(\d{1,18})")
+
+
+class RunName(NamedTuple):
+    """A run's id, taken apart."""
+
+    owner: str
+    monitor: str
+    generation: int
+    counter: int
+
+
+def id_problem(value: str, pointer: str) -> FieldProblem | None:
+    """Why this cannot be an id, or None."""
+    if _ID.fullmatch(value):
+        return None
+    return FieldProblem(pointer, f"use {ID_RULE}")
+
+
+def entry_key(owner: str, monitor: str) -> str:
+    """The global name of an entry. Parts are escaped, so (1, 2-3), (1-2, 3) and even (1/2, 3) never collide."""
+    return f"{quote(owner, safe='')}/{quote(monitor, safe='')}"
+
+
+def run_id(owner: str, monitor: str, *, generation: int, counter: int) -> str:
+    return f"{entry_key(owner, monitor)}#{generation}@{counter}"
+
+
+def parse_run_id(text: str) -> RunName | None:
+    """The inverse of run_id; None for what run_id never makes."""
+    match = _RUN.fullmatch(text)
+    if match is None:
+        return None
+    owner, monitor, generation, counter = match.groups()
+    name = RunName(unquote(owner), unquote(monitor), int(generation), int(counter))
+    return name if run_id(name.owner, name.monitor, generation=name.generation, counter=name.counter) == text else None
+
+
+def stable_fraction(name: str) -> float:
+    """A number in [0, 1) that depends on the name alone: tomorrow's jitter is today's."""
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / 2**64

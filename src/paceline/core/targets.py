@@ -1,0 +1,62 @@
+"""What a user may ask us to reach: URLs, hosts and headers, judged by their spelling.
+
+Where a name leads is judged on the socket that is really opened; this is only what can be refused when it is saved.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+URL_CHARS_MAX = 2_048
+HOST_CHARS_MAX = 253
+HEADER_CHARS_MAX = 4_096
+RESERVED_HEADERS = frozenset(
+    {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"}
+)
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|\[?[0-9A-Fa-f:.]+\]?")
+
+
+def url_problem(url: str) -> str | None:
+    """Why this URL cannot be saved, or None."""
+    if len(url) > URL_CHARS_MAX:
+        return f"at most {URL_CHARS_MAX} characters"
+    if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url) or "\\" in url:
+        return "spaces, control and non-ASCII characters must be percent-encoded"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return "not a URL; write for example https://example.org/"
+    if parts.scheme not in ("http", "https"):
+        return "must begin with http:// or https://"
+    if "@" in parts.netloc:
+        return 'user and password do not belong in the URL; use "headers"'
+    if not host or (port is not None and not 1 <= port <= 65_535):
+        return "needs a host, and a port from 1 to 65535 if any"
+    return host_problem(host)
+
+
+def host_problem(host: str) -> str | None:
+    """Why this cannot be a host name or an address, or None."""
+    if not host or len(host) > HOST_CHARS_MAX:
+        return f"a host name or address of 1 to {HOST_CHARS_MAX} characters"
+    if not _HOST.fullmatch(host) or any(len(label) > 63 for label in host.split(".")):
+        return "not a host name or address; write international names in their xn-- form"
+    return None
+
+
+def header_problem(name: str, value: str) -> str | None:
+    """Why this request header cannot be saved, or None."""
+    if not _TOKEN.fullmatch(name):
+        return "not a header name"
+    if name.lower() in RESERVED_HEADERS:
+        return f"{name} is set by Paceline and cannot be given"
+    if len(value) > HEADER_CHARS_MAX:
+        return f"at most {HEADER_CHARS_MAX} characters"
+    if any(ord(char) < 32 and char != "\t" for char in value) or "\x7f" in value:
+        return "a header value carries no line breaks or control characters"
+    if not value.isascii():
+        return "a header value must be ASCII"
+    return None

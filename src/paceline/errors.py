@@ -1,0 +1,137 @@
+"""The error tree. Every error a person can meet has a stable code, an HTTP status and says what to do next.
+
+PacelineError
+├── InvalidInput          422  invalid_input        a field is wrong; ``errors`` names each
+├── MalformedBody         400  malformed_body       not JSON at all
+├── Unauthenticated       401  unauthenticated
+├── Forbidden             403  forbidden            an admin's route
+├── NotFound              404  not_found            also what belongs to somebody else
+├── AlreadyExists         409  already_exists
+├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
+├── RevisionMismatch      412  revision_mismatch    If-Match did not match
+├── BodyTooLarge          413  body_too_large
+├── BodyTooSlow           408  body_too_slow
+├── LimitReached          403  limit_reached
+├── Throttled             429  throttled
+├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
+├── StoreTooNew           500  store_too_new        the file was written by a newer version
+└── WrongSetting          500  wrong_setting        stops the start
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+
+class FieldProblem(NamedTuple):
+    """One wrong field: a JSON pointer to it, and what to do."""
+
+    pointer: str
+    detail: str
+
+
+class PacelineError(Exception):
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Something went wrong"
+    status: ClassVar[int] = 500
+
+    def __init__(self, detail: str, *, errors: Sequence[FieldProblem] = (), retry_after_s: int | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.retry_after_s = retry_after_s
+
+
+class InvalidInput(PacelineError):
+    code = "invalid_input"
+    title = "The input is not valid"
+    status = 422
+
+    @classmethod
+    def of(cls, *problems: FieldProblem) -> InvalidInput:
+        """One error for several wrong fields, each named."""
+        return cls("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems), errors=problems)
+
+
+class MalformedBody(PacelineError):
+    code = "malformed_body"
+    title = "The body is not JSON"
+    status = 400
+
+
+class Unauthenticated(PacelineError):
+    code = "unauthenticated"
+    title = "A valid token is needed"
+    status = 401
+
+
+class Forbidden(PacelineError):
+    code = "forbidden"
+    title = "Only an admin may do this"
+    status = 403
+
+
+class NotFound(PacelineError):
+    code = "not_found"
+    title = "There is no such thing"
+    status = 404
+
+
+class AlreadyExists(PacelineError):
+    code = "already_exists"
+    title = "It exists already"
+    status = 409
+
+
+class StaleLease(PacelineError):
+    code = "stale_lease"
+    title = "The lease is no longer yours"
+    status = 409
+
+
+class RevisionMismatch(PacelineError):
+    code = "revision_mismatch"
+    title = "It was changed in the meantime"
+    status = 412
+
+
+class BodyTooLarge(PacelineError):
+    code = "body_too_large"
+    title = "The body is too large"
+    status = 413
+
+
+class BodyTooSlow(PacelineError):
+    code = "body_too_slow"
+    title = "The body did not arrive in time"
+    status = 408
+
+
+class LimitReached(PacelineError):
+    code = "limit_reached"
+    title = "A limit is reached"
+    status = 403
+
+
+class Throttled(PacelineError):
+    code = "throttled"
+    title = "Too many requests"
+    status = 429
+
+
+class StoreUnavailable(PacelineError):
+    code = "store_unavailable"
+    title = "The store cannot be written now"
+    status = 503
+
+
+class StoreTooNew(PacelineError):
+    code = "store_too_new"
+    title = "The store belongs to a newer version"
+    status = 500
+
+
+class WrongSetting(PacelineError):
+    code = "wrong_setting"
+    title = "A setting is wrong"

@@ -1,0 +1,327 @@
+"""The contract between the steps and the world: Store, Provider, Clock, in the words of core.
+
+Each Store method is one atomic act: it happens whole or not at all, also under ``kill -9``. Methods take and return
+batches. A write states what it believes and may lose; losing is a value (``False``, a disposition), never an error.
+No method reads a clock: ``now_ms`` comes in. A store that cannot be reached or written raises StoreUnavailable.
+tests/contract/ is this contract as tests; every store passes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from paceline.core.definition import Check, Monitor, MonitorSpec, PolledCheck
+from paceline.core.due import Advance, Due
+from paceline.core.health import Glance
+from paceline.core.outcome import Done, Outcome, RunState
+from paceline.core.schedule import Entry, Reaction
+
+Role = Literal["admin", "user"]
+
+
+class User(msgspec.Struct, frozen=True):
+    id: str
+    role: Role
+    daily_credits: int
+    disabled: bool
+    created_ms: int
+    monitors: int = 0
+    """How many monitors the user has; kept by the store."""
+
+
+class UserEdit(msgspec.Struct, frozen=True):
+    """None leaves a field as it is."""
+
+    role: Role | None = None
+    daily_credits: int | None = None
+    disabled: bool | None = None
+
+
+class Token(msgspec.Struct, frozen=True):
+    """A token's record. The secret itself is never stored: ``digest`` is its keyed hash."""
+
+    id: str
+    user: str
+    label: str
+    digest: bytes
+    created_ms: int
+
+
+class PutMonitor(msgspec.Struct, frozen=True):
+    owner: str
+    id: str
+    spec: MonitorSpec
+    expected_revision: int | None = None
+    """The revision the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
+
+
+class PutResult(msgspec.Struct, frozen=True):
+    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "no_owner"]
+    monitor: Monitor | None = None
+    """The monitor as it stands after the act; None if there is none."""
+
+
+class RemoveMonitor(msgspec.Struct, frozen=True):
+    owner: str
+    id: str
+    expected_revision: int | None = None
+
+
+RemoveResult = Literal["removed", "not_found", "revision_mismatch"]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A recorded change of a definition that its entry has not followed yet, with both as they are now."""
+
+    seq: int
+    generation: int
+    monitor: Monitor | None
+    """None: the definition is gone."""
+    owner_disabled: bool
+    entry: Entry | None
+
+
+class Reacted(msgspec.Struct, frozen=True):
+    """What shall become of the entry. It counts only if the entry is still as the change showed it."""
+
+    change: Change
+    reaction: Reaction
+
+
+class Scheduler(msgspec.Struct, frozen=True):
+    """One entry with the name of its definition: a row of ``GET /v1/schedulers``."""
+
+    owner: str
+    monitor: str
+    entry: Entry
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """Where runs wait: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all."""
+
+    outgoing: bool
+    owner: str | None = None
+
+
+CHECKS = Queue(outgoing=False)
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A run that is out with the claimer until ``lease_until_ms``. ``handle`` and ``attempt`` are the fence."""
+
+    handle: int
+    attempt: int
+    owner: str
+    monitor: str
+    generation: int
+    counter: int
+    due_ms: int
+    lease_until_ms: int
+    lost: bool
+    """An earlier attempt was out when its lease ran out."""
+    check: Check | None
+    """As the definition is now; None: it is gone."""
+
+
+class Settlement(msgspec.Struct, frozen=True):
+    """What came of a claimed run. It counts only if the run is still out at this attempt."""
+
+    handle: int
+    attempt: int
+    outcome: Outcome
+    started_ms: int
+    ended_ms: int
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run as it is reported."""
+
+    handle: int
+    owner: str
+    monitor: str
+    generation: int
+    counter: int
+    due_ms: int
+    state: RunState
+    attempt: int = 0
+    reason: str = ""
+    until_ms: int | None = None
+    """Out: when the lease ends. Retry or later: when it may start."""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    latency_ms: float | None = None
+    code: int | None = None
+    detail: dict[str, Any] = {}
+
+
+class PurgeReport(NamedTuple):
+    runs_deleted: int
+    runs_expired: int
+
+
+class StoreStatus(msgspec.Struct, frozen=True):
+    """Counts for people and metrics. Bounded work: ``runs_waiting`` is counted from positions, not by scanning."""
+
+    users: int
+    monitors: int
+    entries: int
+    changes: int
+    runs_waiting: int
+    runs_out: int
+    next_due_ms: int | None
+    oldest_waiting_due_ms: int | None
+    file_bytes: int
+
+
+class Store(Protocol):
+    """One SQLite file, or DynamoDB and SQS."""
+
+    # -- users and tokens
+
+    def add_user(self, user: User) -> bool:
+        """False: the id is taken."""
+
+    def user(self, user_id: str) -> User | None: ...
+    def users(self, *, after: str, limit: int) -> list[User]:
+        """In order of id, those strictly after ``after``."""
+
+    def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
+        """None: there is no such user. Disabling or enabling records a change for each of the user's monitors."""
+
+    def remove_user(self, user_id: str) -> bool:
+        """The user, the tokens and the monitors, each removed monitor with its recorded change."""
+
+    def add_token(self, token: Token) -> bool:
+        """False: there is no such user."""
+
+    def token(self, token_id: str) -> tuple[Token, User] | None: ...
+    def tokens(self, user_id: str) -> list[Token]: ...
+    def remove_token(self, user_id: str, token_id: str) -> bool: ...
+
+    # -- definitions and their changes
+
+    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+        """Each put is judged by itself, in order; all are durable on return.
+
+        A put that changes something records a change in the same act. One that changes nothing is ``unchanged``.
+        A new monitor gets a generation that was never used before and revision 1; a replaced one keeps its generation.
+        """
+
+    def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+        """Each removal records a change."""
+
+    def monitor(self, owner: str, monitor_id: str) -> Monitor | None: ...
+    def monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
+        """In order of id, those strictly after ``after``."""
+
+    def changes(self, *, limit: int, now_ms: int) -> list[Change]:
+        """The oldest recorded changes that are not reacted to, each with definition and entry as they are now."""
+
+    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
+        """Moves each entry as decided and forgets the change, or False if the entry has moved since."""
+
+    # -- entries
+
+    def entries(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Entry]: ...
+    def schedulers(self, *, after_generation: int, limit: int, now_ms: int) -> list[Scheduler]: ...
+    def due(self, *, now_ms: int, limit: int) -> list[Due]:
+        """Entries due at or before now, earliest first. May be stale on some stores: ``commit`` is the judge."""
+
+    def next_due_ms(self) -> int | None: ...
+    def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+        """For each advance whose ``due`` is still what the store holds: make its runs and move the entry. Else False.
+
+        A run is visible to ``claim`` when this returns.
+        """
+
+    def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
+        """Pages through entries in due order, from the given instant on."""
+
+    # -- runs
+
+    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+        """Takes runs that may start now and leases them, earliest first.
+
+        Runs of one monitor are a group: they start in due order, one at a time; a run behind an unsettled one parks.
+        A run whose lease ran out, or whose retry is due, comes back with the next attempt.
+        The cost depends on ``runs_max``, not on how many wait.
+        """
+
+    def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+        """A longer lease, if it has not run out yet."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        """Records each outcome once. False (fencing): it is not out at this attempt, or ended after its lease."""
+
+    def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+        """Gives claimed runs back that were never started; they may be claimed again at once."""
+
+    def run(self, handle: int) -> Run | None: ...
+    def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
+        """Among the newest runs of the monitor; older ones are reached through ``monitor_runs``."""
+
+    def monitor_runs(self, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
+        """Newest first; ``before`` is the handle of the last one seen."""
+
+    def glances(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]: ...
+
+    # -- upkeep
+
+    def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
+        """Deletes runs settled before the one, ends waiting runs due before the other; at most ``limit`` each."""
+
+    def status(self) -> StoreStatus: ...
+    def verify(self) -> list[str]:
+        """What is wrong with the store or breaks a promise, in plain words; empty if all is well."""
+
+    def ping(self) -> None:
+        """Raises StoreUnavailable unless the store can be written."""
+
+    def version(self) -> int:
+        """A number that changes when another process has written; cheap."""
+
+    def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """A check that came to its end."""
+
+    handle: int
+    attempt: int
+    outcome: Done
+    started_ms: int
+    ended_ms: int
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A check to be made."""
+
+    handle: int
+    attempt: int
+    run_id: str
+    check: PolledCheck
+
+
+class Provider(Protocol):
+    """The edge where waiting is the work: many checks in flight. One thread drives it; ``wake`` is for the others."""
+
+    @property
+    def in_flight(self) -> int: ...
+    def start(self, orders: Sequence[Order]) -> None:
+        """Begins each check. Every order ends in exactly one Finished, within its own total deadline."""
+
+    def finished(self, *, wait_ms: int) -> list[Finished]:
+        """What has ended; waits up to ``wait_ms`` for the first, or until woken."""
+
+    def wake(self) -> None: ...
+    def close(self) -> None:
+        """Drops what is in flight; its leases will run out."""
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...

@@ -1,0 +1,121 @@
+"""Who may do what: users, tokens, and the check of a token."""
+
+from __future__ import annotations
+
+import hmac
+from hashlib import sha256
+from typing import NamedTuple
+
+from paceline.core.definition import text_problem
+from paceline.core.ids import id_problem
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound
+from paceline.ports import Role, Store, Token, User, UserEdit
+from paceline.steps.react import react_to_all
+
+TOKEN_BYTES = 32
+TOKEN_ID_CHARS = 12
+LABEL_CHARS_MAX = 100
+DAILY_CREDITS_DEFAULT = 1_000_000
+DAILY_CREDITS_MAX = 10**15
+RESERVED_IDS = frozenset({"me"})
+
+
+class NewToken(NamedTuple):
+    """``secret`` is what the user sends; it is shown once and stored nowhere."""
+
+    token: Token
+    secret: str
+
+
+def add_user(
+    store: Store,
+    user_id: str,
+    *,
+    role: Role,
+    daily_credits: int,
+    token_bytes: bytes,
+    secret_key: bytes,
+    now_ms: int,
+) -> tuple[User, NewToken]:
+    """A new user with a first token."""
+    problem = id_problem(user_id, "/id")
+    if problem is None and user_id in RESERVED_IDS:
+        problem = FieldProblem("/id", f"{user_id!r} is reserved; choose another id")
+    if problem is None:
+        problem = credits_problem(daily_credits)
+    if problem:
+        raise InvalidInput.of(problem)
+    user = User(id=user_id, role=role, daily_credits=daily_credits, disabled=False, created_ms=now_ms)
+    if not store.add_user(user):
+        raise AlreadyExists(f"There is a user {user_id!r} already. Choose another id, or give that user a new token.")
+    return user, add_token(store, user_id, label="first", token_bytes=token_bytes, secret_key=secret_key, now_ms=now_ms)
+
+
+def add_token(
+    store: Store, user_id: str, *, label: str, token_bytes: bytes, secret_key: bytes, now_ms: int
+) -> NewToken:
+    """``token_bytes`` are 32 random bytes."""
+    assert len(token_bytes) == TOKEN_BYTES
+    if problem := text_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
+        raise InvalidInput.of(problem)
+    token_id = sha256(b"id" + token_bytes).hexdigest()[:TOKEN_ID_CHARS]
+    secret = f"pl_{token_id}_{token_bytes.hex()}"
+    token = Token(id=token_id, user=user_id, label=label, digest=digest(secret, secret_key), created_ms=now_ms)
+    if not store.add_token(token):
+        raise no_user(user_id)
+    return NewToken(token, secret)
+
+
+def revoke_token(store: Store, user_id: str, token_id: str) -> None:
+    if not store.remove_token(user_id, token_id):
+        raise NotFound(f"User {user_id!r} has no token {token_id[:64]!r}.")
+
+
+def authenticate(store: Store, secret: str, *, secret_key: bytes) -> User | None:
+    """The token's user, or None. Takes the same time for a wrong token as for a right one."""
+    parts = secret.split("_", 2)
+    token_id = parts[1] if len(parts) == 3 and parts[0] == "pl" else ""
+    found = store.token(token_id) if 0 < len(token_id) <= 64 and token_id.isascii() else None
+    expected = found[0].digest if found else bytes(32)
+    matches = hmac.compare_digest(digest(secret, secret_key), expected)
+    if not matches or found is None or found[1].disabled:
+        return None
+    return found[1]
+
+
+def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> User:
+    if edit.daily_credits is not None and (problem := credits_problem(edit.daily_credits)):
+        raise InvalidInput.of(problem)
+    user = store.edit_user(user_id, edit)
+    if user is None:
+        raise no_user(user_id)
+    if edit.disabled is not None:
+        react_to_all(store, now_ms=now_ms)
+    return user
+
+
+def remove_user(store: Store, user_id: str, *, now_ms: int) -> None:
+    if not store.remove_user(user_id):
+        raise no_user(user_id)
+    react_to_all(store, now_ms=now_ms)
+
+
+def get_user(store: Store, user_id: str) -> User:
+    user = store.user(user_id)
+    if user is None:
+        raise no_user(user_id)
+    return user
+
+
+def no_user(user_id: str) -> NotFound:
+    return NotFound(f"There is no user {user_id[:128]!r}.")
+
+
+def credits_problem(daily_credits: int) -> FieldProblem | None:
+    if 0 <= daily_credits <= DAILY_CREDITS_MAX:
+        return None
+    return FieldProblem("/daily_credits", f"must be from 0 to {DAILY_CREDITS_MAX}")
+
+
+def digest(secret: str, secret_key: bytes) -> bytes:
+    return hmac.digest(secret_key, secret.encode("utf-8", "surrogatepass"), "sha256")

@@ -1,0 +1,153 @@
+"""Users put, edit, pause, resume and remove their monitors. A recorded change follows, and the entry follows that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, decode, encode_spec, parse_spec, spec_document
+from paceline.core.ids import id_problem
+from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
+from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
+from paceline.steps.react import react_to_all
+
+EDIT_TRIES_MAX = 8
+_PATCH = msgspec.json.Decoder(dict[str, Any])
+
+
+def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+    """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
+    results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    if any(result.disposition in ("created", "replaced") for result in results):
+        react_to_all(store, now_ms=now_ms)
+    return results
+
+
+def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int) -> PutResult:
+    """One monitor; what a bulk put answers as a disposition is an error here."""
+    result = put_monitors(store, [put], monitors_max=monitors_max, now_ms=now_ms)[0]
+    if error := put_error(result, put, monitors_max=monitors_max):
+        raise error
+    return result
+
+
+def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int) -> PacelineError | None:
+    """What to tell the writer of a put that was not done; None if it was."""
+    match result.disposition:
+        case "created" | "replaced" | "unchanged":
+            return None
+        case "revision_mismatch":
+            now = f"it is at revision {result.monitor.revision}" if result.monitor else "it does not exist"
+            return RevisionMismatch(f"Monitor {put.id!r} is not as you have seen it: {now}. Read it again and retry.")
+        case "limit_reached":
+            return LimitReached(
+                f"User {put.owner!r} may have at most {monitors_max} monitors. Remove some, or ask an admin."
+            )
+        case "no_owner":
+            return NotFound(f"There is no user {put.owner!r}. An admin can add one.")
+
+
+def edit_monitor(
+    store: Store,
+    owner: str,
+    monitor_id: str,
+    change: Callable[[MonitorSpec], MonitorSpec],
+    *,
+    expected_revision: int | None,
+    monitors_max: int,
+    now_ms: int,
+) -> PutResult:
+    """Reads, changes and writes conditionally; tries again if somebody wrote in between, unless a revision is named."""
+    for _ in range(EDIT_TRIES_MAX):
+        monitor = store.monitor(owner, monitor_id)
+        if monitor is None:
+            raise no_monitor(owner, monitor_id)
+        seen = expected_revision if expected_revision is not None else monitor.revision
+        put = PutMonitor(owner=owner, id=monitor_id, spec=change(monitor.spec), expected_revision=seen)
+        result = put_monitors(store, [put], monitors_max=monitors_max, now_ms=now_ms)[0]
+        if result.disposition != "revision_mismatch" or expected_revision is not None:
+            break
+    if error := put_error(result, put, monitors_max=monitors_max):
+        raise error
+    return result
+
+
+def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits) -> MonitorSpec:
+    """RFC 7396: null removes a field, objects merge, the rest replaces. Changing ``check.kind`` replaces the check."""
+    document = decode(_PATCH, patch)
+    target = spec_document(spec)
+    target["check"] = dict(target["check"])
+    check = document.get("check")
+    if isinstance(check, dict) and check.get("kind", target["check"]["kind"]) != target["check"]["kind"]:
+        target["check"] = {}
+    if document.get("every") is not None:
+        target.pop("cron", None)
+        target.pop("timezone", None)
+    if document.get("cron") is not None:
+        target.pop("every", None)
+    return parse_spec(msgspec.json.encode(_merge(target, document)), limits)
+
+
+def set_paused(spec: MonitorSpec, *, paused: bool) -> MonitorSpec:
+    return msgspec.structs.replace(spec, paused=paused)
+
+
+def remove_monitor(
+    store: Store, owner: str, monitor_id: str, *, now_ms: int, expected_revision: int | None = None
+) -> None:
+    """When this returns nothing more fires."""
+    remove = RemoveMonitor(owner=owner, id=monitor_id, expected_revision=expected_revision)
+    match store.remove_monitors([remove])[0]:
+        case "not_found":
+            raise no_monitor(owner, monitor_id)
+        case "revision_mismatch":
+            raise RevisionMismatch(f"Monitor {monitor_id!r} was changed in the meantime. Read it again and retry.")
+        case "removed":
+            react_to_all(store, now_ms=now_ms)
+
+
+def get_monitor(store: Store, owner: str, monitor_id: str) -> Monitor:
+    monitor = store.monitor(owner, monitor_id)
+    if monitor is None:
+        raise no_monitor(owner, monitor_id)
+    return monitor
+
+
+def parse_put(
+    owner: str,
+    monitor_id: str,
+    body: bytes,
+    limits: SpecLimits,
+    *,
+    expected_revision: int | None = None,
+    pointer: str = "",
+) -> PutMonitor:
+    """A put from JSON, or InvalidInput that names what is wrong."""
+    if problem := id_problem(monitor_id, f"{pointer}/id"):
+        raise InvalidInput.of(problem)
+    spec = parse_spec(body, limits, pointer=pointer)
+    return PutMonitor(owner=owner, id=monitor_id, spec=spec, expected_revision=expected_revision)
+
+
+def no_monitor(owner: str, monitor_id: str) -> NotFound:
+    return NotFound(f"User {owner!r} has no monitor {monitor_id!r}.")
+
+
+def same_document(one: MonitorSpec, other: MonitorSpec) -> bool:
+    return encode_spec(one) == encode_spec(other)
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Depth is bounded: the decoder refused what is nested too deeply."""
+    merged = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            below = merged.get(name)
+            merged[name] = _merge(below if isinstance(below, dict) else {}, value)
+        else:
+            merged[name] = value
+    return merged

@@ -1,0 +1,150 @@
+"""The outgoing queue: runs for checkers that users write themselves, with leases and fencing."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from paceline.core.definition import OutgoingCheck, check_document, text_problem
+from paceline.core.dispatch import RetryPolicy, retry_delay_ms
+from paceline.core.ids import run_id
+from paceline.core.instants import to_text
+from paceline.core.outcome import DETAIL_BYTES_MAX, REASON_CHARS_MAX, Dead, Done, Outcome, Retry
+from paceline.errors import FieldProblem, InvalidInput, NotFound, StaleLease
+from paceline.ports import Claimed, Queue, Run, Settlement, Store
+from paceline.steps.send import claim
+
+LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
+
+
+class OutgoingItem(msgspec.Struct, frozen=True):
+    """A claimed run, as its checker sees it. The lease is opaque and stands for this attempt alone."""
+
+    run: str
+    lease: str
+    check: dict[str, Any]
+    due: str
+    attempt: int
+    monitor: str
+    user: str
+    lease_until: str
+
+
+def claim_outgoing(
+    store: Store, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy
+) -> list[OutgoingItem]:
+    """``owner`` None claims for every owner: an admin's checker."""
+    queue = Queue(outgoing=True, owner=owner)
+    claims = claim(store, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
+    return [_item(item) for item in claims.granted]
+
+
+def record_outcome(
+    store: Store,
+    run: str,
+    *,
+    lease: str,
+    status: Literal["ok", "failed", "retry"],
+    detail: dict[str, Any],
+    viewer: str | None,
+    now_ms: int,
+    policy: RetryPolicy,
+    chance: float,
+) -> Run:
+    """Settles one outgoing run, or raises NotFound or StaleLease. ``viewer`` None may settle anybody's."""
+    handle, attempt, record = _leased_run(store, run, lease=lease, viewer=viewer)
+    outcome = _outcome(status, detail, attempt=attempt, now_ms=now_ms, policy=policy, chance=chance)
+    settlement = Settlement(handle, attempt, outcome, started_ms=_claimed_ms(record), ended_ms=now_ms)
+    if not store.settle([settlement])[0]:
+        raise _stale(run)
+    settled = store.run(handle)
+    assert settled is not None
+    return settled
+
+
+def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
+    """The lease's new end, counted from now."""
+    handle, attempt, _ = _leased_run(store, run, lease=lease, viewer=viewer)
+    until_ms = now_ms + by_ms
+    if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
+        raise _stale(run)
+    return until_ms
+
+
+def _leased_run(store: Store, run: str, *, lease: str, viewer: str | None) -> tuple[int, int, Run]:
+    fence = _parse_lease(lease)
+    record = store.run(fence[0]) if fence else None
+    if fence is None or record is None or _name(record) != run:
+        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+    if viewer is not None and record.owner != viewer:
+        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+    return (*fence, record)
+
+
+def _parse_lease(lease: str) -> tuple[int, int] | None:
+    handle, dot, attempt = lease.partition(".")
+    if not dot or not (handle + attempt).isascii() or len(lease) > 40:
+        return None
+    return (int(handle, 16), int(attempt)) if _is_hex(handle) and attempt.isdigit() else None
+
+
+def _is_hex(text: str) -> bool:
+    return bool(text) and len(text) <= 15 and all(char in "0123456789abcdef" for char in text)
+
+
+def _stale(run: str) -> StaleLease:
+    return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")
+
+
+def _outcome(
+    status: Literal["ok", "failed", "retry"],
+    detail: dict[str, Any],
+    *,
+    attempt: int,
+    now_ms: int,
+    policy: RetryPolicy,
+    chance: float,
+) -> Outcome:
+    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    reason = detail.get("reason")
+    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    if problem := text_problem(reason, "/detail/reason"):
+        raise InvalidInput.of(problem)
+    if status == "retry":
+        if attempt >= policy.attempts_max:
+            return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
+        delay_ms = retry_delay_ms(attempt, policy=policy, chance=chance)
+        return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
+    latency_ms = detail.get("latency_ms")
+    return Done(
+        ok=status == "ok",
+        reason=reason or ("" if status == "ok" else "the checker reported a failure"),
+        latency_ms=float(latency_ms) if isinstance(latency_ms, int | float) else None,
+        detail=detail,
+    )
+
+
+def _claimed_ms(record: Run) -> int:
+    return record.started_ms if record.started_ms is not None else record.due_ms
+
+
+def _name(record: Run) -> str:
+    return run_id(record.owner, record.monitor, generation=record.generation, counter=record.counter)
+
+
+def _item(item: Claimed) -> OutgoingItem:
+    assert item.check is not None
+    name = run_id(item.owner, item.monitor, generation=item.generation, counter=item.counter)
+    document = item.check.document if isinstance(item.check, OutgoingCheck) else check_document(item.check)
+    return OutgoingItem(
+        run=name,
+        lease=f"{item.handle:x}.{item.attempt}",
+        check=document,
+        due=to_text(item.due_ms),
+        attempt=item.attempt,
+        monitor=item.monitor,
+        user=item.owner,
+        lease_until=to_text(item.lease_until_ms),
+    )

@@ -1,0 +1,223 @@
+"""What people and programs are shown. The API exposes all of it; a page or a table shows nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.core.definition import Monitor, spec_document
+from paceline.core.health import Glance, Health, judge
+from paceline.core.ids import entry_key, parse_run_id, run_id
+from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.outcome import RunState, TerminalState
+from paceline.core.schedule import Entry, Missed
+from paceline.errors import NotFound
+from paceline.ports import Role, Run, Scheduler, Store, Token, User
+
+LATE_AFTER_MS = 10_000
+_TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
+
+
+class ScheduleView(msgspec.Struct, frozen=True):
+    key: str
+    generation: int
+    counter: int
+    next_due: str | None
+
+
+class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    user: str
+    check: dict[str, Any]
+    initial_delay: str
+    jitter: str
+    missed: Missed
+    paused: bool
+    tags: list[str]
+    schedule: ScheduleView
+    revision: int
+    health: Health
+    created_at: str
+    updated_at: str
+    every: str | None = None
+    cron: str | None = None
+    timezone: str | None = None
+
+
+class RunView(msgspec.Struct, frozen=True):
+    run: str
+    user: str
+    monitor: str
+    due: str
+    state: RunState
+    outcome: TerminalState | None
+    attempt: int
+    reason: str
+    latency_ms: float | None
+    status_code: int | None
+    started_at: str | None
+    ended_at: str | None
+    until: str | None
+    detail: dict[str, Any]
+
+
+class SchedulerView(msgspec.Struct, frozen=True):
+    key: str
+    generation: int
+    counter: int
+    next_due: str | None
+    owner: str
+
+
+class UserView(msgspec.Struct, frozen=True):
+    id: str
+    role: Role
+    daily_credits: int
+    disabled: bool
+    monitors: int
+    created_at: str
+
+
+class TokenView(msgspec.Struct, frozen=True):
+    id: str
+    label: str
+    created_at: str
+
+
+class StatusView(msgspec.Struct, frozen=True):
+    users: int
+    monitors: int
+    entries: int
+    changes_pending: int
+    runs_waiting: int
+    runs_out: int
+    next_due: str | None
+    queue_age_s: float
+    late_s: float
+    file_bytes: int
+
+
+def monitor_views(store: Store, monitors: Sequence[Monitor], *, now_ms: int) -> list[MonitorView]:
+    """Definitions with schedule and health; two reads for the whole page."""
+    generations = [monitor.generation for monitor in monitors]
+    entries = store.entries(generations, now_ms=now_ms)
+    glances = store.glances(generations, now_ms=now_ms)
+    return [
+        _monitor_view(
+            monitor, entries.get(monitor.generation), glances.get(monitor.generation, Glance()), now_ms=now_ms
+        )
+        for monitor in monitors
+    ]
+
+
+def monitor_view(store: Store, monitor: Monitor, *, now_ms: int) -> MonitorView:
+    return monitor_views(store, [monitor], now_ms=now_ms)[0]
+
+
+def monitor_runs(
+    store: Store, monitor: Monitor, *, before: int | None, limit: int, now_ms: int
+) -> tuple[list[RunView], int | None]:
+    """A page of runs, newest first, and where the next page begins."""
+    runs = store.monitor_runs(monitor, before=before, limit=limit, now_ms=now_ms)
+    return [run_view(run) for run in runs], runs[-1].handle if len(runs) == limit else None
+
+
+def show_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> RunView:
+    """One run by its id. ``viewer`` None may see anybody's."""
+    name = parse_run_id(run)
+    record = None
+    if name is not None and viewer in (None, name.owner):
+        record = store.find_run(
+            name.owner, name.monitor, generation=name.generation, counter=name.counter, now_ms=now_ms
+        )
+    if record is None:
+        raise NotFound(f"There is no run {run[:300]!r}. Ids look like user/monitor#generation@counter.")
+    return run_view(record)
+
+
+def run_view(run: Run) -> RunView:
+    return RunView(
+        run=run_id(run.owner, run.monitor, generation=run.generation, counter=run.counter),
+        user=run.owner,
+        monitor=run.monitor,
+        due=to_text(run.due_ms),
+        state=run.state,
+        outcome=_TERMINAL.get(run.state),
+        attempt=run.attempt,
+        reason=run.reason,
+        latency_ms=run.latency_ms,
+        status_code=run.code,
+        started_at=to_text_or_none(run.started_ms),
+        ended_at=to_text_or_none(run.ended_ms),
+        until=to_text_or_none(run.until_ms),
+        detail=run.detail,
+    )
+
+
+def scheduler_view(scheduler: Scheduler) -> SchedulerView:
+    entry = scheduler.entry
+    return SchedulerView(
+        key=entry_key(scheduler.owner, scheduler.monitor),
+        generation=entry.generation,
+        counter=entry.counter,
+        next_due=to_text_or_none(entry.due_ms),
+        owner=scheduler.owner,
+    )
+
+
+def user_view(user: User) -> UserView:
+    return UserView(
+        id=user.id,
+        role=user.role,
+        daily_credits=user.daily_credits,
+        disabled=user.disabled,
+        monitors=user.monitors,
+        created_at=to_text(user.created_ms),
+    )
+
+
+def token_view(token: Token) -> TokenView:
+    return TokenView(id=token.id, label=token.label, created_at=to_text(token.created_ms))
+
+
+def status_view(store: Store, *, now_ms: int) -> StatusView:
+    status = store.status()
+    return StatusView(
+        users=status.users,
+        monitors=status.monitors,
+        entries=status.entries,
+        changes_pending=status.changes,
+        runs_waiting=status.runs_waiting,
+        runs_out=status.runs_out,
+        next_due=to_text_or_none(status.next_due_ms),
+        queue_age_s=_age_s(status.oldest_waiting_due_ms, now_ms),
+        late_s=_age_s(status.next_due_ms, now_ms),
+        file_bytes=status.file_bytes,
+    )
+
+
+def _age_s(due_ms: int | None, now_ms: int) -> float:
+    return 0.0 if due_ms is None else max(0, now_ms - due_ms) / 1000
+
+
+def _monitor_view(monitor: Monitor, entry: Entry | None, glance: Glance, *, now_ms: int) -> MonitorView:
+    document = spec_document(monitor.spec)
+    due_ms = entry.due_ms if entry else None
+    resting = monitor.spec.paused or (entry is not None and due_ms is None)
+    return MonitorView(
+        id=monitor.id,
+        user=monitor.owner,
+        schedule=ScheduleView(
+            key=entry_key(monitor.owner, monitor.id),
+            generation=monitor.generation,
+            counter=entry.counter if entry else 0,
+            next_due=to_text_or_none(due_ms),
+        ),
+        revision=monitor.revision,
+        health=judge(resting=resting, due_ms=due_ms, glance=glance, now_ms=now_ms, late_after_ms=LATE_AFTER_MS),
+        created_at=to_text(monitor.created_ms),
+        updated_at=to_text(monitor.updated_ms),
+        **document,
+    )

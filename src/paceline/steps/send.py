@@ -1,0 +1,79 @@
+"""Runs that Paceline carries out itself: claimed in batches, handed to the provider, settled in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
+
+from paceline.core.definition import OutgoingCheck
+from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
+from paceline.core.ids import run_id
+from paceline.core.outcome import Dead, Outcome
+from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
+
+
+class Claims(NamedTuple):
+    """``granted`` may start; ``refused`` were settled without being sent."""
+
+    granted: list[Claimed]
+    refused: list[Settlement]
+
+
+class SettleReport(NamedTuple):
+    settled: list[Finished]
+    stale: int
+    """Outcomes that came after their lease had run out and were refused."""
+
+
+def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
+    """Leases what may start now, and settles at once what must not be sent."""
+    granted: list[Claimed] = []
+    refused: list[Settlement] = []
+    for item in store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms):
+        match decide(item.check, attempt=item.attempt, lost=item.lost, policy=policy):
+            case Send():
+                granted.append(item)
+            case Refuse(outcome=outcome):
+                refused.append(_settlement(item, outcome, now_ms))
+            case never:
+                assert_never(never)
+    if refused:
+        store.settle(refused)
+    return Claims(granted, refused)
+
+
+def claim_orders(store: Store, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> list[Order]:
+    """The checks to be made now."""
+    claims = claim(store, CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
+    orders: list[Order] = []
+    misplaced: list[Settlement] = []
+    for item in claims.granted:
+        assert item.check is not None
+        if isinstance(item.check, OutgoingCheck):
+            # The kind was edited after the run was made: the newest definition belongs to another queue.
+            reason = "the check became 'outgoing' before this run started"
+            misplaced.append(_settlement(item, Dead(reason), now_ms))
+            continue
+        name = run_id(item.owner, item.monitor, generation=item.generation, counter=item.counter)
+        orders.append(Order(handle=item.handle, attempt=item.attempt, run_id=name, check=item.check))
+    if misplaced:
+        store.settle(misplaced)
+    return orders
+
+
+def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
+    """Records what came of the checks."""
+    if not finished:
+        return SettleReport([], 0)
+    won = store.settle(
+        [
+            Settlement(item.handle, item.attempt, item.outcome, started_ms=item.started_ms, ended_ms=item.ended_ms)
+            for item in finished
+        ]
+    )
+    settled = [item for item, ok in zip(finished, won, strict=True) if ok]
+    return SettleReport(settled, len(finished) - len(settled))
+
+
+def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:
+    return Settlement(item.handle, item.attempt, outcome, started_ms=now_ms, ended_ms=now_ms)

@@ -1,0 +1,56 @@
+"""Due entries advance: each makes its runs and moves to its next due time, in one conditional write."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from paceline.core.due import Advance, CatchUp, advance_all
+from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
+from paceline.ports import Store
+
+ENTRIES_MAX = 1_000
+CLOCK_TOLERANCE_MS = 300_000
+"""The clock may be set back by this much without any entry being moved."""
+
+
+class TickReport(NamedTuple):
+    entries: int
+    runs: int
+    lost: int
+    """Races lost to another process, or to an edit: normal and harmless."""
+    late_ms: list[int]
+    """How far behind its due time each run was made."""
+    more: bool
+
+
+class PullBackReport(NamedTuple):
+    scanned: int
+    moved: int
+
+
+def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_MAX) -> TickReport:
+    """One bounded pass: read what is due, decide, write."""
+    dues = store.due(now_ms=now_ms, limit=limit)
+    if not dues:
+        return TickReport(0, 0, 0, [], more=False)
+    advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
+    won = store.commit(advances, now_ms=now_ms)
+    late_ms = [now_ms - firing.due_ms for advance, ok in zip(advances, won, strict=True) if ok for firing in advance[2]]
+    return TickReport(sum(won), len(late_ms), len(won) - sum(won), late_ms, more=len(dues) == limit)
+
+
+def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBackReport:
+    """After the clock was set back: entries that wait further ahead than their cadence allows return to their grid."""
+    scanned = moved = 0
+    after = None
+    from_ms = now_ms + CLOCK_TOLERANCE_MS
+    while dues := store.armed_after(after, from_ms=from_ms, limit=limit):
+        scanned += len(dues)
+        after = dues[-1]
+        advances = [
+            Advance(due, pulled_back_ms(entry, now_ms=now_ms), ())
+            for due in dues
+            if too_far_ahead(entry := Entry(*due, outgoing=False), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
+        ]
+        moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
+    return PullBackReport(scanned, moved)

@@ -1,0 +1,107 @@
+"""The composition root: settings become a store, a provider, a clock. The one place that knows everyone."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from paceline.adapters.providers.checks import CheckProvider
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.config import Settings
+from paceline.core.definition import SpecLimits, duration_ms
+from paceline.core.dispatch import RetryPolicy
+from paceline.core.due import CatchUp
+from paceline.errors import WrongSetting
+from paceline.ports import Clock, Provider, Store
+
+SECRET_BYTES_MIN = 16
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class System(NamedTuple):
+    """All that a shell needs."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    secret_key: bytes
+
+    @property
+    def limits(self) -> SpecLimits:
+        return SpecLimits(every_ms_min=duration_ms(self.settings.every_min))
+
+    @property
+    def catch_up(self) -> CatchUp:
+        settings = self.settings
+        return CatchUp(
+            grace_ms=duration_ms(settings.missed_grace),
+            runs_max=settings.missed_max,
+            window_ms=duration_ms(settings.missed_window),
+        )
+
+    @property
+    def retry_policy(self) -> RetryPolicy:
+        settings = self.settings
+        return RetryPolicy(
+            attempts_max=settings.attempts_max,
+            base_ms=duration_ms(settings.retry_base),
+            cap_ms=duration_ms(settings.retry_cap),
+        )
+
+
+def open_system(settings: Settings) -> System:
+    """Opens the store, bringing its schema up to date, and finds or makes the secret key."""
+    path = sqlite_path(settings)
+    store = SqliteStore(path, synchronous=settings.synchronous)
+    return System(settings, store, SystemClock(), read_secret_key(settings, path))
+
+
+def open_provider(settings: Settings, clock: Clock) -> Provider:
+    parts = filter(None, (part.strip() for part in settings.outbound_allow.split(",")))
+    return CheckProvider(allow=[ipaddress.ip_network(part) for part in parts], clock=clock)
+
+
+def sqlite_path(settings: Settings) -> str:
+    return settings.store.removeprefix("sqlite:///")
+
+
+def read_secret_key(settings: Settings, store_path: str) -> bytes:
+    """The given key, or the one beside the SQLite file, made on first use with mode 0600."""
+    if settings.secret_key is not None:
+        text = settings.secret_key.get_secret_value()
+        if len(text) < SECRET_BYTES_MIN:
+            raise WrongSetting(f"PACELINE_SECRET_KEY: give at least {SECRET_BYTES_MIN} characters.")
+        return hashlib.sha256(text.encode()).digest()
+    if store_path == ":memory:":
+        return secrets.token_bytes(32)
+    path = Path(store_path).with_suffix(".key")
+    if not path.exists():
+        _make_key_file(path)
+    return hashlib.sha256(path.read_text().strip().encode()).digest()
+
+
+def _make_key_file(path: Path) -> None:
+    """Written whole beside its place, then linked: of two first starts at once, both use the one that came first."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
