@@ -7,6 +7,7 @@ import ipaddress
 import os
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,9 +68,10 @@ def open_system(settings: Settings) -> System:
     return System(settings, store, SystemClock(), read_secret_key(settings, path))
 
 
-def open_provider(settings: Settings, clock: Clock) -> Provider:
+def open_provider(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Provider:
+    """``own``: where our own API listens; no check may reach it."""
     parts = filter(None, (part.strip() for part in settings.outbound_allow.split(",")))
-    return CheckProvider(allow=[ipaddress.ip_network(part) for part in parts], clock=clock)
+    return CheckProvider(allow=[ipaddress.ip_network(part) for part in parts], clock=clock, own=own)
 
 
 def sqlite_path(settings: Settings) -> str:

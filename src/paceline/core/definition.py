@@ -15,6 +15,8 @@ from paceline.errors import FieldProblem, InvalidInput, MalformedBody
 
 TEXT_CHARS_MAX = 4_096
 CHECK_BYTES_MAX = 65_536
+CHECK_LEVELS_MAX = 32
+NAME_CHARS_MAX = 256
 TAGS_MAX = 32
 TAG_CHARS_MAX = 64
 HEADERS_MAX = 32
@@ -244,8 +246,9 @@ def field_problem(error: msgspec.ValidationError, pointer: str = "") -> FieldPro
     match = _PATH.fullmatch(str(error))
     assert match is not None
     detail, path = match[1], match[2] or ""
-    if (unknown := re.search(r"unknown field `(.*)`", detail)) is not None:
-        return FieldProblem(f"{pointer}{_to_pointer(path)}/{unknown[1]}", "unknown field; remove it")
+    if (unknown := re.search(r"unknown field `(.*)`", detail, re.DOTALL)) is not None:
+        name = _escape(unknown[1][:NAME_CHARS_MAX])
+        return FieldProblem(f"{pointer}{_to_pointer(path)}/{name}", "unknown field; remove it")
     if (missing := re.search(r"missing required field `(.*)`", detail)) is not None:
         return FieldProblem(f"{pointer}{_to_pointer(path)}/{missing[1]}", "this field is required")
     return FieldProblem(pointer + _to_pointer(path), detail[:1].lower() + detail[1:])
@@ -275,6 +278,11 @@ def _to_spec(document: _SpecDocument, pointer: str) -> MonitorSpec:
 
 def _to_pointer(path: str) -> str:
     return path.replace("[...]", "").replace("[", "/").replace("]", "").replace(".", "/")
+
+
+def _escape(name: str) -> str:
+    """One part of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _parse_check(body: bytes, pointer: str) -> Check:
@@ -345,7 +353,8 @@ def _check_problems(check: Check) -> list[FieldProblem]:
         case DnsCheck():
             problems = _dns_problems(check)
         case OutgoingCheck():
-            return [FieldProblem("/check", "a NUL character is not allowed")] if _has_nul(check.document) else []
+            detail = _document_problem(check.document)
+            return [FieldProblem("/check", detail)] if detail else []
     problems += _duration_problems("/check/timeout", check.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     return problems
 
@@ -358,9 +367,11 @@ def _http_problems(check: HttpCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/headers", f"at most {HEADERS_MAX} headers"))
     for name, value in check.headers.items():
         if detail := header_problem(name, value):
-            problems.append(FieldProblem(f"/check/headers/{name}", detail))
+            problems.append(FieldProblem(f"/check/headers/{_escape(name)}", detail))
     if check.body is not None and check.method in SAFE_METHODS:
         problems.append(FieldProblem("/check/body", f"a {check.method} request carries no body"))
+    elif check.body is not None and (problem := text_problem(check.body, "/check/body", chars_max=CHECK_BYTES_MAX)):
+        problems.append(problem)
     if not 0 <= check.follow_redirects <= 10:
         problems.append(FieldProblem("/check/follow_redirects", "must be from 0 to 10"))
     if not 1 <= check.max_bytes <= BYTES_CAP_MAX:
@@ -378,6 +389,9 @@ def _expect_problems(expect: HttpExpect) -> list[FieldProblem]:
             problems.append(problem)
     if len(expect.headers) > HEADERS_MAX:
         problems.append(FieldProblem("/check/expect/headers", f"at most {HEADERS_MAX} headers"))
+    for name, value in expect.headers.items():
+        if problem := text_problem(name + value, f"/check/expect/headers/{_escape(name)}"):
+            problems.append(problem)
     return problems
 
 
@@ -398,17 +412,26 @@ def _dns_problems(check: DnsCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/server", detail))
     if not 1 <= check.port <= 65_535:
         problems.append(FieldProblem("/check/port", "must be from 1 to 65535"))
+    for index, value in enumerate(check.expect.contains):
+        if problem := text_problem(value, f"/check/expect/contains/{index}"):
+            problems.append(problem)
     return problems
 
 
-def _has_nul(value: Any) -> bool:
-    """Depth is bounded: the decoder refused what is nested too deeply."""
-    match value:
-        case str():
-            return "\x00" in value
-        case dict():
-            return any("\x00" in key or _has_nul(item) for key, item in value.items())
-        case list():
-            return any(_has_nul(item) for item in value)
-        case _:
-            return False
+def _document_problem(document: dict[str, Any]) -> str | None:
+    """Why a checker's own document cannot be kept, level by level: a walk that recursed could be made to overflow."""
+    level: list[Any] = [document]
+    for _ in range(CHECK_LEVELS_MAX):
+        below: list[Any] = []
+        for value in level:
+            match value:
+                case str() if "\x00" in value:
+                    return "a NUL character is not allowed"
+                case dict():
+                    below += [*value.keys(), *value.values()]
+                case list():
+                    below += value
+        if not below:
+            return None
+        level = below
+    return f"at most {CHECK_LEVELS_MAX} levels of nesting"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MS_PER_UNIT = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DURATION_RULE = 'a whole number and a unit (ms, s, m, h, d), for example "30s"'
 _DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
 
 
+@lru_cache(maxsize=4_096)
 def parse_duration_ms(text: str) -> int | None:
     """Milliseconds, or None if it is not a duration."""
     match = _DURATION.fullmatch(text)

@@ -42,7 +42,7 @@ def run_id(owner: str, monitor: str, *, generation: int, counter: int) -> str:
 
 def parse_run_id(text: str) -> RunName | None:
     """The inverse of run_id; None for what run_id never makes."""
-    match = _RUN.fullmatch(text)
+    match = _RUN.fullmatch(text) if text.isascii() else None
     if match is None:
         return None
     owner, monitor, generation, counter = match.groups()

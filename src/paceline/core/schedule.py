@@ -121,14 +121,19 @@ def on_raster(ms: int) -> int:
 
 
 def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
-    """Whether the entry waits for a firing that its cadence would not have reached yet: the clock was set back."""
+    """Whether the entry waits for a firing that its cadence would not have reached yet: the clock was set back.
+
+    An interval counts real seconds, so it returns at once; a cron time that has fired shall not fire again because
+    the clock was put right by a little, so it is given the tolerance.
+    """
     if entry.due_ms is None or entry.counter == 0:
         return False
-    cadence, reach_ms = entry.cadence, now_ms + tolerance_ms
-    if every_ms := cadence.every_ms:
-        # An edit of the jitter may have moved the grid by up to a period more.
-        return entry.due_ms > reach_ms + every_ms + min(cadence.jitter_ms, every_ms)
-    return entry.due_ms > next_due_ms(cadence, after_ms=reach_ms, due_ms=0, generation=entry.generation)
+    if entry.cadence.every_ms:
+        return entry.due_ms - now_ms > entry.cadence.every_ms + SLOT_MS
+    following_ms = next_due_ms(
+        entry.cadence, after_ms=now_ms + tolerance_ms, due_ms=entry.due_ms, generation=entry.generation
+    )
+    return entry.due_ms > following_ms
 
 
 def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:

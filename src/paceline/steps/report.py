@@ -133,8 +133,12 @@ def show_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> RunV
             name.owner, name.monitor, generation=name.generation, counter=name.counter, now_ms=now_ms
         )
     if record is None:
-        raise NotFound(f"There is no run {run[:300]!r}. Ids look like user/monitor#generation@counter.")
+        raise no_run(run)
     return run_view(record)
+
+
+def no_run(run: str) -> NotFound:
+    return NotFound(f"There is no run {run[:300]!r}. Ids look like user/monitor#generation@counter.")
 
 
 def run_view(run: Run) -> RunView:

@@ -10,7 +10,7 @@ from paceline.ports import Store
 
 ENTRIES_MAX = 1_000
 CLOCK_TOLERANCE_MS = 300_000
-"""The clock may be set back by this much without any entry being moved."""
+"""The clock may be set back by this much without a cron time firing again."""
 
 
 class TickReport(NamedTuple):
@@ -43,8 +43,7 @@ def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBac
     """After the clock was set back: entries that wait further ahead than their cadence allows return to their grid."""
     scanned = moved = 0
     after = None
-    from_ms = now_ms + CLOCK_TOLERANCE_MS
-    while dues := store.armed_after(after, from_ms=from_ms, limit=limit):
+    while dues := store.armed_after(after, from_ms=now_ms, limit=limit):
         scanned += len(dues)
         after = dues[-1]
         advances = [

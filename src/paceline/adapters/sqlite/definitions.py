@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
+
+import apsw
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.definition import Monitor, MonitorSpec, encode_spec, parse_stored_spec
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
+SPECS_MAX = 16_384
 _RECORD = "INSERT INTO change (generation) VALUES (?) ON CONFLICT (generation) DO UPDATE SET number = number + 1"
-read_spec = lru_cache(maxsize=8_192)(parse_stored_spec)
+_specs: dict[str, MonitorSpec] = {}
+
+
+def read_spec(text: str) -> MonitorSpec:
+    """Parsed once: the same text is read by the change that follows a put, and by every claim."""
+    spec = _specs.get(text)
+    if spec is None:
+        spec = parse_stored_spec(text)
+        _keep(text, spec)
+    return spec
 
 
 def put(db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
-    owners = _owners(db, {item.owner for item in puts})
-    results = [_put_one(db, item, owners, monitors_max=monitors_max, now_ms=now_ms) for item in puts]
-    db.executemany("UPDATE user SET monitors = ? WHERE id = ?", [(count, owner) for owner, count in owners.values()])
+    batch = _Batch(db, puts, monitors_max=monitors_max, now_ms=now_ms)
+    results = [batch.judge(item) for item in puts]
+    batch.write(db)
     return results
 
 
@@ -44,47 +55,61 @@ def monitors(db: Connection, owner: str, *, after: str, limit: int) -> list[Moni
     return [_monitor(owner, row[0], row[1:]) for row in rows]
 
 
-def _put_one(
-    db: Connection, item: PutMonitor, owners: dict[str, list[int]], *, monitors_max: int, now_ms: int
-) -> PutResult:
-    owner = owners.get(item.owner)
-    if owner is None:
-        return PutResult("no_owner")
-    row = db.execute(
-        "SELECT generation, revision, spec, created_ms, updated_ms FROM monitor WHERE owner = ? AND name = ?",
-        (owner[0], item.id),
-    ).fetchone()
-    if item.expected_revision is not None and item.expected_revision != (row[1] if row else 0):
-        return PutResult("revision_mismatch", _monitor(item.owner, item.id, row) if row else None)
-    text = encode_spec(item.spec).decode()
-    if row is None:
-        if owner[1] >= monitors_max:
+class _Batch:
+    """Puts judged one by one against what is there, and written together."""
+
+    def __init__(self, db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> None:
+        self._monitors_max = monitors_max
+        self._now_ms = now_ms
+        self._owners = _owners(db, {item.owner for item in puts})
+        self._current = _current(db, puts, self._owners)
+        self._generation = int(
+            db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'monitor'").get
+        )
+        self._inserts: list[tuple[Any, ...]] = []
+        self._updates: list[tuple[Any, ...]] = []
+
+    def judge(self, item: PutMonitor) -> PutResult:
+        owner = self._owners.get(item.owner)
+        if owner is None:
+            return PutResult("no_owner")
+        row = self._current.get((item.owner, item.id))
+        if item.expected_revision is not None and item.expected_revision != (row[1] if row else 0):
+            return PutResult("revision_mismatch", _monitor(item.owner, item.id, row) if row else None)
+        text = encode_spec(item.spec).decode()
+        if row is None and owner[1] >= self._monitors_max:
             return PutResult("limit_reached")
-        return PutResult("created", _insert(db, item, owner, text, now_ms))
-    if row[2] == text:
-        return PutResult("unchanged", _monitor(item.owner, item.id, row))
-    return PutResult("replaced", _replace(db, item, row, text, now_ms))
+        if row is not None and row[2] == text:
+            return PutResult("unchanged", _monitor(item.owner, item.id, row))
+        _keep(text, item.spec)
+        return self._insert(item, owner, text) if row is None else self._replace(item, row, text)
 
+    def write(self, db: Connection) -> None:
+        db.executemany(
+            """INSERT INTO monitor (generation, owner, name, revision, spec, created_ms, updated_ms)
+               VALUES (?, ?, ?, 1, ?, ?, ?)""",
+            self._inserts,
+        )
+        db.executemany("UPDATE monitor SET revision = ?, spec = ?, updated_ms = ? WHERE generation = ?", self._updates)
+        changed = [row[0] for row in self._inserts] + [row[3] for row in self._updates]
+        db.executemany(_RECORD, [(generation,) for generation in changed])
+        if self._inserts:
+            counts = [(count, owner) for owner, count in self._owners.values()]
+            db.executemany("UPDATE user SET monitors = ? WHERE id = ?", counts)
 
-def _insert(db: Connection, item: PutMonitor, owner: list[int], text: str, now_ms: int) -> Monitor:
-    db.execute(
-        "INSERT INTO monitor (owner, name, revision, spec, created_ms, updated_ms) VALUES (?, ?, 1, ?, ?, ?)",
-        (owner[0], item.id, text, now_ms, now_ms),
-    )
-    generation = db.last_insert_rowid()
-    db.execute(_RECORD, (generation,))
-    owner[1] += 1
-    return Monitor(item.owner, item.id, generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
+    def _insert(self, item: PutMonitor, owner: list[int], text: str) -> PutResult:
+        self._generation += 1
+        owner[1] += 1
+        now_ms = self._now_ms
+        self._inserts.append((self._generation, owner[0], item.id, text, now_ms, now_ms))
+        self._current[item.owner, item.id] = row = (self._generation, 1, text, now_ms, now_ms)
+        return PutResult("created", _monitor(item.owner, item.id, row))
 
-
-def _replace(db: Connection, item: PutMonitor, row: tuple[Any, ...], text: str, now_ms: int) -> Monitor:
-    generation, revision, _, created_ms, _ = row
-    db.execute(
-        "UPDATE monitor SET revision = ?, spec = ?, updated_ms = ? WHERE generation = ?",
-        (revision + 1, text, now_ms, generation),
-    )
-    db.execute(_RECORD, (generation,))
-    return Monitor(item.owner, item.id, generation, revision + 1, item.spec, created_ms=created_ms, updated_ms=now_ms)
+    def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:
+        generation, revision, _, created_ms, _ = row
+        self._updates.append((revision + 1, text, self._now_ms, generation))
+        self._current[item.owner, item.id] = row = (generation, revision + 1, text, created_ms, self._now_ms)
+        return PutResult("replaced", _monitor(item.owner, item.id, row))
 
 
 def _remove_one(db: Connection, item: RemoveMonitor) -> RemoveResult:
@@ -114,7 +139,31 @@ def _owners(db: Connection, names: set[str]) -> dict[str, list[int]]:
     return owners
 
 
+def _current(
+    db: Connection, puts: Sequence[PutMonitor], owners: dict[str, list[int]]
+) -> dict[tuple[str, str], tuple[Any, ...]]:
+    """The rows that the puts name, as they are."""
+    names: dict[str, list[str]] = {}
+    for item in puts:
+        if item.owner in owners:
+            names.setdefault(item.owner, []).append(item.id)
+    return {
+        (owner, row[0]): row[1:]
+        for owner, wanted in names.items()
+        for row in db.execute(
+            """SELECT name, generation, revision, spec, created_ms, updated_ms FROM monitor
+               WHERE owner = ? AND name IN carray(?)""",
+            (owners[owner][0], apsw.carray(tuple(wanted))),
+        )
+    }
+
+
+def _keep(text: str, spec: MonitorSpec) -> None:
+    if len(_specs) >= SPECS_MAX:
+        _specs.clear()
+    _specs[text] = spec
+
+
 def _monitor(owner: str, name: str, row: tuple[Any, ...]) -> Monitor:
     generation, revision, text, created_ms, updated_ms = row
-    spec: MonitorSpec = read_spec(text)
-    return Monitor(owner, name, generation, revision, spec, created_ms=created_ms, updated_ms=updated_ms)
+    return Monitor(owner, name, generation, revision, read_spec(text), created_ms=created_ms, updated_ms=updated_ms)

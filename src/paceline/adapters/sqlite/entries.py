@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import apsw
 
@@ -13,6 +13,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.keys import (
     CHECKS_LANE,
+    EPOCH_MS,
     GENERATION_BITS,
     GENERATION_MASK,
     LANE_BITS,
@@ -24,7 +25,7 @@ from paceline.adapters.sqlite.keys import (
 )
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due
-from paceline.core.schedule import Arm, Cadence, Entry, Keep, Remove, Rest, next_due_ms
+from paceline.core.schedule import SLOT_MS, Arm, Cadence, Entry, Keep, Reaction, Remove, Rest, next_due_ms
 from paceline.ports import Change, Reacted, Scheduler
 
 
@@ -42,8 +43,12 @@ class Place(NamedTuple):
 
 def integers(values: Iterable[int]) -> Any:
     """Binds many integers as one parameter, to be read with carray()."""
-    return apsw.carray(array("q", values))
+    # An empty array has no address to bind; no key is negative.
+    return apsw.carray(array("q", values) or array("q", [-1]))
 
+
+_DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, cadence
+           FROM due"""  # noqa: S608  numbers of our own
 
 # -- reading
 
@@ -90,17 +95,14 @@ def schedulers(
 
 
 def due(db: Connection, cadences: Cadences, *, now_ms: int, limit: int) -> list[Due]:
-    rows = db.execute(
-        "SELECT k, counter, revision, cadence FROM due WHERE k < ? ORDER BY k LIMIT ?", (due_bound(now_ms), limit)
-    ).fetchall()
+    rows = db.execute(f"{_DUE} WHERE k < ? ORDER BY k LIMIT ?", (due_bound(now_ms), limit)).fetchall()
     return _dues(db, rows, cadences)
 
 
 def armed_after(db: Connection, cadences: Cadences, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
     start = due_key(from_ms, 0) - 1 if after is None else due_key(after.due_ms, after.generation)
     rows = db.execute(
-        "SELECT k, counter, revision, cadence FROM due WHERE k > ? AND k < ? ORDER BY k LIMIT ?",
-        (start, RESTING_SLOT << GENERATION_BITS, limit),
+        f"{_DUE} WHERE k > ? AND k < ? ORDER BY k LIMIT ?", (start, RESTING_SLOT << GENERATION_BITS, limit)
     ).fetchall()
     return _dues(db, rows, cadences)
 
@@ -126,12 +128,18 @@ def changes(db: Connection, cadences: Cadences, *, limit: int, now_ms: int) -> l
 
 
 def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> list[bool]:
-    return [_react_one(db, item, cadences) for item in reacted]
+    batch = _Moves(db, [item.change for item in reacted], cadences)
+    won = [batch.judge(db, item.change, item.reaction) for item in reacted]
+    batch.write(db)
+    return won
 
 
 def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """One read of the rows in question, then set-wise writes of those that are still as believed."""
-    keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
+    """One read of the rows in question, then batched writes of those that are still as believed.
+
+    The hottest path there is: keys are computed in place, as ``due_key`` would.
+    """
+    keys = [(due[3] - EPOCH_MS) // SLOT_MS << GENERATION_BITS | due[0] for due, _, _ in advances]
     current = {
         row[0]: row
         for row in db.execute(
@@ -157,7 +165,8 @@ def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[
             last_run = handle
             if after_ms > now_ms:
                 later.append((handle, lane, after_ms))
-        moves.append((due_key(following_ms, believed[0]), believed[1] + len(firings), last_run, k))
+        slots_ahead = (following_ms - believed[3]) // SLOT_MS
+        moves.append((k + (slots_ahead << GENERATION_BITS), believed[1] + len(firings), last_run, k))
     db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
     db.executemany("UPDATE due SET k = ?, counter = ?, last_run = ? WHERE k = ?", moves)
     db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
@@ -166,68 +175,88 @@ def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[
     return won
 
 
-def _react_one(db: Connection, item: Reacted, cadences: Cadences) -> bool:
-    change, reaction = item.change, item.reaction
-    place = _believed_place(db, change)
-    if place is False:
-        return False
-    match reaction:
-        case Keep():
-            pass
-        case Remove():
-            db.execute("DELETE FROM entry WHERE generation = ?", (change.generation,))
-            if place:
-                db.execute("DELETE FROM due WHERE k = ?", (place[0],))
-        case Arm():
-            _move(db, change, place, reaction.cadence, reaction.due_ms, cadences, outgoing=reaction.outgoing)
-        case Rest():
-            _move(db, change, place, reaction.cadence, None, cadences, outgoing=reaction.outgoing)
-        case never:
-            assert_never(never)
-    # A newer change of the same definition has a higher number and stays recorded.
-    db.execute("DELETE FROM change WHERE generation = ? AND number = ?", (change.generation, change.seq))
-    return True
+class _Moves:
+    """Reactions judged one by one against the entries as they are, and written together."""
 
+    def __init__(self, db: Connection, changes: Sequence[Change], cadences: Cadences) -> None:
+        self._cadences = cadences
+        generations = integers(change.generation for change in changes)
+        believed = integers(due_key(change.entry.due_ms, change.generation) for change in changes if change.entry)
+        self._places = {
+            row[0]: row
+            for row in db.execute("SELECT k, counter, revision, last_run FROM due WHERE k IN carray(?)", (believed,))
+        }
+        self._armed = {
+            row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
+        }
+        # A monitor that is gone by now has no owner: its removal is recorded and comes next.
+        self._owners = dict(
+            db.execute("SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (generations,)).fetchall()
+        )
+        self._gone_keys: list[tuple[int]] = []
+        self._gone: list[tuple[int]] = []
+        self._entries: list[tuple[int, int, int]] = []
+        self._dues: list[tuple[int, ...]] = []
+        self._done: list[tuple[int, int]] = []
 
-def _believed_place(db: Connection, change: Change) -> tuple[int, int, int] | Literal[False] | None:
-    """(k, counter, last run) of the due row; None if there is none, as believed; False if belief and table differ."""
-    entry = change.entry
-    if entry is None:
-        row = db.execute("SELECT 1 FROM entry WHERE generation = ?", (change.generation,)).fetchone()
-        return None if row is None else False
-    k = due_key(entry.due_ms, entry.generation)
-    row = db.execute("SELECT counter, revision, last_run FROM due WHERE k = ?", (k,)).fetchone()
-    if row is None or row[:2] != (entry.counter, entry.revision):
-        return False
-    return k, row[0], row[2]
+    def judge(self, db: Connection, change: Change, reaction: Reaction) -> bool:
+        entry = change.entry
+        place: tuple[int, ...] | None = None
+        if entry is None:
+            if change.generation in self._armed:
+                return False
+        else:
+            place = self._places.pop(due_key(entry.due_ms, entry.generation), None)
+            if place is None or place[1:3] != (entry.counter, entry.revision):
+                return False
+        match reaction:
+            case Keep():
+                pass
+            case Remove():
+                self._gone.append((change.generation,))
+                self._leave(place)
+            case Arm():
+                self._arm(db, change, place, reaction, due_ms=reaction.due_ms)
+            case Rest():
+                self._arm(db, change, place, reaction, due_ms=None)
+            case never:
+                assert_never(never)
+        self._armed.add(change.generation)
+        self._done.append((change.generation, change.seq))
+        return True
 
+    def write(self, db: Connection) -> None:
+        db.executemany("DELETE FROM due WHERE k = ?", self._gone_keys)
+        db.executemany("DELETE FROM entry WHERE generation = ?", self._gone)
+        db.executemany(
+            """INSERT INTO entry (generation, cadence, base_ms) VALUES (?, ?, ?)
+               ON CONFLICT (generation) DO UPDATE SET cadence = excluded.cadence, base_ms = excluded.base_ms""",
+            self._entries,
+        )
+        db.executemany(
+            "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
+        )
+        # A newer change of the same definition has a higher number and stays recorded.
+        db.executemany("DELETE FROM change WHERE generation = ? AND number = ?", self._done)
 
-def _move(
-    db: Connection,
-    change: Change,
-    place: tuple[int, int, int] | None,
-    cadence: Cadence,
-    due_ms: int | None,
-    cadences: Cadences,
-    *,
-    outgoing: bool,
-) -> None:
-    assert change.monitor is not None
-    number = cadences.number(db, cadence)
-    lane = _lane(db, change.monitor) if outgoing else CHECKS_LANE
-    counter, last_run = (place[1], place[2]) if place else (0, 0)
-    if place:
-        db.execute("DELETE FROM due WHERE k = ?", (place[0],))
-    base_ms = due_ms if due_ms is not None else change.monitor.created_ms
-    db.execute(
-        """INSERT INTO entry (generation, cadence, base_ms) VALUES (?, ?, ?)
-           ON CONFLICT (generation) DO UPDATE SET cadence = excluded.cadence, base_ms = excluded.base_ms""",
-        (change.generation, number, base_ms),
-    )
-    db.execute(
-        "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)",
-        (due_key(due_ms, change.generation), counter, change.monitor.revision, number, lane, last_run),
-    )
+    def _leave(self, place: tuple[int, ...] | None) -> None:
+        if place is not None:
+            self._gone_keys.append((place[0],))
+
+    def _arm(
+        self, db: Connection, change: Change, place: tuple[int, ...] | None, wish: Arm | Rest, *, due_ms: int | None
+    ) -> None:
+        assert change.monitor is not None
+        self._leave(place)
+        generation = change.generation
+        owner = self._owners.get(generation)
+        lane = user_lane(owner) if wish.outgoing and owner is not None else CHECKS_LANE
+        counter, last_run = (place[1], place[3]) if place is not None else (0, 0)
+        number = self._cadences.number(db, wish.cadence)
+        base_ms = due_ms if due_ms is not None else change.monitor.created_ms
+        self._entries.append((generation, number, base_ms))
+        k = due_key(due_ms, generation)
+        self._dues.append((k, counter, change.monitor.revision, number, lane, last_run))
 
 
 # -- rows to values
@@ -249,14 +278,12 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
     return {row[0] & GENERATION_MASK: Place(*row) for row in rows}
 
 
-def _dues(db: Connection, rows: list[tuple[int, int, int, int]], cadences: Cadences) -> list[Due]:
-    known = cadences.known(db, {row[3] for row in rows})
-    dues: list[Due] = []
-    for k, counter, revision, cadence in rows:
-        due_ms = due_ms_of(k)
-        assert due_ms is not None
-        dues.append(Due(k & GENERATION_MASK, counter, revision, due_ms, known[cadence]))
-    return dues
+def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
+    known = cadences.known(db, {row[4] for row in rows})
+    return [
+        Due(generation, counter, revision, due_ms, known[cadence])
+        for generation, counter, revision, due_ms, cadence in rows
+    ]
 
 
 def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
@@ -283,9 +310,3 @@ def _change(row: tuple[Any, ...], entry: Entry | None) -> Change:
 
 def _tails(db: Connection, lanes: set[int]) -> dict[int, int]:
     return dict(db.execute("SELECT id, tail FROM lane WHERE id IN carray(?)", (integers(lanes),)).fetchall())
-
-
-def _lane(db: Connection, monitor: Monitor) -> int:
-    row = db.execute("SELECT owner FROM monitor WHERE generation = ?", (monitor.generation,)).fetchone()
-    # The monitor may be gone by now; its removal is recorded and comes next.
-    return user_lane(row[0]) if row else CHECKS_LANE

@@ -27,7 +27,9 @@ def due_ms_of(k: int) -> int | None:
 
 
 def due_bound(now_ms: int) -> int:
-    """Every key below this is due at or before now."""
+    """Every key below this is due at or before now. A clock that is not set yet makes nothing due."""
+    if now_ms < EPOCH_MS:
+        return 0
     return due_key(now_ms, 0) + (1 << GENERATION_BITS)
 
 

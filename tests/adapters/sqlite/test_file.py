@@ -1,0 +1,188 @@
+"""The file itself: migrations, foreign files, damage, faults of the disk, and what `check` finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.definition import SpecLimits
+from paceline.core.due import CatchUp
+from paceline.core.dispatch import RetryPolicy
+from paceline.errors import StoreTooNew, StoreUnavailable
+from paceline.ports import User
+from paceline.steps.define import parse_put, put_monitor
+from paceline.steps.send import claim_orders
+from paceline.steps.tick import tick
+
+NOW = 1_800_000_000_000
+SPEC = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "60s"}'
+
+
+def loaded(path: Path) -> SqliteStore:
+    """A store with a monitor that has fired and is out."""
+    store = SqliteStore(str(path))
+    store.add_user(User("ann", "user", 0, disabled=False, created_ms=NOW))
+    for name in ("a", "b"):
+        put_monitor(store, parse_put("ann", name, SPEC, SpecLimits()), monitors_max=10, now_ms=NOW)
+    tick(store, now_ms=NOW, catch_up=CatchUp())
+    claim_orders(store, now_ms=NOW, runs_max=1, lease_ms=60_000, policy=RetryPolicy())
+    return store
+
+
+def test_durability_is_full_and_the_log_is_write_ahead(tmp_path: Path) -> None:
+    for synchronous, level in (("full", 2), ("normal", 1)):
+        store = SqliteStore(str(tmp_path / f"{synchronous}.db"), synchronous=synchronous)
+        with store._db.writer() as db:
+            assert db.pragma("synchronous") == level
+            assert db.pragma("journal_mode") == "wal"
+        store.close()
+
+
+def test_a_file_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    loaded(path).close()
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 999)
+    connection.close()
+    with pytest.raises(StoreTooNew, match="schema 999.*Upgrade Paceline"):
+        SqliteStore(str(path))
+
+
+def test_a_database_of_another_program_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = apsw.Connection(str(path))
+    connection.pragma("application_id", 42)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+    with pytest.raises(StoreUnavailable, match="another program"):
+        SqliteStore(str(path))
+    tables = apsw.Connection(str(path)).execute("SELECT name FROM sqlite_schema").fetchall()
+    assert tables == [("theirs",)]
+
+
+def test_a_file_that_is_no_database_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "text.db"
+    path.write_text("this is a letter, not a database" * 100)
+    with pytest.raises(StoreUnavailable, match="not an SQLite database"):
+        SqliteStore(str(path))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="folder exists"):
+        SqliteStore(str(tmp_path / "nowhere" / "p.db"))
+
+
+def test_two_first_starts_at_once_make_one_schema(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    program = f"from paceline.adapters.sqlite.store import SqliteStore; SqliteStore({str(path)!r}).close()"
+    starts = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(4)]
+    assert [start.wait(60) for start in starts] == [0] * 4
+    store = SqliteStore(str(path))
+    assert store.verify() == []
+    store.close()
+
+
+def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    store = loaded(path)
+    with pytest.raises(apsw.SQLError), store._db.write() as db:
+        db.execute("CREATE TABLE half (x); ALTER TABLE nothing RENAME TO something;")
+    assert store.verify() == []
+    with store._db.read() as db:
+        assert db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchone() is None
+    store.close()
+
+
+def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> None:
+    store = loaded(tmp_path / "p.db")
+    with store._db.writer() as db:
+        pages = db.pragma("page_count")
+        db.pragma("max_page_count", pages)
+    big = b'{"check": {"kind": "outgoing", "text": "%s"}, "every": "60s"}' % (b"x" * 60_000)
+    with pytest.raises(StoreUnavailable, match="disk is full"):
+        put_monitor(store, parse_put("ann", "big", big, SpecLimits()), monitors_max=10, now_ms=NOW)
+    assert store.monitor("ann", "big") is None
+    assert store.verify() == []
+    with store._db.writer() as db:
+        db.pragma("max_page_count", 1 << 30)
+    put_monitor(store, parse_put("ann", "big", big, SpecLimits()), monitors_max=10, now_ms=NOW)
+    assert store.monitor("ann", "big") is not None
+    store.close()
+
+
+def test_threads_share_one_file_without_a_lost_write(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "p.db"), synchronous="normal")
+    store.add_user(User("ann", "user", 0, disabled=False, created_ms=NOW))
+
+    def write(worker: int) -> None:
+        for index in range(25):
+            put = parse_put("ann", f"m{worker}-{index}", SPEC, SpecLimits())
+            put_monitor(store, put, monitors_max=1_000, now_ms=NOW)
+            assert store.monitor("ann", f"m{worker}-{index}") is not None
+
+    workers = [threading.Thread(target=write, args=(worker,)) for worker in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(store.monitors("ann", after="", limit=1_000)) == 200
+    assert store.status().entries == 200
+    assert store.verify() == []
+    store.close()
+
+
+DAMAGES: dict[str, tuple[str, str]] = {
+    "a doubled next firing": (
+        "INSERT INTO due SELECT k + (1 << 30), counter, revision, cadence, lane, last_run FROM due LIMIT 1",
+        "promise 1",
+    ),
+    "a lost entry": ("DELETE FROM due WHERE k = (SELECT min(k) FROM due)", "promise 10: a monitor has no entry"),
+    "an entry of nobody": ("DELETE FROM monitor WHERE name = 'a'", "promise 3"),
+    "a run made twice": ("INSERT INTO run SELECT handle + 100, generation, counter, due_ms, 0 FROM run LIMIT 1", "promise 5"),
+    "a counter set back": ("UPDATE due SET counter = 0", "promise 4"),
+    "a settled run that is open": (
+        "INSERT INTO outcome SELECT handle, 'ok', 1, 0, 0, NULL, NULL, '', '{}' FROM open",
+        "both settled and open",
+    ),
+    "a lease of nothing": ("UPDATE open SET handle = handle + 77", "has no record"),
+    "a run passed over": ("UPDATE lane SET position = tail", "passed over"),
+    "two out at once": (
+        """INSERT INTO run SELECT handle + 1000, generation, counter + 50, due_ms, handle FROM run LIMIT 1;
+           INSERT INTO open (handle, lane, state, at_ms) SELECT handle + 1000, lane, 'out', 0 FROM open""",
+        "promise 6: two runs",
+    ),
+    "a wrong number of monitors": ("UPDATE user SET monitors = 7", "number of monitors"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_check_finds_planted_damage(tmp_path: Path, damage: str) -> None:
+    statement, finding = DAMAGES[damage]
+    store = loaded(tmp_path / "p.db")
+    assert store.verify() == []
+    with store._db.write() as db:
+        db.execute(statement)
+    assert any(finding in problem for problem in store.verify()), store.verify()
+    store.close()
+
+
+def test_a_backup_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
+    store = loaded(tmp_path / "p.db")
+    seen: list[tuple[int, int]] = []
+    progress: Callable[[int, int], None] = lambda done, total: seen.append((done, total))
+    store.backup(tmp_path / "copy.db", progress=progress)
+    assert seen[-1][0] == seen[-1][1] > 0
+    with pytest.raises(StoreUnavailable, match="exists already"):
+        store.backup(tmp_path / "copy.db", progress=progress)
+    copy = SqliteStore(str(tmp_path / "copy.db"))
+    assert copy.monitors("ann", after="", limit=10) == store.monitors("ann", after="", limit=10)
+    assert copy.verify() == []
+    copy.close()
+    store.close()
