@@ -109,10 +109,14 @@ def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int
 
 
 def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
-    """The entry's own shift within the jitter: the same for ever, different between entries."""
-    if not cadence.jitter_ms:
+    """The entry's own shift within the jitter: the same for ever, different between entries.
+
+    A jitter longer than the interval is as good as the whole interval.
+    """
+    width_ms = min(cadence.jitter_ms, cadence.every_ms or cadence.jitter_ms)
+    if not width_ms:
         return 0
-    return int(stable_fraction(f"jitter:{generation}") * cadence.jitter_ms) // SLOT_MS * SLOT_MS
+    return int(stable_fraction(f"jitter:{generation}") * width_ms) // SLOT_MS * SLOT_MS
 
 
 def on_raster(ms: int) -> int:
@@ -149,22 +153,14 @@ def _same_shape(wish: Wish, entry: Entry) -> bool:
 
 def _due_after_edit(wish: Wish, entry: Entry | None, *, generation: int, now_ms: int) -> int:
     cadence = wish.cadence
-    offset_ms = jitter_offset_ms(cadence, generation)
-    if entry is None or (entry.counter == 0 and entry.due_ms is None):
-        return _first_due_ms(wish, generation=generation, now_ms=now_ms)
-    if entry.due_ms is not None and entry.due_ms <= now_ms:
+    if entry is not None and entry.due_ms is not None and entry.due_ms <= now_ms:
         return entry.due_ms  # a firing is owed already: the edit must not lose it
-    if entry.counter == 0:
+    if entry is None or entry.counter == 0:
         return _first_due_ms(wish, generation=generation, now_ms=now_ms)
     if not cadence.every_ms:
         return next_due_ms(cadence, after_ms=now_ms, due_ms=0, generation=generation)
     at_once_ms = now_ms // SLOT_MS * SLOT_MS  # never ahead of now: from this moment on it is owed
-    previous_ms = _previous_due_ms(entry)
-    if previous_ms is None:
-        return at_once_ms
-    # Offsets count within the period, so that no jitter silences an entry for longer than that.
-    shift_ms = offset_ms % cadence.every_ms - jitter_offset_ms(entry.cadence, generation) % cadence.every_ms
-    due_ms = max(previous_ms + cadence.every_ms + shift_ms, at_once_ms)
+    due_ms = max(_interval_after_edit_ms(cadence, entry, now_ms=at_once_ms), at_once_ms)
     return due_ms if due_ms != entry.last_due_ms else due_ms + cadence.every_ms  # fired a moment ago: not twice
 
 
@@ -175,11 +171,13 @@ def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:
     return next_due_ms(wish.cadence, after_ms=max(now_ms, start_ms), due_ms=0, generation=generation)
 
 
-def _previous_due_ms(entry: Entry) -> int | None:
-    """The grid point before the entry's due time, from its own cadence or from its newest run."""
-    if entry.due_ms is not None and entry.cadence.every_ms:
-        return entry.due_ms - entry.cadence.every_ms
-    return entry.last_due_ms
+def _interval_after_edit_ms(cadence: Cadence, entry: Entry, *, now_ms: int) -> int:
+    """One new period after the previous slot, so that edits, however many, neither push a firing away nor double it."""
+    before = entry.cadence
+    if entry.due_ms is not None and before.every_ms:
+        slot_ms = entry.due_ms - before.every_ms - jitter_offset_ms(before, entry.generation)
+        return slot_ms + cadence.every_ms + jitter_offset_ms(cadence, entry.generation)
+    return now_ms if entry.last_due_ms is None else entry.last_due_ms + cadence.every_ms
 
 
 def _grid_start_ms(cadence: Cadence, due_ms: int, now_ms: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -13,8 +12,8 @@ import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import SpecLimits
-from paceline.core.due import CatchUp
 from paceline.core.dispatch import RetryPolicy
+from paceline.core.due import CatchUp
 from paceline.errors import StoreTooNew, StoreUnavailable
 from paceline.ports import User
 from paceline.steps.define import parse_put, put_monitor
@@ -51,7 +50,7 @@ def test_a_file_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.pragma("user_version", 999)
     connection.close()
-    with pytest.raises(StoreTooNew, match="schema 999.*Upgrade Paceline"):
+    with pytest.raises(StoreTooNew, match=r"schema 999.*Upgrade Paceline"):
         SqliteStore(str(path))
 
 
@@ -145,7 +144,10 @@ DAMAGES: dict[str, tuple[str, str]] = {
     ),
     "a lost entry": ("DELETE FROM due WHERE k = (SELECT min(k) FROM due)", "promise 10: a monitor has no entry"),
     "an entry of nobody": ("DELETE FROM monitor WHERE name = 'a'", "promise 3"),
-    "a run made twice": ("INSERT INTO run SELECT handle + 100, generation, counter, due_ms, 0 FROM run LIMIT 1", "promise 5"),
+    "a run made twice": (
+        "INSERT INTO run SELECT handle + 100, generation, counter, due_ms, 0 FROM run LIMIT 1",
+        "promise 5",
+    ),
     "a counter set back": ("UPDATE due SET counter = 0", "promise 4"),
     "a settled run that is open": (
         "INSERT INTO outcome SELECT handle, 'ok', 1, 0, 0, NULL, NULL, '', '{}' FROM open",
@@ -176,7 +178,10 @@ def test_check_finds_planted_damage(tmp_path: Path, damage: str) -> None:
 def test_a_backup_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     store = loaded(tmp_path / "p.db")
     seen: list[tuple[int, int]] = []
-    progress: Callable[[int, int], None] = lambda done, total: seen.append((done, total))
+
+    def progress(done: int, total: int) -> None:
+        seen.append((done, total))
+
     store.backup(tmp_path / "copy.db", progress=progress)
     assert seen[-1][0] == seen[-1][1] > 0
     with pytest.raises(StoreUnavailable, match="exists already"):

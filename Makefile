@@ -1,0 +1,64 @@
+# Everything a person or CI does here. `make` alone lists the targets.
+# A fresh machine needs Python 3.11 or later, make, gcc and git; the rest is installed into .venv from the lock.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+LOCK := requirements/lock.txt
+# Only `make lock` needs it, so it stays out of .venv.
+UV := uv==0.13.7
+
+.DEFAULT_GOAL := help
+.PHONY: help install up test check format lint types contracts bench bench-full lock clean
+
+help:  ## print the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
+
+install: $(STAMP)  ## virtual environment with every extra, exactly as locked
+
+$(STAMP): $(LOCK) pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+up: $(STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
+	@exec $(BIN)/paceline up --demo $(ARGS)
+
+test: $(STAMP)  ## the whole test suite (ARGS="-k cron" is passed on)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests
+	$(BIN)/ruff format --check
+	$(MAKE) --no-print-directory lint types contracts
+	$(MAKE) --no-print-directory test
+
+format: $(STAMP)  ## rewrite the files as the formatter wants them
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+lint: $(STAMP)  ## ruff
+	$(BIN)/ruff check
+
+types: $(STAMP)  ## mypy, strict
+	$(BIN)/mypy
+
+contracts: $(STAMP)  ## who may import whom
+	$(BIN)/lint-imports
+
+bench: $(STAMP)  ## the benchmarks, quick form
+	$(BIN)/python -m bench $(ARGS)
+
+bench-full: $(STAMP)  ## the benchmarks with peers and larger sizes; writes docs/benchmarks.md
+	$(BIN)/python -m bench --full $(ARGS)
+
+lock:  ## resolve the dependencies anew into requirements/lock.txt
+	$(PYTHON) -m venv --clear build/uv
+	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
+	build/uv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(LOCK)
+
+clean:  ## remove what was built, but not the store
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,92 @@
+"""DBOS on SQLite: its cron schedules (a thread each), or, as ``queue``, firings that enqueue their successor with a delay."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+import sqlalchemy as sa  # type: ignore[import-not-found]  # lives in the peer's own environment
+from dbos import (  # type: ignore[import-not-found]  # lives in the peer's own environment
+    DBOS,
+    SetEnqueueOptions,
+)
+
+from bench.peer_scripts.meter import Meter, answer, read_task
+
+TASK = read_task()
+METER = Meter(TASK)
+QUEUE = "bench"
+POLL_S = 0.05
+
+
+@DBOS.workflow()  # type: ignore[untyped-decorator]  # the peer's types are not seen here
+def fire_scheduled(scheduled: datetime, context: Any) -> None:
+    METER.fired_for(int(context), scheduled.timestamp())
+
+
+@DBOS.workflow()  # type: ignore[untyped-decorator]  # the peer's types are not seen here
+def fire_queued(index: int) -> None:
+    METER.fired(index)
+    _enqueue(index)
+
+
+def main() -> None:
+    engine = _engine(TASK.file)
+    DBOS(config={"name": "bench", "system_database_engine": engine, "system_database_url": f"sqlite:///{TASK.file}",
+                 "log_level": "ERROR"})
+    logging.getLogger("dbos").setLevel(logging.ERROR)
+    DBOS.launch()
+    if TASK.variant == "queue":
+        for index in range(TASK.schedules):
+            _enqueue(index)
+        METER.release()
+        DBOS.register_queue(QUEUE, polling_interval_sec=POLL_S)
+    else:
+        DBOS.register_queue(QUEUE, polling_interval_sec=POLL_S)
+        _create_schedules()
+        METER.release()
+    METER.wait()
+    answer(METER.report(version=version("dbos")))
+    os._exit(0)
+
+
+def _engine(file: str) -> sa.Engine:
+    """As DBOS makes it (immediate transactions, patient locks), with WAL, which a careful user would set."""
+    engine = sa.create_engine(f"sqlite:///{file}")
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _record: Any) -> None:
+        connection.isolation_level = "IMMEDIATE"
+        for pragma in ("busy_timeout=30000", "foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine
+
+
+def _enqueue(index: int) -> None:
+    delay_s = max(0.0, METER.due_s(index) - time.time())
+    with SetEnqueueOptions(delay_seconds=delay_s):
+        DBOS.enqueue_workflow(QUEUE, fire_queued, index)
+
+
+def _create_schedules() -> None:
+    """Cron knows whole seconds: each second, or once in ten or sixty, at a second that differs between schedules."""
+    every_s = 1 if TASK.mode == "saturation" else round(TASK.every_s)
+    for index in range(TASK.schedules):
+        phase_s = int(METER.first_due_s[index]) % every_s
+        seconds = ",".join(str(second) for second in range(phase_s, 60, every_s)) if every_s > 1 else "*"
+        DBOS.create_schedule(
+            schedule_name=f"s{index}",
+            workflow_fn=fire_scheduled,
+            schedule=f"{seconds} * * * * *",
+            context=index,
+            queue_name=QUEUE,
+        )
+
+
+if __name__ == "__main__":
+    main()

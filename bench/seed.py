@@ -1,0 +1,46 @@
+"""Monitors to measure with: many owners, mixed intervals, phases that have nothing to do with the order of creation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from paceline.core.definition import HttpCheck, MonitorSpec, OutgoingCheck
+from paceline.ports import PutMonitor, Store, User
+from paceline.steps import define
+
+START_MS = 1_900_000_000_000
+"""A virtual now to start from; nothing here waits for a clock."""
+OWNERS = 100
+INTERVALS_S = (60, 300, 600, 3_600)
+BATCH = 10_000
+MONITORS_MAX = 10**9
+
+
+def owner_name(index: int) -> str:
+    return f"owner{index % OWNERS}"
+
+
+def monitors(count: int, *, first: int = 0, seed: int = 11) -> Iterator[PutMonitor]:
+    """One in five hands its runs to a checker of the owner's own; the rest are HTTP checks."""
+    chance = random.Random(seed + first)
+    for index in range(first, first + count):
+        every_s = chance.choice(INTERVALS_S)
+        url = f"https://host{index}.example.org/health"
+        outgoing = index % 5 == 0
+        check = OutgoingCheck({"kind": "outgoing", "url": url}) if outgoing else HttpCheck(url=url)
+        spec = MonitorSpec(check=check, every=f"{every_s}s", initial_delay=f"{chance.randrange(every_s * 1_000)}ms")
+        yield PutMonitor(owner=owner_name(chance.randrange(OWNERS)), id=f"monitor-{index}", spec=spec)
+
+
+def add_owners(store: Store, names: Sequence[str] = ()) -> None:
+    for name in names or [owner_name(index) for index in range(OWNERS)]:
+        store.add_user(User(id=name, role="user", daily_credits=0, disabled=False, created_ms=START_MS))
+
+
+def fill(store: Store, count: int, *, now_ms: int = START_MS) -> None:
+    """Through the same step that the API calls, in bulk."""
+    add_owners(store)
+    left = monitors(count)
+    while batch := [put for _, put in zip(range(BATCH), left, strict=False)]:
+        define.put_monitors(store, batch, monitors_max=MONITORS_MAX, now_ms=now_ms)

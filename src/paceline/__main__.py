@@ -1,0 +1,7 @@
+"""``python -m paceline`` is the command line."""
+
+import sys
+
+from paceline.shells.cli import main
+
+sys.exit(main())

@@ -1,0 +1,150 @@
+"""The provider of checks: HTTP, TCP and TLS through one libcurl loop, DNS beside it, the guard on every socket."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import assert_never
+
+import pycurl
+
+from paceline.adapters.providers import http, tcp, tls
+from paceline.adapters.providers.authorities import find_authorities
+from paceline.adapters.providers.curl import CurlLoop
+from paceline.adapters.providers.dns import DnsLoop
+from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.transfer import Transfer
+from paceline.core.definition import DnsCheck, HttpCheck, TcpCheck, TlsCheck
+from paceline.core.outcome import Done
+from paceline.ports import Clock, Finished, Order
+
+
+class CheckProvider:
+    """Fills ``ports.Provider``. ``own`` are the endpoints of the API, which no check may reach."""
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[Network],
+        clock: Clock,
+        own: Sequence[tuple[str, int]] = (),
+        ca_file: Path | None = None,
+    ) -> None:
+        self._clock = clock
+        self._guard = Guard(allow, own=own)
+        self._authorities = find_authorities(ca_file)
+        self._curl = CurlLoop()
+        self._dns = DnsLoop(self._guard, self._end_elsewhere)
+        self._flying: dict[pycurl.Curl, Transfer] = {}
+        self._ended_elsewhere: deque[tuple[Order, int, Done]] = deque()
+        self._in_flight = 0
+        self._plain: list[Transfer] = []
+        self._others: list[Transfer] = []
+        self._closed = False
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    def start(self, orders: Sequence[Order]) -> None:
+        assert not self._closed
+        started_ms = self._clock.now_ms()
+        for order in orders:
+            self._in_flight += 1
+            try:
+                self._begin(order, started_ms)
+            except Exception as error:  # noqa: BLE001 - every order ends in exactly one outcome
+                self._ended_elsewhere.append((order, started_ms, _not_made(error)))
+        self._curl.kick()
+
+    def finished(self, *, wait_ms: int) -> list[Finished]:
+        until_s = time.monotonic() + wait_ms / 1_000
+        while True:
+            left_s = 0.0 if self._ended_elsewhere else until_s - time.monotonic()
+            ended = self._curl.turn(math.ceil(left_s * 1_000) if left_s > 0 else 0)
+            now_ms = self._clock.now_ms()
+            finished = [self._finish(self._flying.pop(curl), error, now_ms) for curl, error in ended]
+            while self._ended_elsewhere:
+                order, started_ms, done = self._ended_elsewhere.popleft()
+                finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms))
+            if finished or self._curl.woken or time.monotonic() >= until_s:
+                self._curl.woken = False
+                self._in_flight -= len(finished)
+                return finished
+
+    def wake(self) -> None:
+        self._curl.wake()
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._dns.close()
+        self._curl.close()
+        for transfer in (*self._flying.values(), *self._plain, *self._others):
+            transfer.curl.close()
+        self._flying.clear()
+        self._plain.clear()
+        self._others.clear()
+        self._in_flight = 0
+
+    def _begin(self, order: Order, started_ms: int) -> None:
+        check = order.check
+        if isinstance(check, DnsCheck):
+            self._dns.start(order, check, started_ms=started_ms)
+            return
+        transfer = self._take(check)
+        transfer.order = order
+        transfer.started_ms = started_ms
+        self._curl.add(transfer.curl)
+        self._flying[transfer.curl] = transfer
+
+    def _take(self, check: HttpCheck | TcpCheck | TlsCheck) -> Transfer:
+        """A handle prepared for the check. A plain check's handle differs from the last one's in URL and time alone."""
+        if isinstance(check, HttpCheck) and http.is_plain(check):
+            transfer = self._plain.pop() if self._plain else self._new_transfer(self._plain)
+            http.prepare(transfer, check)
+            return transfer
+        if self._others:
+            transfer = self._others.pop()
+            transfer.reset()
+        else:
+            transfer = self._new_transfer(self._others)
+        match check:
+            case HttpCheck():
+                http.prepare_in_full(transfer, check)
+            case TcpCheck():
+                tcp.prepare(transfer, check)
+            case TlsCheck():
+                tls.prepare(transfer, check)
+            case never:
+                assert_never(never)
+        return transfer
+
+    def _new_transfer(self, pool: list[Transfer]) -> Transfer:
+        return Transfer(self._guard, self._authorities, pool)
+
+    def _finish(self, transfer: Transfer, error: int, now_ms: int) -> Finished:
+        order = transfer.order
+        try:
+            done = transfer.judge(transfer, order.check, error)
+        except Exception as exception:  # noqa: BLE001 - every order ends in exactly one outcome
+            done = _not_made(exception)
+        transfer.clear()
+        transfer.pool.append(transfer)
+        return Finished(order.handle, order.attempt, done, transfer.started_ms, now_ms)
+
+    def _end_elsewhere(self, order: Order, started_ms: int, done: Done) -> None:
+        """On the DNS loop's thread."""
+        self._ended_elsewhere.append((order, started_ms, done))
+        self._curl.wake()
+
+
+def _not_made(error: Exception) -> Done:
+    """The error's own text stays out of it: it may quote a header or a body."""
+    return Done(
+        ok=False, reason=f"the check could not be made ({type(error).__name__}); look at its fields and save it anew"
+    )

@@ -1,0 +1,161 @@
+"""libcurl's multi interface on one poll loop: many transfers in flight, asleep until a socket, a timer or ``wake``."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import select
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pycurl
+
+CONNECTIONS_KEPT_MAX = 512
+CLOSE_TIMEOUT_S = 1.0
+_ENDED_READ_MAX = 1_000
+
+# A poll event mask is small, so what libcurl wants to know of it is looked up, not computed, for each event.
+_IN, _OUT, _ERR, _HUP = select.POLLIN, select.POLLOUT, select.POLLERR, select.POLLHUP
+_ACTIONS = tuple(
+    (pycurl.CSELECT_IN if events & (_IN | _HUP) else 0)
+    | (pycurl.CSELECT_OUT if events & _OUT else 0)
+    | (pycurl.CSELECT_ERR if events & _ERR else 0)
+    for events in range(64)
+)
+_MASKS = {pycurl.POLL_NONE: 0, pycurl.POLL_IN: _IN, pycurl.POLL_OUT: _OUT, pycurl.POLL_INOUT: _IN | _OUT}
+
+
+class Ended(NamedTuple):
+    """A transfer that came to its end; ``error`` is libcurl's code, 0 for none."""
+
+    curl: pycurl.Curl
+    error: int
+
+
+class CurlLoop:
+    """One thread drives it; ``wake`` is for any other."""
+
+    def __init__(self) -> None:
+        self._multi = pycurl.CurlMulti()
+        self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
+        descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._multi.setopt(pycurl.M_MAXCONNECTS, min(CONNECTIONS_KEPT_MAX, max(1, descriptors_max // 4)))
+        self._poller, self._poll = _open_poller()
+        self._watched: set[int] = set()
+        self._resting: set[int] = set()
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._bell_fd = self._bell.fileno()
+        self._poller.register(self._bell_fd, _IN)
+        self._flying: set[pycurl.Curl] = set()
+        self.woken = False
+        """Whether ``wake`` was called; whoever reads it sets it back."""
+
+    def add(self, curl: pycurl.Curl) -> None:
+        """The transfer begins with the next ``turn`` or ``kick``."""
+        self._multi.add_handle(curl)
+        self._flying.add(curl)
+
+    def kick(self) -> None:
+        """Lets what was added begin."""
+        self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+
+    def turn(self, wait_ms: int) -> list[Ended]:
+        """One round: timers, then sockets. Waits for the first event up to ``wait_ms``, unless something has ended."""
+        multi = self._multi
+        due_ms = multi.timeout()
+        if due_ms == 0:
+            multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
+            due_ms = multi.timeout()
+        ended = self._read_ended()
+        if ended:
+            wait_ms = 0
+        elif 0 <= due_ms < wait_ms:
+            wait_ms = due_ms
+        act = multi.socket_action
+        for fd, events in self._poll(wait_ms):
+            if fd == self._bell_fd:
+                self._hear_bell()
+            elif fd in self._resting:
+                self._forget(fd)
+            else:
+                act(fd, _ACTIONS[events & 63])
+        return ended + self._read_ended()
+
+    def wake(self) -> None:
+        """Ends the current or the next wait. From any thread, also after ``close``."""
+        # Full means that it is awake already; closed means that nobody waits any more.
+        with contextlib.suppress(BlockingIOError, OSError):
+            self._ringer.send(b"!")
+
+    def close(self) -> None:
+        """Drops what is in flight."""
+        for curl in self._flying:
+            self._multi.remove_handle(curl)
+        self._flying.clear()
+        # libcurl waits here for name look-ups that the system's resolver has not answered, which can take long;
+        # they end by themselves, so nobody else waits for them.
+        closing = threading.Thread(target=self._multi.close, name="curl-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_TIMEOUT_S)
+        if hasattr(self._poller, "close"):
+            self._poller.close()
+        self._bell.close()
+        self._ringer.close()
+
+    def _read_ended(self) -> list[Ended]:
+        ended: list[Ended] = []
+        more = True
+        while more:
+            more, good, bad = self._multi.info_read(_ENDED_READ_MAX)
+            ended += [Ended(curl, 0) for curl in good]
+            ended += [Ended(curl, error) for curl, error, _ in bad]
+        for curl, _ in ended:
+            self._multi.remove_handle(curl)
+            self._flying.remove(curl)
+        return ended
+
+    def _on_socket(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:
+        """What libcurl wants to know of a socket.
+
+        A socket it lets go of stays with the poller: most often the next transfer on a kept connection takes it up
+        again, and that saves a system call each time. If something happens on it in between, it is forgotten.
+        """
+        if what == pycurl.POLL_REMOVE:
+            self._resting.add(fd)
+            return
+        if fd in self._watched:
+            self._resting.discard(fd)
+            try:
+                self._poller.modify(fd, _MASKS[what])
+            except FileNotFoundError:
+                pass  # closed in between, which took it from the poller: this is another socket of that number
+            else:
+                return
+        self._watched.add(fd)
+        self._poller.register(fd, _MASKS[what])
+
+    def _forget(self, fd: int) -> None:
+        self._resting.discard(fd)
+        self._watched.discard(fd)
+        with contextlib.suppress(OSError, KeyError):
+            self._poller.unregister(fd)
+
+    def _hear_bell(self) -> None:
+        self.woken = True
+        with contextlib.suppress(BlockingIOError):
+            while self._bell.recv(4_096):
+                pass
+
+
+def _open_poller() -> tuple[Any, Callable[[int], list[tuple[int, int]]]]:
+    """Takes epoll where there is one; else poll, which has the same methods but counts in milliseconds."""
+    if hasattr(select, "epoll"):
+        epoll = select.epoll()
+        wait = epoll.poll
+        return epoll, lambda wait_ms: wait(wait_ms / 1_000)
+    poller = select.poll()
+    return poller, poller.poll

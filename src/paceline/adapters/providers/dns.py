@@ -1,0 +1,199 @@
+"""DNS checks: asked on a loop of their own thread, where any number can wait without holding up another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from ipaddress import ip_address
+from typing import Any
+
+import dns.asyncresolver
+import dns.exception
+import dns.name
+import dns.rdata
+import dns.resolver
+import dns.reversename
+from dns.rdtypes.ANY.TXT import TXT
+
+from paceline.adapters.providers.guard import Guard
+from paceline.adapters.providers.transfer import timeout_ms
+from paceline.core.definition import DnsCheck
+from paceline.core.outcome import REASON_CHARS_MAX, Done
+from paceline.ports import Order
+
+ANSWERS_SHOWN_MAX = 32
+ANSWER_CHARS_MAX = 300
+SYSTEM_CONFIG_KEPT_S = 30.0
+CLOSE_TIMEOUT_S = 5.0
+
+Report = Callable[[Order, int, Done], None]
+
+
+class DnsLoop:
+    """``report`` is called on the loop's thread, once for each check that was started and not dropped by ``close``."""
+
+    def __init__(self, guard: Guard, report: Report) -> None:
+        self._guard = guard
+        self._report = report
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+        self._thread: threading.Thread | None = None
+        self._system: tuple[float, dns.asyncresolver.Resolver] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def start(self, order: Order, check: DnsCheck, *, started_ms: int) -> None:
+        """From one thread."""
+        if self._loop is None:
+            self._loop = self._open()
+        self._loop.call_soon_threadsafe(self._begin, self._ask_and_report(order, check, started_ms))
+
+    def close(self) -> None:
+        """Drops what is in flight."""
+        if self._loop is None or self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join(CLOSE_TIMEOUT_S)
+        self._loop = None
+
+    def _open(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="dns-checks", daemon=True)
+        self._thread.start()
+        return loop
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which cancels what is left
+            runner.run(self._wait_for_stop())
+
+    async def _wait_for_stop(self) -> None:
+        await self._stopping.wait()
+
+    def _begin(self, asking: Coroutine[Any, Any, None]) -> None:
+        assert self._loop is not None
+        task = self._loop.create_task(asking)
+        self._asking.add(task)  # the loop itself holds a task only weakly
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask_and_report(self, order: Order, check: DnsCheck, started_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        detail: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(timeout_ms(check.timeout) / 1_000):
+                reason, detail = await self._ask(check)
+        except TimeoutError:
+            reason = f"timed out after {check.timeout}"
+        except Exception as error:  # noqa: BLE001 - every order ends in exactly one outcome
+            reason = _fault_words(error, check)
+        latency_ms = round((loop.time() - began_s) * 1_000, 3)
+        reason = reason[:REASON_CHARS_MAX]
+        self._report(order, started_ms, Done(ok=not reason, reason=reason, latency_ms=latency_ms, detail=detail))
+
+    async def _ask(self, check: DnsCheck) -> tuple[str, dict[str, Any]]:
+        """The reason, empty if all is as expected, and the detail."""
+        resolver = self._system_resolver()
+        detail: dict[str, Any] = {}
+        if check.server is not None:
+            address = await self._address_of(check.server)
+            if address is None:
+                return "could not resolve the DNS server's name", {}
+            if (refusal := self._guard.refusal(address, check.port)) is not None:
+                return refusal, {}
+            resolver = dns.asyncresolver.Resolver(configure=False)
+            resolver.nameservers = [address]
+            resolver.port = check.port
+            detail["server"] = address
+        answer = await resolver.resolve(
+            _question(check),
+            check.type,
+            raise_on_no_answer=False,
+            search=False,
+            lifetime=timeout_ms(check.timeout) / 1_000,
+        )
+        if answer.rrset is None:
+            return f"the name exists but has no {check.type} record", detail
+        texts = [_text(rdata) for rdata in answer.rrset]
+        detail["answers"] = [text[:ANSWER_CHARS_MAX] for text in texts[:ANSWERS_SHOWN_MAX]]
+        detail["ttl_s"] = answer.rrset.ttl
+        return _mismatch(check, texts), detail
+
+    def _system_resolver(self) -> dns.asyncresolver.Resolver:
+        """The operator's resolvers; read again now and then, as the machine's configuration may change."""
+        now_s = asyncio.get_running_loop().time()
+        if self._system is None or now_s - self._system[0] > SYSTEM_CONFIG_KEPT_S:
+            self._system = (now_s, dns.asyncresolver.Resolver())
+        return self._system[1]
+
+    async def _address_of(self, server: str) -> str | None:
+        """The one address that is then asked, so that what is judged is what is used."""
+        bare = server.removeprefix("[").removesuffix("]").removesuffix(".")
+        with contextlib.suppress(ValueError):
+            return str(ip_address(bare))
+        with contextlib.suppress(OSError):
+            return socket.inet_ntoa(socket.inet_aton(bare))  # 127.1, 0x7f000001 and the like
+        if bare.lower() == "localhost" or bare.lower().endswith(".localhost"):
+            return "127.0.0.1"
+        for kind in ("A", "AAAA"):
+            with contextlib.suppress(dns.exception.DNSException):
+                for rdata in await self._system_resolver().resolve(bare, kind, search=False):
+                    return str(ip_address(rdata.to_text()))
+        return None
+
+
+def _question(check: DnsCheck) -> dns.name.Name:
+    if check.type == "PTR":
+        with contextlib.suppress(dns.exception.SyntaxError, ValueError):
+            return dns.reversename.from_address(check.name.removeprefix("[").removesuffix("]"))
+    return dns.name.from_text(check.name)
+
+
+def _text(rdata: dns.rdata.Rdata) -> str:
+    """As people write it: names without their last dot, text without quotes."""
+    if isinstance(rdata, TXT):
+        return b"".join(rdata.strings).decode("utf-8", "replace")
+    return rdata.to_text().removesuffix(".")
+
+
+def _mismatch(check: DnsCheck, texts: list[str]) -> str:
+    """The first value that is not among the answers."""
+    found = {_comparable(check, text) for text in texts}
+    for wanted in check.expect.contains:
+        if _comparable(check, wanted) not in found:
+            shown = ", ".join(repr(text[:ANSWER_CHARS_MAX]) for text in texts[:5])
+            return f"the answers do not contain {wanted[:ANSWER_CHARS_MAX]!r}; they are {shown}"
+    return ""
+
+
+def _comparable(check: DnsCheck, text: str) -> str:
+    if check.type in ("A", "AAAA"):
+        with contextlib.suppress(ValueError):
+            return str(ip_address(text.strip()))
+    return text if check.type == "TXT" else " ".join(text.lower().removesuffix(".").split())
+
+
+def _fault_words(error: Exception, check: DnsCheck) -> str:
+    match error:
+        case dns.resolver.NXDOMAIN():
+            return "the name does not exist (NXDOMAIN)"
+        case dns.exception.Timeout():
+            return f"timed out after {check.timeout}"
+        case dns.resolver.NoNameservers():
+            return _server_words(error)
+        case dns.resolver.NoResolverConfiguration():
+            return 'this machine has no DNS servers configured; name one with "server"'
+        case dns.exception.DNSException() | UnicodeError():
+            return "the name cannot be asked for; check its spelling"
+        case _:
+            return f"the check could not be made: {type(error).__name__}"
+
+
+def _server_words(error: dns.resolver.NoNameservers) -> str:
+    """What the last of the servers said."""
+    errors = error.kwargs.get("errors") or []
+    cause = errors[-1][3] if errors else None
+    if isinstance(cause, str):
+        return f"the DNS server answered {cause}"
+    return "the DNS server could not be reached or gave no valid answer"

@@ -1,0 +1,175 @@
+"""HTTP checks: the request as its user declared it, and what the answer says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pycurl
+
+from paceline.adapters.providers.faults import fault_words
+from paceline.adapters.providers.transfer import Transfer, phases_ms, timeout_ms
+from paceline.core.definition import HttpCheck, HttpExpect
+from paceline.core.outcome import REASON_CHARS_MAX, Done
+
+QUOTED_CHARS_MAX = 80
+TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
+
+_HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2", 30: "3"}
+_USERINFO = re.compile(r"//[^/?#]*@")
+_CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
+_OBEY_CODE = 2
+"""Follow redirects with the method that their status code asks for; older libcurl takes any number for "follow"."""
+
+
+def is_plain(check: HttpCheck) -> bool:
+    """Whether URL and timeout are all that sets it apart: most checks are, and need no reset of their handle."""
+    return (
+        check.method == "GET"
+        and not check.headers
+        and check.verify_tls
+        and not check.follow_redirects
+        and not check.expect.headers
+    )
+
+
+def prepare(transfer: Transfer, check: HttpCheck) -> None:
+    set_option = transfer.curl.setopt
+    set_option(pycurl.URL, check.url)
+    set_option(pycurl.TIMEOUT_MS, timeout_ms(check.timeout))
+    transfer.judge = judge
+    transfer.bytes_max = check.max_bytes
+    expect = check.expect
+    transfer.keeps_body = expect.body_contains is not None or expect.body_lacks is not None
+
+
+def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
+    """For a handle that was reset."""
+    prepare(transfer, check)
+    set_option = transfer.curl.setopt
+    headers = [_header_line(name, value) for name, value in check.headers.items()]
+    if check.method == "HEAD":
+        set_option(pycurl.NOBODY, 1)
+    elif check.method != "GET":
+        set_option(pycurl.CUSTOMREQUEST, check.method)
+        if check.body is not None or check.method == "POST":
+            set_option(pycurl.POSTFIELDS, (check.body or "").encode())
+            if not any(name.lower() == "content-type" for name in check.headers):
+                headers.append(TEXT_TYPE)
+    if headers:
+        set_option(pycurl.HTTPHEADER, headers)
+    if not check.verify_tls:
+        set_option(pycurl.SSL_VERIFYPEER, 0)
+        set_option(pycurl.SSL_VERIFYHOST, 0)
+    if check.follow_redirects:
+        set_option(pycurl.FOLLOWLOCATION, _OBEY_CODE)
+        set_option(pycurl.MAXREDIRS, check.follow_redirects)
+    if check.expect.headers:
+        transfer.keep_head()
+
+
+def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
+    """What came of it. Neither reason nor detail quotes what was sent."""
+    code = transfer.curl.getinfo(pycurl.RESPONSE_CODE)
+    if transfer.capped and error == pycurl.E_WRITE_ERROR:
+        error = 0
+    if error:
+        if transfer.refusal is not None and error == pycurl.E_COULDNT_CONNECT:
+            return Done(ok=False, reason=transfer.refusal)
+        reason = fault_words(transfer, error, timeout=check.timeout)
+    else:
+        expect = check.expect
+        if expect.status is None and 200 <= code < 300 and not transfer.keeps_body and not expect.headers:
+            reason = ""
+        else:
+            reason = _mismatch(transfer, check, code)[:REASON_CHARS_MAX]
+    total_us, detail = _measure(transfer, code)
+    return Done(ok=not reason, reason=reason, latency_ms=total_us / 1_000, code=code or None, detail=detail)
+
+
+def _measure(transfer: Transfer, code: int) -> tuple[int, dict[str, Any]]:
+    info = transfer.curl.getinfo
+    total_us, phases = phases_ms(transfer.curl)
+    detail: dict[str, Any] = {
+        "phases_ms": phases,
+        "bytes": transfer.bytes_read,
+        "address": info(pycurl.PRIMARY_IP),
+        "reused": code != 0 and info(pycurl.NUM_CONNECTS) == 0,
+    }
+    if code:
+        detail["http_version"] = _HTTP_VERSIONS.get(info(pycurl.INFO_HTTP_VERSION), "other")
+        if transfer.capped:
+            detail["truncated"] = True
+        if 300 <= code < 400 and (location := info(pycurl.REDIRECT_URL)):
+            detail["location"] = _USERINFO.sub("//", location, count=1)[:REASON_CHARS_MAX]
+        if redirects := info(pycurl.REDIRECT_COUNT):
+            detail["redirects"] = redirects
+    return total_us, detail
+
+
+def _mismatch(transfer: Transfer, check: HttpCheck, code: int) -> str:
+    """The first expectation that is not met, in words; empty if all are."""
+    expect = check.expect
+    if (reason := _status_mismatch(expect, code)) and 300 <= code < 400 and not check.follow_redirects:
+        return f"{reason}; redirects are followed only with follow_redirects"
+    return reason or _headers_mismatch(transfer, expect) or _body_mismatch(transfer, expect)
+
+
+def _status_mismatch(expect: HttpExpect, code: int) -> str:
+    if expect.status is None:
+        return "" if 200 <= code < 300 else f"status {code}, expected 2xx"
+    if code in expect.status:
+        return ""
+    return f"status {code}, expected {' or '.join(str(status) for status in expect.status[:10])}"
+
+
+def _headers_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
+    if not expect.headers:
+        return ""
+    received: dict[str, str] = {}
+    for line in transfer.head[1:]:
+        name, colon, value = line.decode("latin-1").partition(":")
+        if colon:
+            key = name.strip().lower()
+            received[key] = f"{received[key]}, {value.strip()}" if key in received else value.strip()
+    for name, wanted in expect.headers.items():
+        if (found := received.get(name.lower())) is None:
+            return f"the header {name} is missing"
+        if wanted not in found:
+            return f"the header {name} is {_quote(found)}, expected to contain {_quote(wanted)}"
+    return ""
+
+
+def _body_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
+    if not transfer.keeps_body:
+        return ""
+    body = b"".join(transfer.pieces)
+    content_type = transfer.curl.getinfo(pycurl.CONTENT_TYPE) or ""
+    if (wanted := expect.body_contains) is not None and _encode(wanted, content_type) not in body:
+        if transfer.capped:
+            return (
+                f"the first {transfer.bytes_max} bytes of the body do not contain {_quote(wanted)};"
+                " the rest was not read (max_bytes)"
+            )
+        return f"the body does not contain {_quote(wanted)}"
+    if (unwanted := expect.body_lacks) is not None and _encode(unwanted, content_type) in body:
+        return f"the body contains {_quote(unwanted)}"
+    return ""
+
+
+def _header_line(name: str, value: str) -> str:
+    """For libcurl, "Name:" is an order to leave the header out, and "Name;" the header without a value."""
+    return f"{name}: {value}" if value.strip() else f"{name};"
+
+
+def _encode(text: str, content_type: str) -> bytes:
+    """In the character set that the answer says it is in, if that is known and has these characters."""
+    match = _CHARSET.search(content_type)
+    try:
+        return text.encode(match[1]) if match else text.encode()
+    except (LookupError, UnicodeError):
+        return text.encode("utf-8", "replace")
+
+
+def _quote(text: str) -> str:
+    return repr(text if len(text) <= QUOTED_CHARS_MAX else f"{text[:QUOTED_CHARS_MAX]}…")

@@ -1,0 +1,49 @@
+"""TCP checks: whether a connection can be made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pycurl
+
+from paceline.adapters.providers.faults import fault_words
+from paceline.adapters.providers.transfer import Transfer, phases_ms, timeout_ms
+from paceline.core.definition import TcpCheck
+from paceline.core.outcome import Done
+
+
+def prepare(transfer: Transfer, check: TcpCheck) -> None:
+    """For a handle that was reset."""
+    connect_only(transfer, f"http://{in_url(check.host)}:{check.port}/", timeout=check.timeout)
+    transfer.judge = judge
+
+
+def judge(transfer: Transfer, check: TcpCheck, error: int) -> Done:
+    reason = fault_words(transfer, error, timeout=check.timeout) if error else ""
+    if reason and reason == transfer.refusal:
+        return Done(ok=False, reason=reason)
+    total_ms, detail = measure_connection(transfer.curl)
+    return Done(ok=not reason, reason=reason, latency_ms=total_ms, detail=detail)
+
+
+def connect_only(transfer: Transfer, url: str, *, timeout: str) -> None:
+    """A connection of its own, and nothing sent on it."""
+    set_option = transfer.curl.setopt
+    set_option(pycurl.URL, url)
+    set_option(pycurl.TIMEOUT_MS, timeout_ms(timeout))
+    set_option(pycurl.CONNECT_ONLY, 1)
+    set_option(pycurl.FRESH_CONNECT, 1)
+    set_option(pycurl.FORBID_REUSE, 1)
+
+
+def measure_connection(curl: pycurl.Curl) -> tuple[float, dict[str, Any]]:
+    """The total in milliseconds, and the detail."""
+    total_us, phases = phases_ms(curl)
+    del phases["first_byte"]
+    return total_us / 1_000, {"phases_ms": phases, "address": curl.getinfo(pycurl.PRIMARY_IP)}
+
+
+def in_url(host: str) -> str:
+    """As a URL has it: an IPv6 address stands in brackets there."""
+    bare = host.removeprefix("[").removesuffix("]")
+    return f"[{bare}]" if ":" in bare else bare

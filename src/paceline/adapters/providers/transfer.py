@@ -1,0 +1,153 @@
+"""One libcurl handle and what it gathers: reused from check to check, so that none pays for making one."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pycurl
+
+from paceline import __version__
+from paceline.adapters.providers.authorities import Authorities
+from paceline.adapters.providers.guard import NOT_PUBLIC, Guard
+from paceline.core.definition import duration_ms
+from paceline.core.outcome import Done
+from paceline.ports import Order
+
+USER_AGENT = f"Paceline/{__version__}"
+NO_DESCRIPTOR = "no file descriptor was free on the machine that runs Paceline; raise its limit (ulimit -n)"
+CONNECTION_AGE_S_MAX = 60
+CONNECTION_REST_S_MAX = 30
+NAMES_KEPT_S = 30
+TIMEOUTS_CACHED_MAX = 1_024
+
+_WEB = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
+timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
+_FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
+
+
+class _Handover(socket.socket):
+    """Gives its descriptor to libcurl, which makes itself a copy, and goes."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Transfer:
+    """A handle with the guard on its sockets and a cap on its body."""
+
+    __slots__ = (
+        "_authorities",
+        "_guard",
+        "bytes_max",
+        "bytes_read",
+        "capped",
+        "curl",
+        "head",
+        "judge",
+        "keeps_body",
+        "order",
+        "pieces",
+        "pool",
+        "refusal",
+        "started_ms",
+    )
+
+    order: Order
+    judge: Callable[[Transfer, Any, int], Done]
+    started_ms: int
+
+    def __init__(self, guard: Guard, authorities: Authorities, pool: list[Transfer]) -> None:
+        self._guard = guard
+        self._authorities = authorities
+        self.pool = pool
+        self.curl = pycurl.Curl()
+        self.clear()
+        self.reset()
+
+    def clear(self) -> None:
+        """Forgets what the last check gathered."""
+        self.refusal: str | None = None
+        self.pieces: list[bytes] = []
+        self.keeps_body = False
+        self.bytes_read = 0
+        self.bytes_max = 0
+        self.capped = False
+        self.head: list[bytes] = []
+
+    def reset(self) -> None:
+        """Every option as each check begins with it."""
+        curl = self.curl
+        curl.reset()
+        set_option = curl.setopt
+        set_option(pycurl.NOSIGNAL, 1)
+        set_option(pycurl.PROTOCOLS, _WEB)
+        set_option(pycurl.REDIR_PROTOCOLS, _WEB)
+        # Without these, libcurl takes a proxy from the environment, and the guard would judge the proxy's address.
+        set_option(pycurl.PROXY, "")
+        set_option(pycurl.NOPROXY, "*")
+        set_option(pycurl.USERAGENT, USER_AGENT)
+        set_option(pycurl.ACCEPT_ENCODING, "")
+        set_option(pycurl.DNS_CACHE_TIMEOUT, NAMES_KEPT_S)
+        set_option(pycurl.MAXAGE_CONN, CONNECTION_REST_S_MAX)
+        set_option(pycurl.MAXLIFETIME_CONN, CONNECTION_AGE_S_MAX)
+        set_option(pycurl.OPENSOCKETFUNCTION, self._open_socket)
+        set_option(pycurl.WRITEFUNCTION, self._take_piece)
+        if self._authorities.file is not None:
+            set_option(pycurl.CAINFO, self._authorities.file)
+        if self._authorities.directory is not None:
+            set_option(pycurl.CAPATH, self._authorities.directory)
+
+    def keep_head(self) -> None:
+        """Gathers the header lines of the answer."""
+        self.curl.setopt(pycurl.HEADERFUNCTION, self._take_head_line)
+
+    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> socket.socket | int:
+        """The guard's place: libcurl opens no socket but through here."""
+        family, kind, protocol, place = address
+        refusal = self._guard.refusal(place[0], place[1]) if family in _FAMILIES else NOT_PUBLIC
+        if refusal is None:
+            try:
+                return _Handover(family, kind, protocol)
+            except OSError:
+                refusal = NO_DESCRIPTOR
+        # Kept even if libcurl goes on to another address of the same name: the reason must not depend on their order.
+        self.refusal = refusal
+        refused: int = pycurl.SOCKET_BAD
+        return refused
+
+    def _take_piece(self, piece: bytes) -> int | None:
+        """Counts unpacked bytes; taking less than was offered ends the transfer."""
+        room = self.bytes_max - self.bytes_read
+        if len(piece) > room:
+            piece = piece[:room]
+            self.capped = True
+        self.bytes_read += len(piece)
+        if self.keeps_body:
+            self.pieces.append(piece)
+        return 0 if self.capped else None
+
+    def _take_head_line(self, line: bytes) -> None:
+        if line.startswith(b"HTTP/"):  # the next answer after a redirect
+            self.head.clear()
+        self.head.append(line)
+
+
+def phases_ms(curl: pycurl.Curl) -> tuple[int, dict[str, float]]:
+    """The total in microseconds, and how long each phase took; one that was not reached or not needed took none."""
+    info = curl.getinfo
+    name_us = info(pycurl.NAMELOOKUP_TIME_T)
+    connect_us = info(pycurl.CONNECT_TIME_T)
+    tls_us = info(pycurl.APPCONNECT_TIME_T)
+    first_us = info(pycurl.STARTTRANSFER_TIME_T)
+    total_us = info(pycurl.TOTAL_TIME_T)
+    ready_us = tls_us or connect_us or name_us
+    return total_us, {
+        "name_lookup": name_us / 1_000,
+        "connect": (connect_us - name_us) / 1_000 if connect_us > name_us else 0.0,
+        "tls": (tls_us - connect_us) / 1_000 if tls_us > connect_us else 0.0,
+        "first_byte": (first_us - ready_us) / 1_000 if first_us > ready_us else 0.0,
+        "total": total_us / 1_000,
+    }

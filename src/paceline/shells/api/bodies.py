@@ -1,0 +1,61 @@
+"""A request's body: JSON, within a size and within a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from starlette.types import Message, Receive
+
+from paceline.errors import BodyTooLarge, BodyTooSlow
+from paceline.shells.api.problems import UnsupportedMediaType
+
+_TYPES = (b"application/json", b"application/merge-patch+json")
+
+
+class ClientGone(Exception):
+    """The client closed the connection; there is nobody to answer."""
+
+
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes], *, bytes_max: int, timeout_s: float) -> bytes:
+    """The whole body. Never holds more than ``bytes_max`` and a chunk; the server throws away what is not read."""
+    _check_media_type(headers.get(b"content-type"))
+    announced = headers.get(b"content-length", b"0")
+    if not announced.isdigit() or len(announced) > 15 or int(announced) > bytes_max:
+        raise _too_large(bytes_max)
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await _read_chunks(receive, await receive(), bytes_max=bytes_max)
+    except TimeoutError:
+        raise BodyTooSlow(
+            f"The body did not arrive within {timeout_s:g} s. Send it again, faster or smaller."
+        ) from None
+
+
+async def _read_chunks(receive: Receive, message: Message, *, bytes_max: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > bytes_max:
+            raise _too_large(bytes_max)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return chunk if len(chunks) == 1 else b"".join(chunks)
+        message = await receive()
+
+
+def _check_media_type(content_type: bytes | None) -> None:
+    if content_type is None or content_type in _TYPES:
+        return
+    media_type = content_type.partition(b";")[0].strip().lower()
+    if media_type not in _TYPES:
+        shown = media_type[:100].decode("latin-1")
+        raise UnsupportedMediaType(f"Send the body as application/json, not as {shown!r}.")
+
+
+def _too_large(bytes_max: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The body may have at most {bytes_max} bytes. Send less at a time.")

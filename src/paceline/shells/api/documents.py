@@ -1,0 +1,126 @@
+"""The JSON bodies that are peculiar to the API. What is shown of users, monitors and runs comes from steps.report."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from paceline.ports import Role
+from paceline.shells.api.problems import Problem
+from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
+from paceline.steps.outgoing import OutgoingItem
+
+CLAIM_MAX = 1_000
+WAIT_MS_MAX = 20_000
+
+DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)$"
+Duration = Annotated[
+    str, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.", extra_json_schema={"pattern": DURATION_PATTERN})
+]
+Credits = Annotated[int, Meta(ge=0, le=DAILY_CREDITS_MAX)]
+Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX)]
+Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
+Instant = Annotated[str, Meta(description="ISO 8601 in UTC with Z.", extra_json_schema={"format": "date-time"})]
+
+
+class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    id: str
+    role: Role = "user"
+    daily_credits: Credits = DAILY_CREDITS_DEFAULT
+
+
+class NewUser(msgspec.Struct, frozen=True):
+    """``token`` is shown this once and stored nowhere."""
+
+    user: str
+    token: str
+
+
+class UserPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is left out stays as it is."""
+
+    role: Role | msgspec.UnsetType = msgspec.UNSET
+    daily_credits: Credits | msgspec.UnsetType = msgspec.UNSET
+    disabled: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class NewTokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    label: Label = ""
+
+
+class TokenMade(msgspec.Struct, frozen=True):
+    """``token`` is shown this once and stored nowhere."""
+
+    id: str
+    label: str
+    created_at: Instant
+    token: str
+
+
+class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Monitors, each with its ``id`` beside the fields of a single put."""
+
+    items: list[msgspec.Raw]
+
+
+class BulkResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``error`` says why an item was refused."""
+
+    id: str | None
+    disposition: Literal["created", "replaced", "unchanged", "refused"]
+    error: Problem | None = None
+
+
+class BulkAnswer(msgspec.Struct, frozen=True):
+    """In the order of the request."""
+
+    items: list[BulkResult]
+
+
+class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``user`` is for admins: whose runs; left out, an admin claims everybody's."""
+
+    max: Annotated[int, Meta(ge=1, le=CLAIM_MAX)] = 10
+    lease: Duration = "60s"
+    wait: Duration = "0s"
+    user: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class ClaimAnswer(msgspec.Struct, frozen=True):
+    items: list[OutgoingItem]
+
+
+class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of ``detail``, ``reason`` (text) and ``latency_ms`` (a number) are shown in lists."""
+
+    lease: Lease
+    status: Literal["ok", "failed", "retry"]
+    detail: dict[str, Any] = {}
+
+
+class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``by`` counts from now."""
+
+    lease: Lease
+    by: Duration
+
+
+class ExtendAnswer(msgspec.Struct, frozen=True):
+    lease_until: Instant
+
+
+class Alive(msgspec.Struct, frozen=True):
+    status: Literal["ok"] = "ok"
+
+
+class LoopView(msgspec.Struct, frozen=True):
+    name: str
+    turning: bool
+    seconds_since_turn: float
+
+
+class Ready(msgspec.Struct, frozen=True):
+    status: Literal["ready"]
+    loops: list[LoopView]

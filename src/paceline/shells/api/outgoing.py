@@ -1,0 +1,140 @@
+"""The outgoing queue: claim with a long poll, report the outcome, extend the lease; and any run by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+from urllib.parse import quote, unquote
+
+import msgspec
+from starlette.types import Receive
+
+from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
+from paceline.core.instants import to_text
+from paceline.errors import FieldProblem, InvalidInput, NotFound
+from paceline.shells.api.answers import Answer, json_answer
+from paceline.shells.api.auth import owner_of, viewer_of
+from paceline.shells.api.bodies import ClientGone
+from paceline.shells.api.documents import WAIT_MS_MAX, ClaimAnswer, ClaimBody, ExtendAnswer, ExtendBody, OutcomeBody
+from paceline.shells.api.parts import Call
+from paceline.shells.api.writes import ClaimAsk
+from paceline.steps import outgoing
+from paceline.steps.access import get_user
+from paceline.steps.report import run_view, show_run
+
+POLL_S = 0.5
+"""A long poll looks again after this time even without news: another process may make runs in the same store."""
+NUMBER_MAX = 10**15
+_chance = random.SystemRandom().random
+
+
+async def claim(call: Call) -> Answer:
+    """Waits for the first runs, up to ``wait``. A client that has gone away claims nothing any more."""
+    body: ClaimBody = call.body
+    arrivals, together, writes = call.parts.hooks.arrivals, call.parts.together, call.parts.writes
+    lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
+    wait_ms = _duration(body.wait, "/wait", ms_min=0, ms_max=WAIT_MS_MAX)
+    ask = ClaimAsk(_claimed_owner(call, body), lease_ms, body.max)
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + wait_ms / 1_000
+    gone: asyncio.Task[None] | None = None
+    try:
+        while True:
+            mark = arrivals.mark()
+            items = await together.do(writes.claim, ask)
+            left_s = until_s - loop.time()
+            if items or left_s <= 0 or arrivals.closed:
+                return json_answer(200, ClaimAnswer(items))
+            if gone is None:
+                gone = loop.create_task(_disconnect(call.receive))
+            await arrivals.wait(mark, timeout_s=min(POLL_S, left_s))
+            if gone.done():
+                raise ClientGone
+    finally:
+        if gone is not None:
+            gone.cancel()
+
+
+async def report_outcome(call: Call) -> Answer:
+    body: OutcomeBody = call.body
+    parts, run = call.parts, canonical_run(call.params["run"])
+    _check_latency(body.detail)
+    settled = await parts.write(
+        lambda: outgoing.record_outcome(
+            parts.store,
+            run,
+            lease=body.lease,
+            status=body.status,
+            detail=body.detail,
+            viewer=viewer_of(call.user),
+            now_ms=parts.now_ms(),
+            policy=parts.policy,
+            chance=_chance(),
+        )
+    )
+    parts.hooks.metrics.count_runs("outgoing", settled.state)
+    # The next run of the same monitor may be claimable now.
+    parts.hooks.arrivals.notify()
+    return json_answer(200, run_view(settled))
+
+
+async def extend_lease(call: Call) -> Answer:
+    body: ExtendBody = call.body
+    parts, run = call.parts, canonical_run(call.params["run"])
+    by_ms = _duration(body.by, "/by", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
+    viewer = viewer_of(call.user)
+    until_ms = await parts.write(
+        lambda: outgoing.extend_lease(
+            parts.store, run, lease=body.lease, by_ms=by_ms, viewer=viewer, now_ms=parts.now_ms()
+        )
+    )
+    return json_answer(200, ExtendAnswer(to_text(until_ms)))
+
+
+async def show(call: Call) -> Answer:
+    run, parts = canonical_run(call.params["run"]), call.parts
+    return json_answer(200, show_run(parts.store, run, viewer=viewer_of(call.user), now_ms=parts.now_ms()))
+
+
+def canonical_run(text: str) -> str:
+    """The run's id, also if the client took the escapes inside it for escapes of the URL. Ids contain no ``%``."""
+    key, hash_, tail = text.rpartition("#")
+    owner, slash, monitor = key.partition("/")
+    if not hash_ or not slash:
+        return text
+    return f"{quote(unquote(owner), safe='')}/{quote(unquote(monitor), safe='')}#{tail}"
+
+
+def check_run_owner(run: str, viewer: str) -> None:
+    """By its name alone: a run of somebody else does not exist, whether it does or not."""
+    name = canonical_run(run)
+    if name.partition("/")[0] != quote(viewer, safe=""):
+        raise NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
+
+
+def _claimed_owner(call: Call, body: ClaimBody) -> str | None:
+    if isinstance(body.user, msgspec.UnsetType):
+        return viewer_of(call.user)
+    return get_user(call.parts.store, owner_of(call.user, body.user)).id
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _duration(text: str, pointer: str, *, ms_min: int, ms_max: int) -> int:
+    ms = parse_duration_ms(text)
+    if ms is None:
+        raise InvalidInput.of(FieldProblem(pointer, f"write {DURATION_RULE}"))
+    if not ms_min <= ms <= ms_max:
+        allowed = f"must be from {format_duration(ms_min)} to {format_duration(ms_max)}"
+        raise InvalidInput.of(FieldProblem(pointer, allowed))
+    return ms
+
+
+def _check_latency(detail: dict[str, Any]) -> None:
+    latency_ms = detail.get("latency_ms")
+    if isinstance(latency_ms, bool) or (isinstance(latency_ms, int | float) and not 0 <= latency_ms <= NUMBER_MAX):
+        raise InvalidInput.of(FieldProblem("/detail/latency_ms", f"a number from 0 to {NUMBER_MAX}"))

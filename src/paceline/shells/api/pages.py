@@ -1,0 +1,92 @@
+"""Lists come in pages: ``?limit=`` and an opaque ``?cursor=`` that belongs to one list alone."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from paceline.errors import FieldProblem, InvalidInput
+
+LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
+CURSOR_CHARS_MAX = 2_000
+QUERY_BYTES_MAX = 8_192
+Position = str | int
+_Mark = tuple[str, Position]
+_MARK = msgspec.json.Decoder(_Mark)
+T = TypeVar("T")
+
+
+class PageQuery(NamedTuple):
+    limit: int = LIMIT_DEFAULT
+    cursor: str = ""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """``next_cursor`` leads to the next page; null: this was the last."""
+
+    items: Sequence[T]
+    next_cursor: str | None = None
+
+
+def no_query(query_string: bytes) -> None:
+    """For routes that know no query parameter."""
+    if query_string:
+        _parse(query_string, known=())
+
+
+def page_query(query_string: bytes) -> PageQuery:
+    if not query_string:
+        return PageQuery()
+    given = _parse(query_string, known=("limit", "cursor"))
+    return PageQuery(_limit(given["limit"]) if "limit" in given else LIMIT_DEFAULT, given.get("cursor", ""))
+
+
+def make_cursor(scope: str, position: Position) -> str:
+    """``scope`` names the list, so that a cursor of another list is refused instead of misread."""
+    return base64.urlsafe_b64encode(msgspec.json.encode((scope, position))).decode().rstrip("=")
+
+
+def position_of(cursor: str, scope: str, start: Position) -> Position:
+    """Where the page begins; ``start`` without a cursor. Its type is the type of a position in this list."""
+    if not cursor:
+        return start
+    mark = _decode(cursor)
+    if mark is None or mark[0] != scope or type(mark[1]) is not type(start):
+        raise InvalidInput.of(FieldProblem("/query/cursor", "not a cursor of this list; begin again without one"))
+    return mark[1]
+
+
+def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:
+    if len(query_string) > QUERY_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/query", f"at most {QUERY_BYTES_MAX} bytes"))
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
+        if name not in known:
+            allowed = f"use {' and '.join(known)}" if known else "this route takes none"
+            raise InvalidInput.of(FieldProblem(f"/query/{name[:100]}", f"unknown query parameter; {allowed}"))
+        if name in given:
+            raise InvalidInput.of(FieldProblem(f"/query/{name}", "given more than once"))
+        given[name] = value
+    return given
+
+
+def _limit(text: str) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
+    if not 1 <= limit <= LIMIT_MAX:
+        raise InvalidInput.of(FieldProblem("/query/limit", f"a whole number from 1 to {LIMIT_MAX}"))
+    return limit
+
+
+def _decode(cursor: str) -> _Mark | None:
+    if len(cursor) > CURSOR_CHARS_MAX or not cursor.isascii():
+        return None
+    try:
+        mark = _MARK.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return None
+    return mark if not isinstance(mark[1], int) or abs(mark[1]) < 2**63 else None

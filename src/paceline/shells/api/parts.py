@@ -1,0 +1,96 @@
+"""What every handler has at hand: the system's parts, and the call it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from starlette.types import Receive
+
+from paceline.core.definition import SpecLimits, duration_ms
+from paceline.core.dispatch import RetryPolicy
+from paceline.ports import Store, User
+from paceline.shells.api.arrivals import Arrivals
+from paceline.shells.api.auth import Brake, owner_of
+from paceline.shells.api.together import Together
+from paceline.shells.api.writes import Writes, each
+from paceline.shells.metrics import Metrics
+from paceline.wiring import System
+
+T = TypeVar("T")
+
+
+class LoopHealth(NamedTuple):
+    """How one of the daemon's loops is doing."""
+
+    name: str
+    turning: bool
+    """False: it has ended, or it is stuck."""
+    age_s: float
+    """Since its last turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHooks:
+    """What the API needs of the process it runs in. Each may be called from any thread."""
+
+    wake: Callable[[], None] = lambda: None
+    """Tells the loops that a definition has changed."""
+    loops: Callable[[], Sequence[LoopHealth]] = lambda: ()
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    """Whoever makes outgoing runs calls ``arrivals.notify()``; whoever drains calls ``arrivals.close()``."""
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    system: System
+    hooks: ApiHooks
+    together: Together
+    writes: Writes
+    brake: Brake
+    limits: SpecLimits
+    policy: RetryPolicy
+    body_timeout_s: float
+
+    @classmethod
+    def of(cls, system: System, hooks: ApiHooks) -> Parts:
+        return cls(
+            system=system,
+            hooks=hooks,
+            together=Together(),
+            writes=Writes(system, wake=hooks.wake),
+            brake=Brake(per_minute=system.settings.wrong_tokens_max),
+            limits=system.limits,
+            policy=system.retry_policy,
+            body_timeout_s=duration_ms(system.settings.body_timeout) / 1_000,
+        )
+
+    @property
+    def store(self) -> Store:
+        return self.system.store
+
+    def now_ms(self) -> int:
+        return self.system.clock.now_ms()
+
+    async def write(self, job: Callable[[], T]) -> T:
+        """A write of its own, in the writing thread: the event loop never waits for the disk."""
+        return await self.together.do(each, job)
+
+
+class Call(NamedTuple):
+    """One request, authenticated and parsed as its route declares."""
+
+    parts: Parts
+    user: User
+    params: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
+    query_string: bytes
+    body: Any
+    receive: Receive
+
+    @property
+    def owner(self) -> str:
+        """The user named in the path, if the caller may know of them; else NotFound."""
+        return owner_of(self.user, self.params["user"])

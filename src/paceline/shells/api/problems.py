@@ -1,0 +1,114 @@
+"""Errors as RFC 9457 problems: what went wrong, in words and in a stable code, and never what is inside."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paceline.errors import (
+    AlreadyExists,
+    BodyTooLarge,
+    BodyTooSlow,
+    Forbidden,
+    InvalidInput,
+    LimitReached,
+    MalformedBody,
+    NotFound,
+    PacelineError,
+    RevisionMismatch,
+    StaleLease,
+    StoreTooNew,
+    StoreUnavailable,
+    Throttled,
+    Unauthenticated,
+)
+
+RETRY_AFTER_S = 5
+"""For a 503 that does not say itself when to come back."""
+
+
+class MethodNotAllowed(PacelineError):
+    code = "method_not_allowed"
+    title = "This address does not know the method"
+    status = 405
+
+
+class UnsupportedMediaType(PacelineError):
+    code = "unsupported_media_type"
+    title = "The body must be JSON"
+    status = 415
+
+
+class NotReady(PacelineError):
+    code = "not_ready"
+    title = "Not ready to work"
+    status = 503
+
+
+class Internal(PacelineError):
+    """Whatever was not foreseen; the log has the rest."""
+
+
+CODES: dict[str, type[PacelineError]] = {
+    error.code: error
+    for error in (
+        InvalidInput,
+        MalformedBody,
+        Unauthenticated,
+        Forbidden,
+        LimitReached,
+        NotFound,
+        MethodNotAllowed,
+        BodyTooSlow,
+        AlreadyExists,
+        StaleLease,
+        RevisionMismatch,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        Throttled,
+        StoreUnavailable,
+        StoreTooNew,
+        NotReady,
+        Internal,
+    )
+}
+"""Every code that an answer may carry."""
+
+
+class WrongField(msgspec.Struct, frozen=True):
+    """One wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """RFC 9457. Programs go by ``code``; people read ``detail``."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[WrongField] = []
+
+
+def problem_of(error: PacelineError) -> Problem:
+    return Problem(
+        type=f"/docs#error-{error.code}",
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        errors=[WrongField(pointer=field.pointer, detail=field.detail) for field in error.errors],
+    )
+
+
+def internal() -> Internal:
+    return Internal("Something went wrong inside. It is logged; try again, and tell the operator if it stays.")
+
+
+def retry_after_s(error: PacelineError) -> int | None:
+    """The Retry-After of an answer, or None if it carries none."""
+    if error.retry_after_s is not None:
+        return max(1, error.retry_after_s)
+    return RETRY_AFTER_S if error.status == 503 else None

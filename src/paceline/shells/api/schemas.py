@@ -1,0 +1,129 @@
+"""JSON schemas that no type says by itself: what a monitor's document may hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.core.definition import (
+    BYTES_CAP_MAX,
+    CHECK_KINDS,
+    HEADERS_MAX,
+    TAG_CHARS_MAX,
+    TAGS_MAX,
+    TEXT_CHARS_MAX,
+)
+from paceline.core.ids import ID_CHARS_MAX, ID_RULE
+from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
+from paceline.shells.api.documents import DURATION_PATTERN
+
+ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
+Schema = dict[str, Any]
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def duration(default: str, text: str) -> Schema:
+    return {"type": "string", "pattern": DURATION_PATTERN, "default": default, "description": text}
+
+
+def id_schema() -> Schema:
+    return {"type": "string", "pattern": ID_PATTERN, "description": f"{ID_RULE[0].upper()}{ID_RULE[1:]}."}
+
+
+def monitor_schemas() -> dict[str, Schema]:
+    fields = _fields()
+    cadence = [{"required": ["every"]}, {"required": ["cron"]}]
+    body: Schema = {"type": "object", "properties": fields, "required": ["check"], "oneOf": cadence}
+    bulk_item = {**body, "properties": {"id": id_schema(), **fields}, "required": ["id", "check"]}
+    bulk_items = {"type": "array", "items": ref("BulkItem")}
+    return {
+        "Check": {
+            "oneOf": [*(ref(_name(kind)) for kind in CHECK_KINDS), ref("OutgoingCheck")],
+            "discriminator": {
+                "propertyName": "kind",
+                "mapping": {kind: ref(_name(kind))["$ref"] for kind in (*CHECK_KINDS, "outgoing")},
+            },
+        },
+        "OutgoingCheck": {
+            "title": "OutgoingCheck",
+            "description": "Work for a checker of your own: whatever stands beside `kind` is handed over as it is.",
+            "type": "object",
+            "properties": {"kind": {"const": "outgoing"}},
+            "required": ["kind"],
+            "additionalProperties": True,
+        },
+        "MonitorBody": {**body, "title": "MonitorBody", "additionalProperties": False},
+        "BulkItem": {**bulk_item, "title": "BulkItem", "additionalProperties": False},
+        "BulkBody": {
+            "title": "BulkBody",
+            "description": "Each item is judged by itself. Of several with one id the first counts.",
+            "type": "object",
+            "properties": {"items": bulk_items},
+            "required": ["items"],
+            "additionalProperties": False,
+        },
+        "MonitorPatchBody": {
+            "title": "MonitorPatchBody",
+            "description": "Fields of MonitorBody: null removes one, objects merge, the rest replaces.",
+            "type": "object",
+            "properties": {name: {} for name in fields},
+            "additionalProperties": False,
+        },
+    }
+
+
+def narrowed(schemas: dict[str, Schema]) -> dict[str, Schema]:
+    """The schemas of the checks as the types say, with the ranges that the core checks."""
+    for name, bounds in _BOUNDS.items():
+        for property_, bound in bounds.items():
+            schemas[name]["properties"][property_] |= bound
+    return schemas
+
+
+def _fields() -> dict[str, Schema]:
+    return {
+        "check": ref("Check"),
+        "every": {"type": "string", "pattern": DURATION_PATTERN, "description": "The interval, from 1s up."},
+        "cron": {"type": "string", "description": "Five fields: minute, hour, day of month, month, day of week."},
+        "timezone": {"type": "string", "default": "UTC", "description": "Of the cron expression; an IANA name."},
+        "initial_delay": duration("0s", "Before the first firing."),
+        "jitter": duration("0s", "Shifts all firings of this monitor by a fixed part of it."),
+        "missed": {
+            "enum": ["skip", "once", "all"],
+            "default": "skip",
+            "description": "What becomes of firings that were missed.",
+        },
+        "paused": {"type": "boolean", "default": False},
+        "tags": {
+            "type": "array",
+            "items": {"type": "string", "maxLength": TAG_CHARS_MAX},
+            "maxItems": TAGS_MAX,
+            "default": [],
+        },
+    }
+
+
+def _name(kind: str) -> str:
+    return CHECK_KINDS[kind].__name__ if kind in CHECK_KINDS else "OutgoingCheck"
+
+
+_HOST = {"minLength": 1, "maxLength": HOST_CHARS_MAX}
+_PORT = {"minimum": 1, "maximum": 65_535}
+_TIMEOUT = {"pattern": DURATION_PATTERN, "description": "For all of it together; from 100ms to 2m."}
+_BOUNDS: dict[str, dict[str, Schema]] = {
+    "HttpCheck": {
+        "url": {"maxLength": URL_CHARS_MAX, "pattern": "^https?://"},
+        "headers": {"maxProperties": HEADERS_MAX},
+        "follow_redirects": {"minimum": 0, "maximum": 10},
+        "max_bytes": {"minimum": 1, "maximum": BYTES_CAP_MAX},
+        "timeout": _TIMEOUT,
+    },
+    "HttpExpect": {
+        "headers": {"maxProperties": HEADERS_MAX, "description": f"Texts of at most {TEXT_CHARS_MAX} characters."},
+    },
+    "TcpCheck": {"host": _HOST, "port": _PORT, "timeout": _TIMEOUT},
+    "DnsCheck": {"name": _HOST, "port": _PORT, "timeout": _TIMEOUT},
+    "TlsCheck": {"host": _HOST, "port": _PORT, "min_days": {"minimum": 0, "maximum": 3_650}, "timeout": _TIMEOUT},
+}

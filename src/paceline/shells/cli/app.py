@@ -1,0 +1,87 @@
+"""The root of the command line, and what becomes of an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline import __version__
+from paceline.errors import PacelineError
+from paceline.shells.cli import monitor_import, runs, tokens, up, upkeep, users
+from paceline.shells.cli.call import Call, ConfigOption, JsonOption, StoreOption
+from paceline.shells.cli.output import EXIT_FAILED, Problem, print_problem, problem_of
+
+app = typer.Typer(
+    name="paceline",
+    help="Runs work against services you do not own: evenly, in order, once, within budget.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by a limit.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+up.register(app)
+upkeep.register(app)
+app.add_typer(users.app)
+app.add_typer(tokens.app)
+app.add_typer(monitor_import.app)
+app.add_typer(runs.app)
+app.add_typer(up.simulator_app)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so
+    if wanted:
+        print(f"paceline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    ctx: typer.Context,
+    *,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    del version
+    ctx.obj = Call(config, store, as_json)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one command and returns its exit code. A person never meets a traceback."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = app(given or ["--help"], prog_name="paceline", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away (`| head`): nothing is left to say, also not at the interpreter's own last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001  # the last resort: told in one line instead of a traceback
+        problem = _problem(error)
+        print_problem(problem, as_json="--json" in given)
+        return problem.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _problem(error: Exception) -> Problem:
+    match error:
+        case PacelineError():
+            return problem_of(error)
+        case typer.TyperException():
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context else "paceline"
+            return Problem("Wrong usage", f"{error.format_message().rstrip('.')}. Try: {path} --help", "usage")
+        case OSError() if error.filename:
+            return Problem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
+        case _ if os.environ.get("PACELINE_LOG_LEVEL") == "debug":
+            raise error
+        case _:
+            hint = "This is a defect of Paceline; PACELINE_LOG_LEVEL=debug shows where."
+            return Problem("Something went wrong", f"{type(error).__name__}: {error}. {hint}", "internal")

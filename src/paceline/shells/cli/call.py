@@ -1,0 +1,129 @@
+"""What every command shares: the options that choose settings and store, and the store once it is open."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+
+import typer
+
+from paceline.errors import InvalidInput
+from paceline.steps import access
+
+if TYPE_CHECKING:  # both are slow to import, and `--help` needs neither
+    from paceline.config import Settings
+    from paceline.wiring import System
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="Settings file. [default: paceline.toml, if there is one]"),
+]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", metavar="URL", help="Store to open, for example sqlite:///paceline.db.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+UserOption = Annotated[
+    str | None,
+    typer.Option(
+        "--user", metavar="USER", help="The user it is about. [default: $PACELINE_USER, or the only user there is]"
+    ),
+]
+
+
+class Call(NamedTuple):
+    """The options that every command takes, before or after its name."""
+
+    config: Path | None = None
+    store: str | None = None
+    as_json: bool = False
+
+    def with_later(self, later: Call) -> Call:
+        """What stands after the command's name wins."""
+        return Call(later.config or self.config, later.store or self.store, later.as_json or self.as_json)
+
+    def settings(self, **flags: Any) -> Settings:
+        from paceline.config import load_settings
+
+        return load_settings(self.config, store=self.store, **flags)
+
+    @contextmanager
+    def system(self, settings: Settings | None = None) -> Iterator[System]:
+        """The configured store, open for as long as the command runs."""
+        from paceline.wiring import open_system
+
+        system = open_system(settings or self.settings())
+        try:
+            yield system
+        finally:
+            system.store.close()
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+    """Registers a command whose first parameter is the Call; the shared options are added to those it declares.
+
+    A parameter whose type is a NamedTuple stands for one option per field.
+    """
+
+    def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
+        signature = inspect.signature(function, eval_str=True)
+        groups = {p.name: p.annotation for p in signature.parameters.values() if _is_group(p.annotation)}
+
+        @functools.wraps(function)
+        def run(ctx: typer.Context, *, config: Path | None, store: str | None, as_json: bool, **own: Any) -> int | None:
+            earlier = ctx.obj if isinstance(ctx.obj, Call) else Call()
+            for group, type_ in groups.items():
+                own[group] = type_(**{field: own.pop(field) for field in type_._fields})
+            return function(earlier.with_later(Call(config, store, as_json)), **own)
+
+        offered = _offered(signature)
+        run.__signature__ = offered  # type: ignore[attr-defined]  # how a decorator tells what it takes
+        run.__annotations__ = {name: parameter.annotation for name, parameter in offered.parameters.items()}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+def owner_id(system: System, user: str | None) -> str:
+    """The user a command is about: the one named, else $PACELINE_USER, else the only one there is."""
+    if named := user or os.environ.get("PACELINE_USER"):
+        return access.get_user(system.store, named).id
+    users = system.store.users(after="", limit=2)
+    if len(users) == 1:
+        return users[0].id
+    if not users:
+        raise InvalidInput("There is no user yet. Add one: paceline user add NAME")
+    raise InvalidInput("There are several users. Name one with --user, or set PACELINE_USER.")
+
+
+def _is_group(annotation: Any) -> bool:
+    return isinstance(annotation, type) and hasattr(annotation, "_fields") and annotation is not Call
+
+
+def _offered(own: inspect.Signature) -> inspect.Signature:
+    """The context, what the command declares with its groups spread out, and the shared options."""
+    declared: list[inspect.Parameter] = []
+    for parameter in list(own.parameters.values())[1:]:
+        group = parameter.annotation if _is_group(parameter.annotation) else None
+        declared += _spread(group) if group else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    shared = [
+        _option("config", ConfigOption, None),
+        _option("store", StoreOption, None),
+        _option("as_json", JsonOption, False),
+    ]
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    return own.replace(parameters=[context, *declared, *shared], return_annotation=int | None)
+
+
+def _spread(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [_option(name, hints[name], group._field_defaults[name]) for name in group._fields]
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -1,0 +1,120 @@
+"""The options of ``monitor set`` as the JSON document that the API would get, so that one parser judges both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from typer import Option
+
+from paceline.core.schedule import Missed
+from paceline.errors import FieldProblem, InvalidInput
+
+
+class Wanted(NamedTuple):
+    """What the options said; None for what was not given."""
+
+    url: Annotated[str | None, Option(metavar="URL", help="HTTP check of this address.")] = None
+    tcp: Annotated[str | None, Option(metavar="HOST:PORT", help="TCP check: is the connection accepted?")] = None
+    dns: Annotated[str | None, Option(metavar="NAME", help="DNS check: does the name resolve?")] = None
+    tls: Annotated[str | None, Option(metavar="HOST[:PORT]", help="TLS check: is the certificate good?")] = None
+    outgoing: Annotated[
+        str | None, Option(metavar="JSON", help="Hand each run, with this JSON object, to a checker of your own.")
+    ] = None
+    every: Annotated[str | None, Option(metavar="DURATION", help="Interval, for example 30s.")] = None
+    cron: Annotated[str | None, Option(metavar="EXPRESSION", help="Five cron fields, instead of --every.")] = None
+    timezone: Annotated[str | None, Option(metavar="ZONE", help="Time zone of --cron. [default: UTC]")] = None
+    method: Annotated[str | None, Option(metavar="METHOD", help="HTTP method. [default: GET]")] = None
+    expect_status: Annotated[
+        list[int] | None, Option(metavar="N", help="HTTP status that is good; may be repeated. [default: any 2xx]")
+    ] = None
+    contains: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must contain.")] = None
+    timeout: Annotated[str | None, Option(metavar="DURATION", help="Total deadline of a check. [default: 10s]")] = None
+    initial_delay: Annotated[str | None, Option(metavar="DURATION", help="Wait before the first run.")] = None
+    jitter: Annotated[str | None, Option(metavar="DURATION", help="Shift by a fixed part of this.")] = None
+    missed: Annotated[
+        Missed | None,
+        Option(metavar="skip|once|all", help="What becomes of runs missed while Paceline was down. [default: skip]"),
+    ] = None
+    paused: Annotated[bool | None, Option("--paused/--no-paused", help="At rest, or not.")] = None
+    tag: Annotated[list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated.")] = None
+
+    @property
+    def names_check(self) -> bool:
+        """Whether the whole definition is declared, or only an edit of the one that exists."""
+        return any(value is not None for value in (self.url, self.tcp, self.dns, self.tls, self.outgoing))
+
+
+def document_of(wanted: Wanted) -> dict[str, Any]:
+    """The document, or InvalidInput if the options contradict each other."""
+    document = {
+        name: value
+        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "paused")
+        if (value := getattr(wanted, name)) is not None
+    }
+    if wanted.tag:
+        document["tags"] = wanted.tag
+    check = _check(wanted)
+    return {"check": check, **document} if check else document
+
+
+def _check(wanted: Wanted) -> dict[str, Any]:
+    kinds = [_http(wanted), _tcp(wanted), _dns(wanted), _tls(wanted), _outgoing(wanted)]
+    named = [check for check in kinds if check is not None]
+    if len(named) > 1:
+        raise InvalidInput("Give only one of --url, --tcp, --dns, --tls and --outgoing.")
+    check = named[0] if named else {}
+    if wanted.timeout is not None:
+        check["timeout"] = wanted.timeout
+    if wanted.method is not None:
+        check["method"] = wanted.method.upper()
+    expect: dict[str, Any] = {}
+    if wanted.expect_status:
+        expect["status"] = wanted.expect_status
+    if wanted.contains is not None:
+        expect["body_contains"] = wanted.contains
+    return {**check, "expect": expect} if expect else check
+
+
+def _http(wanted: Wanted) -> dict[str, Any] | None:
+    return None if wanted.url is None else {"kind": "http", "url": wanted.url}
+
+
+def _tcp(wanted: Wanted) -> dict[str, Any] | None:
+    if wanted.tcp is None:
+        return None
+    host, port = _endpoint(wanted.tcp, "--tcp")
+    if port is None:
+        raise InvalidInput.of(FieldProblem("--tcp", "write HOST:PORT, for example example.org:25"))
+    return {"kind": "tcp", "host": host, "port": port}
+
+
+def _dns(wanted: Wanted) -> dict[str, Any] | None:
+    return None if wanted.dns is None else {"kind": "dns", "name": wanted.dns}
+
+
+def _tls(wanted: Wanted) -> dict[str, Any] | None:
+    if wanted.tls is None:
+        return None
+    host, port = _endpoint(wanted.tls, "--tls")
+    return {"kind": "tls", "host": host} | ({} if port is None else {"port": port})
+
+
+def _outgoing(wanted: Wanted) -> dict[str, Any] | None:
+    if wanted.outgoing is None:
+        return None
+    try:
+        document = msgspec.json.decode(wanted.outgoing or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidInput.of(FieldProblem("--outgoing", f"write a JSON object: {error}")) from None
+    return {**document, "kind": "outgoing"}
+
+
+def _endpoint(text: str, option: str) -> tuple[str, int | None]:
+    """HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text.strip("[]"), None
+    if not port.isascii() or not port.isdigit() or len(port) > 5:
+        raise InvalidInput.of(FieldProblem(option, f"{port!r} is not a port"))
+    return host.strip("[]"), int(port)

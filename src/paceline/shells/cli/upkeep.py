@@ -1,0 +1,167 @@
+"""``paceline status``, ``check``, ``backup``, ``migrate`` and ``purge``: looking after the store."""
+
+from __future__ import annotations
+
+import http.client
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from paceline.core.durations import DURATION_RULE, parse_duration_ms
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
+from paceline.ports import PurgeReport
+from paceline.shells.cli import output
+from paceline.shells.cli.call import Call, command
+from paceline.steps import purge as purge_step
+from paceline.steps import report
+
+if TYPE_CHECKING:
+    from paceline.config import Settings
+
+ANSWER_TIMEOUT_S = 1.0
+PURGE_PASSES_MAX = 1_000_000
+
+
+def register(app: typer.Typer) -> None:
+    for name, function in (
+        ("status", status),
+        ("check", check),
+        ("backup", backup),
+        ("migrate", migrate),
+        ("purge", purge),
+    ):
+        command(app, name)(function)
+
+
+def status(call: Call) -> None:
+    """Show how things stand: users, monitors, runs, lateness, and whether a daemon answers."""
+    settings = call.settings()
+    with call.system(settings) as system:
+        view = report.status_view(system.store, now_ms=system.clock.now_ms())
+    url = _daemon_url(settings)
+    answering = _answers(settings)
+    if call.as_json:
+        daemon = {"url": url, "answering": answering}
+        output.print_json({"store": settings.store, **msgspec.to_builtins(view), "daemon": daemon})
+        return
+    output.print_fields(
+        [
+            ("store", f"{settings.store} ({output.byte_text(view.file_bytes)})"),
+            ("daemon", f"answering at {url}" if answering else f"none answers at {url}; start one: paceline up"),
+            ("users", view.users),
+            ("monitors", view.monitors),
+            ("entries", view.entries),
+            ("changes pending", view.changes_pending),
+            ("runs waiting", view.runs_waiting),
+            ("runs out", view.runs_out),
+            ("next due", view.next_due),
+            ("late by", f"{view.late_s:.1f} s"),
+            ("oldest waiting", f"{view.queue_age_s:.1f} s"),
+        ]
+    )
+
+
+def check(call: Call) -> int:
+    """Check the store: its integrity, and that no promise is broken. Exits with 1 if anything is wrong."""
+    with call.system() as system:
+        problems = system.store.verify()
+    if call.as_json:
+        output.print_json({"ok": not problems, "problems": problems})
+    else:
+        output.print_line("\n".join(problems) if problems else "OK")
+    return output.EXIT_FAILED if problems else output.EXIT_OK
+
+
+def backup(
+    call: Call,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+) -> None:
+    """Copy the store while it is in use. Keep the key file beside the store as well: tokens need it."""
+    if file.exists() and not force:
+        raise AlreadyExists(f"{file} exists already. Choose another name, or --force to replace it.")
+    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        with call.system() as system, output.progress_bar("Copying", of_bytes=False) as progress:
+            system.store.backup(draft, progress=progress)
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+    size = file.stat().st_size
+    if call.as_json:
+        output.print_json({"file": str(file), "bytes": size})
+    else:
+        output.print_line(f"{file}: {output.byte_text(size)}")
+
+
+def migrate(call: Call) -> None:
+    """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
+    with call.system() as system:
+        schema = system.store.schema_version
+    if call.as_json:
+        output.print_json({"schema": schema})
+    else:
+        output.print_line(f"The store has schema {schema}, the newest this version knows.")
+
+
+def purge(
+    call: Call,
+    *,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Keep settled runs for so long. [default: the setting runs_keep]"),
+    ] = None,
+    expire: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="End runs that waited for so long. [default: the setting runs_expire]"),
+    ] = None,
+) -> None:
+    """Delete old runs and end those that nobody claimed. The daemon does so by itself."""
+    settings = call.settings()
+    keep_ms = _duration_ms("--keep", keep or settings.runs_keep)
+    expire_ms = _duration_ms("--expire", expire or settings.runs_expire)
+    deleted = expired = 0
+    with call.system(settings) as system, output.progress_bar("Purging", of_bytes=False) as progress:
+        for _ in range(PURGE_PASSES_MAX):
+            done: PurgeReport = purge_step.purge(
+                system.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=system.clock.now_ms()
+            )
+            deleted, expired = deleted + done.runs_deleted, expired + done.runs_expired
+            progress(deleted + expired, None)
+            if not any(done):
+                break
+    if call.as_json:
+        output.print_json({"runs_deleted": deleted, "runs_expired": expired})
+    else:
+        output.print_line(f"{deleted} runs deleted, {expired} runs expired.")
+
+
+def _duration_ms(option: str, text: str) -> int:
+    ms = parse_duration_ms(text)
+    if ms is None:
+        raise InvalidInput.of(FieldProblem(option, f"write {DURATION_RULE}"))
+    return ms
+
+
+def _daemon_url(settings: Settings) -> str:
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{settings.port}"
+
+
+def _answers(settings: Settings) -> bool:
+    """Whether a daemon says that it is alive at the configured address."""
+    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # asked, not bound
+    connection = http.client.HTTPConnection(
+        everywhere.get(settings.host, settings.host), settings.port, timeout=ANSWER_TIMEOUT_S
+    )
+    try:
+        connection.request("GET", "/healthz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

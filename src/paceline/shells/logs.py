@@ -1,0 +1,88 @@
+"""How the daemon logs: one line per event with fields, to stderr, and never a secret."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal, TextIO
+
+import structlog
+
+MASK = "***"
+DEPTH_MAX = 6
+_SECRET_NAMES = frozenset({"token", "secret", "authorization", "key", "password", "passwd", "cookie", "apikey"})
+_SECRET_TEXTS = (
+    (re.compile(r"pl_[0-9A-Za-z]+_[0-9A-Za-z]+"), MASK),
+    (re.compile(r"(?i)\b((?:[a-z]+[_-])?(?:key|apikey|token|secret|password)=)[^&\s\"'<>]+"), rf"\1{MASK}"),
+    (re.compile(r"(?i)\b(bearer\s+)[^\s\"',]+"), rf"\1{MASK}"),
+)
+
+
+def configure_logs(*, level: str, log_format: Literal["auto", "json", "text"], stream: TextIO | None = None) -> None:
+    """Text on a terminal and JSON elsewhere, unless told; the standard library's loggers speak the same way."""
+    target = sys.stderr if stream is None else stream
+    text = log_format == "text" or (log_format == "auto" and target.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(text=text, stream=target),
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Masks what is secret by its name, and what looks like a secret in any text."""
+    for name, value in event.items():
+        if not name.startswith("_"):
+            event[name] = _masked(name, value, depth=0)
+    return event
+
+
+def _masked(name: str, value: Any, *, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if re.split(r"[_.-]", name.lower())[-1] in _SECRET_NAMES or depth > DEPTH_MAX:
+        return MASK
+    if isinstance(value, dict):
+        return {inner: _masked(str(inner), below, depth=depth + 1) for inner, below in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(name, below, depth=depth + 1) for below in value]
+    return _masked_text(value if isinstance(value, str) else str(value))
+
+
+def _masked_text(text: str) -> str:
+    for pattern, replacement in _SECRET_TEXTS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _renderer(*, text: bool, stream: TextIO) -> structlog.typing.Processor:
+    if text:
+        return structlog.dev.ConsoleRenderer(colors=stream.isatty(), timestamp_key="at")
+    return structlog.processors.JSONRenderer()

@@ -1,0 +1,255 @@
+"""The daemon's loops: each a thread that calls one step, reports, and sleeps until there is something to do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from paceline.core.definition import check_kind, duration_ms, repeatable
+from paceline.core.outcome import terminal_state
+from paceline.errors import StoreUnavailable
+from paceline.ports import Finished, Order, Provider
+from paceline.shells.metrics import Metrics
+from paceline.steps.purge import purge
+from paceline.steps.react import react_to_all
+from paceline.steps.send import claim_orders, settle
+from paceline.steps.tick import pull_back, tick
+from paceline.wiring import System
+
+log = structlog.get_logger("paceline")
+
+LOOK_MS = 200
+"""How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+STUCK_S = 30.0
+PASSES_MAX = 50
+SETTLE_MS = 10
+"""Checks that end within this time are settled together."""
+DRAIN_S = 10.0
+FAULT_PAUSE_S = 1.0
+
+
+class Turn(NamedTuple):
+    """What one turn of a loop came to: how long it may sleep, at most."""
+
+    sleep_ms: int
+
+
+class Loop:
+    """A thread that turns until it is stopped. An error is logged and counted, and the loop goes on."""
+
+    def __init__(self, name: str, turn: Callable[[], Turn], metrics: Metrics) -> None:
+        self.name = name
+        self._turn = turn
+        self._metrics = metrics
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._turned_s = time.monotonic()
+        self._thread = threading.Thread(target=self._run, name=f"paceline-{name}", daemon=True)
+
+    @property
+    def age_s(self) -> float:
+        """Since the last turn ended."""
+        return time.monotonic() - self._turned_s
+
+    @property
+    def turning(self) -> bool:
+        return self._thread.is_alive() and self.age_s < STUCK_S
+
+    @property
+    def stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._wake.set()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self.stopping:
+            try:
+                sleep_s = self._turn().sleep_ms / 1000
+            except StoreUnavailable as error:
+                self._metrics.count_loop_error(self.name)
+                log.warning("store_unavailable", loop=self.name, detail=error.detail)
+                sleep_s = FAULT_PAUSE_S
+            except Exception:
+                # A loop must outlive any one turn: what was not committed comes up again.
+                self._metrics.count_loop_error(self.name)
+                log.exception("turn_failed", loop=self.name)
+                sleep_s = FAULT_PAUSE_S
+            self._turned_s = time.monotonic()
+            self._metrics.count_turn(self.name)
+            if sleep_s > 0:
+                self._wake.wait(sleep_s)
+            self._wake.clear()
+
+
+class Ticker:
+    """Lets recorded changes drive entries, and due entries make runs; sleeps until the next one is due."""
+
+    def __init__(self, system: System, metrics: Metrics, *, made: Callable[[], None]) -> None:
+        self._system = system
+        self._metrics = metrics
+        self._made = made
+
+    def turn(self) -> Turn:
+        store, clock = self._system.store, self._system.clock
+        react_to_all(store, now_ms=clock.now_ms())
+        for _ in range(PASSES_MAX):
+            now_ms = clock.now_ms()
+            report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up)
+            if report.entries or report.lost:
+                # Lateness is counted to the moment when the runs can be claimed.
+                behind_ms = clock.now_ms() - now_ms
+                late_ms = [ms + behind_ms for ms in report.late_ms]
+                self._metrics.count_tick(entries=report.entries, lost=report.lost, late_ms=late_ms)
+            if report.runs:
+                self._made()
+            if not report.more:
+                break
+        next_due_ms = store.next_due_ms()
+        if next_due_ms is None:
+            return Turn(LOOK_MS)
+        return Turn(min(max(next_due_ms - clock.now_ms(), 0), LOOK_MS))
+
+
+class Sender:
+    """Keeps checks in flight up to the limit and settles what has ended in batches."""
+
+    def __init__(self, system: System, provider: Provider, metrics: Metrics) -> None:
+        self._system = system
+        self._provider = provider
+        self._metrics = metrics
+        self._out: dict[int, Order] = {}
+        self._ended: deque[Finished] = deque()
+        self._settled_ms = 0
+        self._looked_ms = 0
+        self._news = threading.Event()
+
+    def wake(self) -> None:
+        """There may be runs to claim."""
+        self._news.set()
+        self._provider.wake()
+
+    def turn(self) -> Turn:
+        """The provider does the sleeping: it wakes for a socket as well as for news."""
+        self._claim()
+        waiting_ms = SETTLE_MS if self._ended else LOOK_MS
+        self._ended.extend(self._provider.finished(wait_ms=waiting_ms))
+        self._settle()
+        self._metrics.set_in_flight(self._provider.in_flight)
+        return Turn(0)
+
+    def drain(self) -> None:
+        """No new claims; what is in flight settles, or is given back where it can be repeated safely."""
+        until_s = time.monotonic() + DRAIN_S
+        while self._provider.in_flight and time.monotonic() < until_s:
+            self._ended.extend(self._provider.finished(wait_ms=100))
+            self._settle()
+        self._ended.extend(self._provider.finished(wait_ms=0))
+        self._settle(at_once=True)
+        left = [(order.handle, order.attempt) for order in self._out.values() if repeatable(order.check)]
+        if left:
+            self._system.store.release(left, now_ms=self._system.clock.now_ms())
+        log.info("drained", given_back=len(left), left_to_lease=len(self._out) - len(left))
+
+    def _claim(self) -> None:
+        settings, now_ms = self._system.settings, self._system.clock.now_ms()
+        room = settings.checks_in_flight_max - len(self._out)
+        if room <= 0 or not (self._news.is_set() or now_ms - self._looked_ms >= LOOK_MS):
+            return
+        self._news.clear()
+        self._looked_ms = now_ms
+        orders = claim_orders(
+            self._system.store,
+            now_ms=now_ms,
+            runs_max=room,
+            lease_ms=duration_ms(settings.check_lease),
+            policy=self._system.retry_policy,
+        )
+        self._out.update((order.handle, order) for order in orders)
+        self._provider.start(orders)
+        if len(orders) == room:
+            self._news.set()  # there may be more
+
+    def _settle(self, *, at_once: bool = False) -> None:
+        now_ms = self._system.clock.now_ms()
+        if not self._ended or not (at_once or abs(now_ms - self._settled_ms) >= SETTLE_MS):
+            return
+        batch = list(self._ended)
+        report = settle(self._system.store, batch)
+        # Only now: had the store been unavailable, the batch would be tried again.
+        self._ended.clear()
+        self._settled_ms = now_ms
+        for item in report.settled:
+            order = self._out[item.handle]
+            self._metrics.count_runs(check_kind(order.check), terminal_state(item.outcome))
+        if report.stale:
+            log.warning("stale_outcomes", count=report.stale)
+        for item in batch:
+            self._out.pop(item.handle, None)
+        if len(self._out) < self._system.settings.checks_in_flight_max:
+            self._news.set()  # what was parked behind these may start
+
+
+class Keeper:
+    """Retention, the watch over the clock, and the figures that are read rather than counted."""
+
+    KEEP_MS = 1_000
+    PURGE_MS = 15_000
+    STEP_BACK_MS = 1_000
+
+    def __init__(self, system: System, metrics: Metrics, *, loops: Callable[[], Sequence[Loop]]) -> None:
+        self._system = system
+        self._metrics = metrics
+        self._loops = loops
+        self._purged_ms = 0
+        self._ahead_ms: int | None = None
+
+    def turn(self) -> Turn:
+        now_ms = self._system.clock.now_ms()
+        self._watch_clock(now_ms)
+        status = self._system.store.status()
+        oldest_ms = status.oldest_waiting_due_ms
+        self._metrics.set_queue(
+            waiting=status.runs_waiting, age_s=max(0.0, (now_ms - oldest_ms) / 1000) if oldest_ms is not None else 0.0
+        )
+        self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
+        if abs(now_ms - self._purged_ms) >= self.PURGE_MS:
+            self._purge(now_ms)
+        return Turn(self.KEEP_MS)
+
+    def _watch_clock(self, now_ms: int) -> None:
+        """At the start, and whenever the wall clock falls back behind the monotonic one, entries are looked through."""
+        ahead_ms = now_ms - int(time.monotonic() * 1000)
+        if self._ahead_ms is None or ahead_ms < self._ahead_ms - self.STEP_BACK_MS:
+            report = pull_back(self._system.store, now_ms=now_ms)
+            if report.moved:
+                log.warning("clock_set_back", entries=report.scanned, moved=report.moved)
+        self._ahead_ms = ahead_ms
+
+    def _purge(self, now_ms: int) -> None:
+        settings = self._system.settings
+        report = purge(
+            self._system.store,
+            keep_ms=duration_ms(settings.runs_keep),
+            expire_ms=duration_ms(settings.runs_expire),
+            now_ms=now_ms,
+        )
+        if report.runs_deleted or report.runs_expired:
+            log.info("purged", deleted=report.runs_deleted, expired=report.runs_expired)
+        else:
+            self._purged_ms = now_ms  # nothing left: rest until the next round

@@ -1,0 +1,139 @@
+"""What Prometheus scrapes. Names no user, no monitor and no target, so it may be read without a token."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LATENESS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
+REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class _Lateness(Collector):
+    """A histogram that takes thousands of values at once: one sort and a search for each bound."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._below = [0] * len(LATENESS_MS)
+        self._count = 0
+        self._sum_ms = 0
+
+    def observe_many_ms(self, late_ms: Sequence[int]) -> None:
+        ordered = sorted(late_ms)
+        below = [bisect_right(ordered, bound) for bound in LATENESS_MS]
+        total = sum(ordered)
+        with self._lock:
+            self._below = [old + new for old, new in zip(self._below, below, strict=True)]
+            self._count += len(ordered)
+            self._sum_ms += total
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            below, count, total = list(self._below), self._count, self._sum_ms
+        buckets = [(str(bound / 1_000), float(n)) for bound, n in zip(LATENESS_MS, below, strict=True)]
+        yield HistogramMetricFamily(
+            "paceline_lateness_seconds",
+            "How far behind its due time each run was made.",
+            buckets=[*buckets, ("+Inf", float(count))],
+            sum_value=total / 1_000,
+        )
+
+
+class Metrics:
+    """Every figure of one process. Safe to use from any thread."""
+
+    def __init__(self, *, version: str = "") -> None:
+        self.registry = CollectorRegistry()
+        self._lateness = _Lateness()
+        self.registry.register(self._lateness)
+        self._runs = self._counter("runs", "Settled attempts of runs.", "kind", "outcome")
+        self._ticks = self._counter("ticks", "Passes of the tick step that found something due.")
+        self._advanced = self._counter("entries_advanced", "Entries that were moved to their next due time.")
+        self._lost = self._counter("races_lost", "Advances that another process or an edit had overtaken.")
+        self._in_flight = self._gauge("in_flight", "Checks that this process has out now.")
+        self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
+        self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
+        self._store_up = self._gauge("store_up", "1 if the store answered when this was read.")
+        self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
+        self._errors = self._counter("loop_errors", "Turns that ended in an error.", "loop")
+        self._age = self._gauge("loop_age_seconds", "Time since each loop's last turn.", "loop")
+        self._requests = self._counter("http_requests", "Requests answered.", "route", "method", "status")
+        self._seconds = Histogram(
+            "paceline_http_seconds",
+            "Time to answer a request; a long poll counts with its waiting.",
+            ["route"],
+            buckets=REQUEST_S,
+            registry=self.registry,
+        )
+        self._gauge("build_info", "Always 1; the label says which version runs.", "version").labels(version).set(1)
+        self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
+        """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again."""
+        self._runs.labels(kind, outcome).inc(count)
+
+    def observe_many_ms(self, late_ms: Sequence[int]) -> None:
+        """How late runs were made."""
+        if late_ms:
+            self._lateness.observe_many_ms(late_ms)
+
+    def count_tick(self, *, entries: int, lost: int, late_ms: Sequence[int]) -> None:
+        """One pass of the tick step."""
+        self._ticks.inc()
+        self._advanced.inc(entries)
+        self._lost.inc(lost)
+        self.observe_many_ms(late_ms)
+
+    def set_in_flight(self, checks: int) -> None:
+        self._in_flight.set(checks)
+
+    def set_queue(self, *, waiting: int, age_s: float) -> None:
+        self._waiting.set(waiting)
+        self._queue_age.set(age_s)
+
+    def set_store_up(self, up: int) -> None:
+        """1 or 0."""
+        self._store_up.set(up)
+
+    def count_turn(self, loop: str) -> None:
+        self._turns.labels(loop).inc()
+
+    def count_loop_error(self, loop: str) -> None:
+        self._errors.labels(loop).inc()
+
+    def set_loop_ages(self, ages_s: Iterable[tuple[str, float]]) -> None:
+        for loop, age_s in ages_s:
+            self._age.labels(loop).set(age_s)
+
+    def count_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
+        """``route`` is the template of the path, so that the number of series is bounded."""
+        key = (route, method, status)
+        children = self._request_children.get(key)
+        if children is None:
+            children = (self._requests.labels(route, method, str(status)), self._seconds.labels(route))
+            self._request_children[key] = children
+        children[0].inc()
+        children[1].observe(seconds)
+
+    def names(self) -> list[str]:
+        """Every family as it is exposed."""
+        return sorted(
+            f"{family.name}_total" if family.type == "counter" else family.name for family in self.registry.collect()
+        )
+
+    def render(self) -> bytes:
+        """The text format; CONTENT_TYPE goes with it."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"paceline_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"paceline_{name}", text, labels, registry=self.registry)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.core.ids import ID_CHARS_MAX, entry_key, id_problem, parse_run_id, run_id, stable_fraction
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+tricky = st.text("1-2/3#@%.:+", min_size=1, max_size=6)
+parts = st.one_of(texts, tricky)
+numbers = st.integers(0, 10**18 - 1)
+
+
+@given(one=st.tuples(parts, parts), other=st.tuples(parts, parts))
+def test_promise_5_keys_never_collide(one: tuple[str, str], other: tuple[str, str]) -> None:
+    assert (entry_key(*one) == entry_key(*other)) == (one == other)
+
+
+@given(owner=parts, monitor=parts, generation=numbers, counter=numbers)
+def test_promise_5_a_run_id_can_be_taken_apart_again(owner: str, monitor: str, generation: int, counter: int) -> None:
+    name = run_id(owner, monitor, generation=generation, counter=counter)
+    assert parse_run_id(name) == (owner, monitor, generation, counter)
+
+
+@given(text=st.one_of(st.text(max_size=60), st.from_regex(r"[^/#]+/[^/#]+#[0-9]{1,20}@[0-9]{1,20}", fullmatch=True)))
+def test_what_parses_is_just_what_run_id_makes(text: str) -> None:
+    name = parse_run_id(text)
+    if name is not None:
+        assert run_id(name.owner, name.monitor, generation=name.generation, counter=name.counter) == text
+
+
+def test_promise_5_the_pairs_of_the_seed_do_not_touch_each_other() -> None:
+    keys = {entry_key(*pair) for pair in [("1", "2-3"), ("1-2", "3"), ("1-a", "b"), ("1", "a-b"), ("1/2", "3"), ("1", "2/3")]}
+    assert len(keys) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a/b", "a/b#1", "a/b#1@", "a/b#01@1", "a/b#1@01", "a/b#1@1 ", "a/b#-1@1", "a/b#1@1\n", "/b#1@1", "a/#1@1", "a/b/c#1@1"]
+    + ["a%2fb/c#1@1", "a/b#1@1@1", "a/b#١@1", "%ff/b#1@1", f"a/b#{'9' * 19}@1", "\ud800/b#1@1"],
+)
+def test_a_text_that_is_no_run_id_is_not_taken_for_one(text: str) -> None:
+    assert parse_run_id(text) is None
+
+
+@pytest.mark.parametrize("text", ["a", "A9", "1-a", "user.name@host", "x" * ID_CHARS_MAX, "a:b+c=d~e_f"])
+def test_a_good_id(text: str) -> None:
+    assert id_problem(text, "/id") is None
+
+
+@pytest.mark.parametrize("text", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a\x00", "x" * (ID_CHARS_MAX + 1), "../a", "a#b"])
+def test_a_bad_id_is_named(text: str) -> None:
+    problem = id_problem(text, "/items/3/id")
+    assert problem is not None
+    assert problem.pointer == "/items/3/id"
+
+
+@given(name=st.text())
+def test_a_stable_fraction_is_stable_and_below_one(name: str) -> None:
+    assert 0 <= stable_fraction(name) < 1
+    assert stable_fraction(name) == stable_fraction(name)
+
+
+def test_stable_fractions_are_spread_evenly() -> None:
+    tenths = [0] * 10
+    for number in range(10_000):
+        tenths[int(stable_fraction(f"jitter:{number}") * 10)] += 1
+    assert all(880 < count < 1_120 for count in tenths)

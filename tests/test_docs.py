@@ -1,0 +1,395 @@
+"""Documents that tell the truth: what they link to, name, count and show is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+import tomllib
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+
+from paceline import __version__
+from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.migrate import migrate
+from paceline.config import Settings
+from paceline.core.definition import SpecLimits, parse_spec
+from paceline.core.health import Health
+from paceline.shells.api.problems import CODES
+
+ROOT = Path(__file__).resolve().parent.parent
+DECISION_LINES_MAX = 40
+START_TIMEOUT_S = 30.0
+
+
+class Block(NamedTuple):
+    """A fenced code block: where it stands, what its fence says, and what is in it."""
+
+    file: Path
+    line: int
+    info: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{name_of(self.file)}:{self.line}"
+
+
+def documents() -> list[Path]:
+    """Every Markdown file of the project; hidden folders hold other people's."""
+    found: list[Path] = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(folder) / file for file in files if file.endswith(".md")]
+    return sorted(found)
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def blocks_of(file: Path) -> Iterator[Block]:
+    fence, info, start, lines = "", "", 0, list[str]()
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        if fence and line.strip() == fence:
+            yield Block(file, start, info, "\n".join(lines) + "\n")
+            fence, lines = "", []
+        elif fence:
+            lines.append(line)
+        elif match := re.match(r"(`{3,})(.*)", line):
+            fence, info, start = match[1], match[2].strip(), number
+    assert not fence, f"{name_of(file)}:{start}: the code block does not end"
+
+
+def prose_of(file: Path) -> str:
+    """The text without its fenced blocks."""
+    return re.sub(r"^(`{3,}).*?^\1$", "", file.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+DOCUMENTS = documents()
+OWN = [
+    file
+    for file in DOCUMENTS
+    if file.parent == ROOT or name_of(file) in ("docs/README.md", "docs/concepts.md") or file.parent.name == "guides"
+]
+BLOCKS = [block for file in DOCUMENTS for block in blocks_of(file)]
+every_document = pytest.mark.parametrize("file", DOCUMENTS, ids=name_of)
+every_own = pytest.mark.parametrize("file", OWN, ids=name_of)
+
+
+# -- links
+
+
+def anchors_of(file: Path) -> set[str]:
+    """The anchors of a file's headings, as GitHub and most renderers make them."""
+    headings = re.findall(r"^#{1,6} +(.+?) *$", prose_of(file), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(file: Path) -> list[str]:
+    broken = []
+    prose = re.sub(r"`[^`\n]*`", "", prose_of(file))
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (file.parent / path).resolve() if path else file
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors_of(target)):
+            broken.append(link)
+    return broken
+
+
+@every_document
+def test_every_relative_link_leads_somewhere(file: Path) -> None:
+    assert broken_links(file) == []
+
+
+def test_every_document_under_docs_can_be_reached_from_the_index() -> None:
+    seen, ahead = set[Path](), [ROOT / "docs/README.md"]
+    while ahead:
+        file = ahead.pop()
+        if file in seen or file.suffix != ".md" or not file.exists():
+            continue
+        seen.add(file)
+        links = re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", prose_of(file))
+        ahead += [(file.parent / link).resolve() for link in links if not re.match(r"[a-z]+:", link)]
+    assert [name_of(file) for file in DOCUMENTS if ROOT / "docs" in file.parents and file not in seen] == []
+
+
+# -- words
+
+
+FORBIDDEN = re.compile(
+    r"(?<![\w.~-])/(?:work|root|home)(?=[/\s`'\")]|$)|\s--(?:extra-)?index-url|https?://\S+/simple\b", re.MULTILINE
+)
+PICTOGRAMS = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2700-\u27bf\ufe0f]")
+
+
+def written_files() -> list[Path]:
+    loose = [ROOT / name for name in ("Makefile", "pyproject.toml", "requirements/lock.txt", ".ci/run")]
+    code = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.sql")]
+    return [file for file in [*DOCUMENTS, *loose, *code] if file.is_file()]
+
+
+def test_no_file_names_a_local_path_or_a_package_registry() -> None:
+    found = {name_of(file): FORBIDDEN.findall(file.read_text()) for file in written_files()}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+@every_document
+def test_a_document_does_without_pictograms(file: Path) -> None:
+    assert PICTOGRAMS.findall(file.read_text()) == []
+
+
+# -- project files
+
+
+def project() -> dict[str, Any]:
+    parsed: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return parsed
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+
+
+def test_the_changelog_has_the_version() -> None:
+    assert project()["version"] == __version__
+    assert re.search(rf"^## {re.escape(__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
+
+
+@every_document
+def test_every_make_command_is_a_target(file: Path) -> None:
+    named = set(re.findall(r"(?:`|^\s*(?:\$ )?)make ([a-z][\w-]*)", file.read_text(), flags=re.MULTILINE))
+    assert named - make_targets() == set()
+
+
+def test_the_readme_has_the_two_commands_and_the_contributing_guide_all() -> None:
+    assert {"up", "test"} <= set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
+    assert set(re.findall(r"`make ([\w-]+)`", (ROOT / "CONTRIBUTING.md").read_text())) == make_targets()
+
+
+def test_every_dependency_has_a_line_in_its_decision_record() -> None:
+    extras = project()["optional-dependencies"].values()
+    wanted = [*project()["dependencies"], *(item for extra in extras for item in extra)]
+    names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0] for requirement in wanted}
+    text = (ROOT / "docs/decisions/0002-dependencies.md").read_text()
+    listed = set(re.findall(r"^\| ([a-z][a-z0-9._-]*)(?: \(\w+\))? \|", text, flags=re.MULTILINE)) - {"dependency"}
+    assert listed == names
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=name_of)
+def test_a_decision_record_is_short_and_listed(file: Path) -> None:
+    text = file.read_text()
+    assert len(text.splitlines()) <= DECISION_LINES_MAX
+    assert text.startswith(f"# {file.name[:4]}: ")
+    for part in ("context", "choice", "price", "what would change our mind"):
+        assert part in text.lower(), f"{file.name} does not say: {part}"
+    assert f"]({file.name})" in (ROOT / "docs/decisions/README.md").read_text()
+
+
+# -- what the text names
+
+
+def test_every_path_and_test_in_the_architecture_exists() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    paths = set(re.findall(r"`((?:src|tests|docs|bench)/[\w./-]+)`", text))
+    assert paths
+    assert {path for path in paths if not (ROOT / path).exists()} == set()
+    code = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    cited = set(re.findall(r"`(test_\w+)`", text))
+    assert cited
+    assert {name for name in cited if f"def {name}(" not in code} == set()
+
+
+def test_every_module_in_the_contributing_guide_exists() -> None:
+    paths = re.findall(r"`((?:src|tests|docs|bench)/[\w./-]+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert paths
+    assert [path for path in paths if "NNNN" not in path and not (ROOT / path).exists()] == []
+
+
+def test_the_store_record_lists_the_tables_that_there_are() -> None:
+    text = (ROOT / "docs/decisions/0003-store-shape.md").read_text()
+    listed = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
+    database = Database(":memory:", synchronous="full")
+    migrate(database)
+    with database.read() as connection:
+        rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        tables = {row[0] for row in rows}
+    database.close()
+    assert listed == tables - {"user", "token"}
+
+
+def test_the_concepts_list_every_health() -> None:
+    text = (ROOT / "docs/concepts.md").read_text()
+    table = text[text.index("\n## Health") : text.index("\n## Durability")]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == set(get_args(Health))
+
+
+def spoken_default(text: str) -> str:
+    """30 s, 7 days, 10,000 as a setting would have them."""
+    text = text.replace(",", "").removesuffix(" by default")
+    match = re.fullmatch(r"(\d+) ?(ms|seconds?|minutes?|hours?|days?|s|m|h|d)", text)
+    return f"{match[1]}{match[2] if match[2] == 'ms' else match[2][0]}" if match else text
+
+
+@every_own
+def test_a_default_in_the_text_is_the_default_in_the_code(file: Path) -> None:
+    told = re.findall(r"`(\w+)` \(([^)`]+)\)", file.read_text())
+    wrong = {
+        name: value
+        for name, value in told
+        if (field := Settings.model_fields.get(name)) and spoken_default(value) != str(field.default)
+    }
+    assert wrong == {}
+
+
+@every_document
+def test_every_environment_variable_is_a_setting(file: Path) -> None:
+    also = {"USER", "URL", "TOKEN"}  # read by the command line, and by the checker in the guide
+    named = set(re.findall(r"\bPACELINE_([A-Z_]+)\b", file.read_text()))
+    assert {name for name in named if name.lower() not in Settings.model_fields} - also == set()
+
+
+@every_own
+def test_every_metric_is_in_the_reference(file: Path) -> None:
+    reference = (ROOT / "docs/reference/metrics.md").read_text()
+    named = set(re.findall(r"\bpaceline_[a-z][a-z_]+\b", file.read_text()))
+    assert {name for name in named if name not in reference} == set()
+
+
+@every_own
+def test_every_error_code_goes_with_its_status(file: Path) -> None:
+    told = re.findall(r"`([45]\d\d) ([a-z]+_[a-z_]+)`", file.read_text())
+    assert {code: status for status, code in told if str(CODES[code].status) != status} == {}
+
+
+# -- what the text shows
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.info.startswith("python")], ids=str)
+def test_a_python_block_compiles(block: Block) -> None:
+    compile(block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.info.split()[:1] == ["json"]], ids=str)
+def test_a_json_block_is_json_and_a_monitor_is_a_monitor(block: Block) -> None:
+    json.loads(block.text)
+    if "monitor" in block.info.split():
+        parse_spec(block.text.encode(), SpecLimits())
+
+
+def shown_commands(file: Path) -> Iterator[list[str]]:
+    """The words of each ``paceline`` command in the console blocks."""
+    for block in blocks_of(file):
+        if block.info.split()[:1] != ["console"]:
+            continue
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if line.startswith("$ paceline "):
+                yield shlex.split(line.removeprefix("$ paceline ").partition(" | ")[0])
+
+
+@every_own
+def test_every_shown_command_and_option_exists(file: Path) -> None:
+    for words in shown_commands(file):
+        path = [word for word in words if re.fullmatch(r"[a-z]+", word)][:2]
+        options = {word for word in words if word.startswith("--")}
+        helps = subprocess.run(
+            [sys.executable, "-m", "paceline", *_command_path(path), "--help"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"COLUMNS": "300"},
+        )
+        assert helps.returncode == 0, f"paceline {' '.join(words)}: {helps.stderr}"
+        assert {option for option in options if option not in helps.stdout} == set(), words
+
+
+def _command_path(path: list[str]) -> list[str]:
+    groups = ("user", "token", "monitor", "run", "simulator")
+    return path[:2] if path[0] in groups else path[:1]
+
+
+# -- what the text lets one run
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def call(url: str, token: str, *, method: str = "GET", body: Any = None) -> Any:
+    request = urllib.request.Request(  # noqa: S310  loopback only
+        url,
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+@contextmanager
+def daemon(folder: Path) -> Iterator[tuple[str, str]]:
+    """A real ``paceline up``: its address, and a user's token."""
+    env = {"PACELINE_STORE": f"sqlite:///{folder / 'docs.db'}", "PACELINE_PORT": str(free_port())}
+    command = [sys.executable, "-m", "paceline"]
+    added = subprocess.run([*command, "user", "add", "alice", "--json"], env=env, capture_output=True, check=True)
+    url = f"http://127.0.0.1:{env['PACELINE_PORT']}"
+    log = (folder / "log").open("w+")
+    with log, subprocess.Popen([*command, "up"], env=env, stdout=log, stderr=log, cwd=folder) as process:
+        try:
+            wait_ready(url, process, log_file=folder / "log")
+            yield url, json.loads(added.stdout)["token"]
+        finally:
+            process.terminate()
+            assert process.wait(timeout=30) == 0, (folder / "log").read_text()
+
+
+def wait_ready(url: str, process: subprocess.Popen[bytes], *, log_file: Path) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/readyz", timeout=5):  # noqa: S310
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"the daemon did not get ready:\n{log_file.read_text()}")
+
+
+def test_the_checker_in_the_guide_works(tmp_path: Path) -> None:
+    (block,) = [b for b in BLOCKS if b.info == "python runnable" and b.file.name == "own-checker.md"]
+    script = tmp_path / "checker.py"
+    script.write_text(block.text)
+    with daemon(tmp_path) as (url, token):
+        for name, check in (("good", {"text": "hello"}), ("bad", {})):
+            body = {"check": {"kind": "outgoing", **check}, "every": "1h"}
+            call(f"{url}/v1/users/me/monitors/{name}", token, method="PUT", body=body)
+        env = {"PACELINE_URL": url, "PACELINE_TOKEN": token, "ROUNDS": "1"}
+        for name, outcome in (("good", "ok"), ("bad", "failed")):
+            runs = settled_runs(f"{url}/v1/users/me/monitors/{name}/runs", token, script, env)
+            assert [run["outcome"] for run in runs] == [outcome]
+    assert runs[0]["reason"] == "the monitor gives no text"
+
+
+def settled_runs(url: str, token: str, script: Path, env: dict[str, str]) -> Any:
+    """Lets the checker make rounds until the one run is settled; each round claims what is there."""
+    for _ in range(20):
+        runs = call(url, token)["items"]
+        if runs and all(run["outcome"] for run in runs):
+            return runs
+        subprocess.run([sys.executable, str(script)], env=env, check=True, timeout=60)
+    raise AssertionError(f"not settled: {runs}")
