@@ -10,4 +10,4 @@ settings.register_profile("house", max_examples=100, deadline=None, derandomize=
 settings.register_profile(
     "deep", max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.load_profile(os.environ.get("PACELINE_TEST_PROFILE", "house"))  # noqa: TID251, a test's own knob
+settings.load_profile(os.environ.get("PACELINE_TEST_PROFILE", "house"))

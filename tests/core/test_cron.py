@@ -29,9 +29,9 @@ YEARS = {
     "UTC": 2026,
 }
 WINDOWS = [
-    (zone, (change or datetime(year, 3, 1, tzinfo=UTC)) - timedelta(days=DAYS / 2))
+    (zone, change - timedelta(days=DAYS / 2))
     for zone, year in YEARS.items()
-    for change in (changes(zone, year) or [None])
+    for change in (changes(zone, year) or [datetime(year, 3, 1, tzinfo=UTC)])
 ]
 
 
@@ -142,9 +142,19 @@ def local_firings(expression: str, zone: str, day: str, *, count: int) -> list[s
         # Back: a fixed time runs once, a wildcard hour runs through both.
         ("30 1 * * *", "America/New_York", "2026-11-01", ["01 01:30-0400", "02 01:30-0500"]),
         ("30 2 * * *", "Europe/Berlin", "2026-10-25", ["25 02:30+0200", "26 02:30+0100"]),
-        ("30 */1 * * *", "Europe/Berlin", "2026-10-25", ["25 00:30+0200", "25 01:30+0200", "25 02:30+0200", "25 02:30+0100"]),
+        (
+            "30 */1 * * *",
+            "Europe/Berlin",
+            "2026-10-25",
+            ["25 00:30+0200", "25 01:30+0200", "25 02:30+0200", "25 02:30+0100"],
+        ),
         ("0 0 * * *", "America/Havana", "2026-11-01", ["01 00:00-0400", "02 00:00-0500"]),
-        ("*/30 0 * * *", "America/Havana", "2026-11-01", ["01 00:00-0400", "01 00:30-0400", "01 00:00-0500", "01 00:30-0500"]),
+        (
+            "*/30 0 * * *",
+            "America/Havana",
+            "2026-11-01",
+            ["01 00:00-0400", "01 00:30-0400", "01 00:00-0500", "01 00:30-0500"],
+        ),
     ],
 )
 def test_a_change_of_clocks(expression: str, zone: str, day: str, expected: list[str]) -> None:
@@ -180,7 +190,7 @@ def test_a_fixed_time_that_is_over_does_not_come_back_in_the_second_pass_of_a_do
         ("0 0 * * * *", 11),
         ("", 1),
         ("\x00 * * * *", 1),
-        ("١ * * * *", 1),
+        ("\u0661 * * * *", 1),
         ("1,,2 * * * *", 1),
     ],
 )
@@ -197,7 +207,9 @@ def test_any_text_is_judged_without_raising(expression: str) -> None:
         assert next_cron_ms(expression, "Europe/Berlin", 0) > 0
 
 
-@pytest.mark.parametrize("name", ["", "Mars/Olympus", "europe/berlin", "../../etc/passwd", "UTC\x00", "CEST", "a" * 10_000])
+@pytest.mark.parametrize(
+    "name", ["", "Mars/Olympus", "europe/berlin", "../../etc/passwd", "UTC\x00", "CEST", "a" * 10_000]
+)
 def test_an_unknown_time_zone_is_refused(name: str) -> None:
     problem = timezone_problem(name)
     assert problem is not None

@@ -27,7 +27,10 @@ crons = st.builds(
 )
 policies = st.sampled_from(POLICIES)
 catch_ups = st.builds(
-    CatchUp, grace_ms=st.sampled_from([50, 1_000, 30_000]), runs_max=st.integers(1, 120), window_ms=st.integers(1, HOUR_MS)
+    CatchUp,
+    grace_ms=st.sampled_from([50, 1_000, 30_000]),
+    runs_max=st.integers(1, 120),
+    window_ms=st.integers(1, HOUR_MS),
 )
 latenesses = st.one_of(st.integers(0, 120_000), st.integers(0, 30 * 86_400_000))
 

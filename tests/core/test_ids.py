@@ -31,14 +31,35 @@ def test_what_parses_is_just_what_run_id_makes(text: str) -> None:
 
 
 def test_promise_5_the_pairs_of_the_seed_do_not_touch_each_other() -> None:
-    keys = {entry_key(*pair) for pair in [("1", "2-3"), ("1-2", "3"), ("1-a", "b"), ("1", "a-b"), ("1/2", "3"), ("1", "2/3")]}
+    keys = {
+        entry_key(*pair)
+        for pair in [("1", "2-3"), ("1-2", "3"), ("1-a", "b"), ("1", "a-b"), ("1/2", "3"), ("1", "2/3")]
+    }
     assert len(keys) == 6
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a/b", "a/b#1", "a/b#1@", "a/b#01@1", "a/b#1@01", "a/b#1@1 ", "a/b#-1@1", "a/b#1@1\n", "/b#1@1", "a/#1@1", "a/b/c#1@1"]
-    + ["a%2fb/c#1@1", "a/b#1@1@1", "a/b#١@1", "%ff/b#1@1", f"a/b#{'9' * 19}@1", "\ud800/b#1@1"],
+    [
+        "",
+        "a/b",
+        "a/b#1",
+        "a/b#1@",
+        "a/b#01@1",
+        "a/b#1@01",
+        "a/b#1@1 ",
+        "a/b#-1@1",
+        "a/b#1@1\n",
+        "/b#1@1",
+        "a/#1@1",
+        "a/b/c#1@1",
+        "a%2fb/c#1@1",
+        "a/b#1@1@1",
+        "a/b#\u0661@1",
+        "%ff/b#1@1",
+        f"a/b#{'9' * 19}@1",
+        "\ud800/b#1@1",
+    ],
 )
 def test_a_text_that_is_no_run_id_is_not_taken_for_one(text: str) -> None:
     assert parse_run_id(text) is None
@@ -49,7 +70,9 @@ def test_a_good_id(text: str) -> None:
     assert id_problem(text, "/id") is None
 
 
-@pytest.mark.parametrize("text", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a\x00", "x" * (ID_CHARS_MAX + 1), "../a", "a#b"])
+@pytest.mark.parametrize(
+    "text", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a\x00", "x" * (ID_CHARS_MAX + 1), "../a", "a#b"]
+)
 def test_a_bad_id_is_named(text: str) -> None:
     problem = id_problem(text, "/items/3/id")
     assert problem is not None

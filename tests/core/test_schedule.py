@@ -32,10 +32,10 @@ NEVER_MISSED = CatchUp(grace_ms=10**12)
 GENERATION = 7
 
 
-def wish(cadence: Cadence, *, delay_ms: int = 0, resting: bool = False, outgoing: bool = False, created_ms: int = T0_MS) -> Wish:
-    return Wish(
-        cadence=cadence, initial_delay_ms=delay_ms, resting=resting, outgoing=outgoing, created_ms=created_ms
-    )
+def wish(
+    cadence: Cadence, *, delay_ms: int = 0, resting: bool = False, outgoing: bool = False, created_ms: int = T0_MS
+) -> Wish:
+    return Wish(cadence=cadence, initial_delay_ms=delay_ms, resting=resting, outgoing=outgoing, created_ms=created_ms)
 
 
 def every(ms: int, *, jitter_ms: int = 0) -> Cadence:
@@ -98,7 +98,9 @@ pauses_ms = st.one_of(st.just(0), st.integers(0, 300), st.integers(0, 20_000))
 
 @settings(max_examples=300)
 @given(first=intervals, story=st.lists(st.tuples(pauses_ms, st.booleans(), intervals, st.booleans()), max_size=40))
-def test_promise_2_edits_neither_lose_nor_double_a_firing(first: Cadence, story: list[tuple[int, bool, Cadence, bool]]) -> None:
+def test_promise_2_edits_neither_lose_nor_double_a_firing(
+    first: Cadence, story: list[tuple[int, bool, Cadence, bool]]
+) -> None:
     life = Life(wish(first))
     life.tick()
     longest_step_ms = 0
@@ -214,7 +216,9 @@ def test_a_definition_that_is_gone_removes_its_entry() -> None:
 
 
 @given(now_ms=st.integers(T0_MS, T0_MS + DAY_MS), cadence=cadences, first=cadences, resting=st.booleans())
-def test_promise_10_replaying_a_change_decides_nothing_new(now_ms: int, cadence: Cadence, first: Cadence, resting: bool) -> None:  # noqa: FBT001, drawn
+def test_promise_10_replaying_a_change_decides_nothing_new(
+    *, now_ms: int, cadence: Cadence, first: Cadence, resting: bool
+) -> None:
     life = Life(wish(first))
     life.tick()
     life.now_ms = now_ms
@@ -228,8 +232,12 @@ def test_moving_a_monitor_to_the_outgoing_queue_keeps_its_due_time() -> None:
     assert reaction == Arm(due_ms=T0_MS + MINUTE_MS, cadence=every(MINUTE_MS), outgoing=True)
 
 
-@given(cadence=cadences, delay_ms=st.integers(0, DAY_MS), reacted_ms=st.integers(0, DAY_MS), generation=st.integers(1, 999))
-def test_the_first_firing_waits_for_the_initial_delay(cadence: Cadence, delay_ms: int, reacted_ms: int, generation: int) -> None:
+@given(
+    cadence=cadences, delay_ms=st.integers(0, DAY_MS), reacted_ms=st.integers(0, DAY_MS), generation=st.integers(1, 999)
+)
+def test_the_first_firing_waits_for_the_initial_delay(
+    cadence: Cadence, delay_ms: int, reacted_ms: int, generation: int
+) -> None:
     now_ms = T0_MS + reacted_ms
     reaction = react(wish(cadence, delay_ms=delay_ms), None, generation=generation, now_ms=now_ms)
     assert isinstance(reaction, Arm)
@@ -276,17 +284,44 @@ def test_the_grid_runs_through_its_point(due_ms: int, after_ms: int, period: int
 
 
 TOLERANCE_MS = 300_000
-running = st.one_of(
-    st.builds(every, st.sampled_from([1_000, MINUTE_MS, HOUR_MS, DAY_MS]), jitter_ms=st.sampled_from([0, 30_000, DAY_MS])),
-    st.builds(Cadence, cron=st.sampled_from(["* * * * *", "0 3 * * *"]), jitter_ms=st.sampled_from([0, 30_000])),
+intervals_with_jitter = st.builds(
+    every, st.sampled_from([1_000, MINUTE_MS, HOUR_MS, DAY_MS]), jitter_ms=st.sampled_from([0, 30_000, DAY_MS])
 )
+crons = st.builds(Cadence, cron=st.sampled_from(["* * * * *", "0 3 * * *"]), jitter_ms=st.sampled_from([0, 30_000]))
+running = st.one_of(intervals_with_jitter, crons)
 
 
-@given(cadence=running, back_ms=st.integers(0, TOLERANCE_MS), handled_ms=st.integers(0, 20_000))
-def test_a_small_set_back_of_the_clock_moves_nothing(cadence: Cadence, back_ms: int, handled_ms: int) -> None:
+@given(cadence=crons, back_ms=st.integers(0, TOLERANCE_MS), handled_ms=st.integers(0, 20_000))
+def test_a_cron_time_that_has_fired_does_not_fire_again_when_the_clock_is_put_right_a_little(
+    cadence: Cadence, back_ms: int, handled_ms: int
+) -> None:
     now_ms = T0_MS + handled_ms
     due_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=T0_MS, generation=GENERATION)
     assert not too_far_ahead(armed(cadence, due_ms), now_ms=now_ms - back_ms, tolerance_ms=TOLERANCE_MS)
+
+
+@given(cadence=intervals_with_jitter, handled_ms=st.integers(0, DAY_MS), back_ms=st.integers(0, DAY_MS))
+def test_an_interval_is_never_silent_for_longer_than_its_period_when_the_clock_is_set_back(
+    cadence: Cadence, handled_ms: int, back_ms: int
+) -> None:
+    now_ms = T0_MS + handled_ms
+    due_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=T0_MS, generation=GENERATION)
+    entry, now_ms = armed(cadence, due_ms), now_ms - back_ms
+    if not too_far_ahead(entry, now_ms=now_ms, tolerance_ms=TOLERANCE_MS):
+        assert due_ms - now_ms <= cadence.every_ms + min(cadence.jitter_ms, cadence.every_ms) + SLOT_MS
+        return
+    assert back_ms > 0
+    assert now_ms < pulled_back_ms(entry, now_ms=now_ms) <= now_ms + cadence.every_ms
+
+
+@given(edited_ms=st.integers(1, MINUTE_MS - 1), old_ms=st.integers(0, MINUTE_MS), new_ms=st.integers(0, 2 * MINUTE_MS))
+def test_an_edit_of_the_jitter_is_not_taken_for_a_clock_set_back(edited_ms: int, old_ms: int, new_ms: int) -> None:
+    entry = armed(every(MINUTE_MS, jitter_ms=old_ms), T0_MS + MINUTE_MS, last_due_ms=T0_MS)
+    edited = every(MINUTE_MS, jitter_ms=new_ms)
+    reaction = react(wish(edited), entry, generation=GENERATION, now_ms=T0_MS + edited_ms)
+    if isinstance(reaction, Arm):
+        moved = armed(edited, reaction.due_ms)
+        assert not too_far_ahead(moved, now_ms=T0_MS + edited_ms, tolerance_ms=TOLERANCE_MS)
 
 
 @given(cadence=running, back_ms=st.integers(3 * DAY_MS, 400 * DAY_MS))

@@ -2,54 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.client
-import json
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.simulators.http import ModelHttpServer
-from paceline.steps.access import add_user
+from tests.shells.daemons import Api, free_port, new_user, now_ms, start_daemon
 
 SEED = int(os.environ.get("PACELINE_KILL_SEED", "20261115"))
 ROUNDS = int(os.environ.get("PACELINE_KILL_ROUNDS", "6"))
-SECRET = "a secret key that is long enough"
-CONNECTION_FAULTS = (OSError, http.client.HTTPException)
-
-
-class Api:
-    """A client that says whether the daemon acknowledged: None means that nobody knows."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self._port = port
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-
-    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any] | None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
-        try:
-            connection.request(method, path, json.dumps(body) if body is not None else None, self._headers)
-            answer = connection.getresponse()
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-        except CONNECTION_FAULTS:
-            return None
-        finally:
-            connection.close()
 
 
 class Ledger:
@@ -101,59 +70,14 @@ def checker(api: Api, ledger: Ledger, stop: threading.Event) -> None:
                     ledger.settled[item["run"]] = item["lease"]
 
 
-@contextmanager
-def model_server() -> Iterator[ModelHttpServer]:
-    server = ModelHttpServer(host="127.0.0.1", port=0, seed=SEED)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-
-
-def start_daemon(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Returns when it answers; the port is fixed, so that clients find it again."""
-    environment = os.environ | {
-        "PACELINE_STORE": f"sqlite:///{folder / 'p.db'}",
-        "PACELINE_SECRET_KEY": SECRET,
-        "PACELINE_PORT": str(port),
-        "PACELINE_OUTBOUND_ALLOW": "127.0.0.0/8",
-        "PACELINE_CHECK_LEASE": "2s",
-        "PACELINE_LOG_LEVEL": "warning",
-    }
-    with (folder / "daemon.log").open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "paceline", "up"], env=environment, stdout=output, stderr=output
-        )
-    deadline = time.monotonic() + 30
-    api = Api(port, "none")
-    while api("GET", "/healthz") is None:
-        assert process.poll() is None, (folder / "daemon.log").read_text()
-        assert time.monotonic() < deadline, "the daemon does not answer"
-        time.sleep(0.05)
-    return process
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.slow
 def test_promise_10_kill_minus_nine_loses_nothing_acknowledged_and_repeats_nothing_settled(tmp_path: Path) -> None:
     print(f"seed {SEED}: run again with PACELINE_KILL_SEED={SEED}")
     chance = random.Random(SEED)
-    store = SqliteStore(str(tmp_path / "p.db"))
-    key = hashlib.sha256(SECRET.encode()).digest()
-    now_ms = time.time_ns() // 1_000_000
-    _, token = add_user(
-        store, "ann", role="user", daily_credits=0, token_bytes=chance.randbytes(32), secret_key=key, now_ms=now_ms
-    )
-    store.close()
+    token = new_user(tmp_path, "ann")
     port, ledger, stop = free_port(), Ledger(), threading.Event()
-    api = Api(port, token.secret)
-    with model_server() as server:
+    api = Api(port, token)
+    with ModelHttpServer(seed=SEED) as server:
         process = start_daemon(tmp_path, port)
         for index in range(40):
             check = {"kind": "http", "url": f"{server.base_url}/ok"}
@@ -191,9 +115,8 @@ def check_the_file(path: Path, ledger: Ledger) -> None:
     assert ledger.settled, "the load never settled anything"
     assert ledger.claimed_after_settled == [], "a settled run came back"
     assert max(ledger.fences.values()) == 1, "one attempt was handed out twice"
-    now_ms = time.time_ns() // 1_000_000
     for monitor in monitors.values():
-        runs = store.monitor_runs(monitor, before=None, limit=1_000, now_ms=now_ms)
+        runs = store.monitor_runs(monitor, before=None, limit=1_000, now_ms=now_ms())
         assert [run.counter for run in runs] == list(range(len(runs) - 1, -1, -1)), f"{monitor.id}: a run is missing"
         assert len({run.due_ms for run in runs}) == len(runs), f"{monitor.id}: a slot fired twice"
         for run in runs:
@@ -204,7 +127,7 @@ def check_the_file(path: Path, ledger: Ledger) -> None:
         run
         for name in monitors
         if name.startswith("web-")
-        for run in store.monitor_runs(monitors[name], before=None, limit=1_000, now_ms=now_ms)
+        for run in store.monitor_runs(monitors[name], before=None, limit=1_000, now_ms=now_ms())
     ]
     states = Counter(run.state for run in web)
     assert states["ok"] > 40, states

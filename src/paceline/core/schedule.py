@@ -132,8 +132,9 @@ def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
     """
     if entry.due_ms is None or entry.counter == 0:
         return False
-    if entry.cadence.every_ms:
-        return entry.due_ms - now_ms > entry.cadence.every_ms + SLOT_MS
+    if every_ms := entry.cadence.every_ms:
+        # An edit of the jitter may have moved the grid by up to a period.
+        return entry.due_ms - now_ms > every_ms + min(entry.cadence.jitter_ms, every_ms) + SLOT_MS
     following_ms = next_due_ms(
         entry.cadence, after_ms=now_ms + tolerance_ms, due_ms=entry.due_ms, generation=entry.generation
     )

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
-import pycurl
-
 from paceline.adapters.providers import http, tcp, tls
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.curl import CurlLoop
@@ -36,9 +34,8 @@ class CheckProvider:
         self._clock = clock
         self._guard = Guard(allow, own=own)
         self._authorities = find_authorities(ca_file)
-        self._curl = CurlLoop()
+        self._curl: CurlLoop[Transfer] = CurlLoop()
         self._dns = DnsLoop(self._guard, self._end_elsewhere)
-        self._flying: dict[pycurl.Curl, Transfer] = {}
         self._ended_elsewhere: deque[tuple[Order, int, Done]] = deque()
         self._in_flight = 0
         self._plain: list[Transfer] = []
@@ -66,7 +63,7 @@ class CheckProvider:
             left_s = 0.0 if self._ended_elsewhere else until_s - time.monotonic()
             ended = self._curl.turn(math.ceil(left_s * 1_000) if left_s > 0 else 0)
             now_ms = self._clock.now_ms()
-            finished = [self._finish(self._flying.pop(curl), error, now_ms) for curl, error in ended]
+            finished = [self._finish(transfer, error, now_ms) for transfer, error in ended]
             while self._ended_elsewhere:
                 order, started_ms, done = self._ended_elsewhere.popleft()
                 finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms))
@@ -84,9 +81,8 @@ class CheckProvider:
         self._closed = True
         self._dns.close()
         self._curl.close()
-        for transfer in (*self._flying.values(), *self._plain, *self._others):
+        for transfer in (*self._plain, *self._others):
             transfer.curl.close()
-        self._flying.clear()
         self._plain.clear()
         self._others.clear()
         self._in_flight = 0
@@ -99,8 +95,7 @@ class CheckProvider:
         transfer = self._take(check)
         transfer.order = order
         transfer.started_ms = started_ms
-        self._curl.add(transfer.curl)
-        self._flying[transfer.curl] = transfer
+        self._curl.add(transfer.curl, transfer)
 
     def _take(self, check: HttpCheck | TcpCheck | TlsCheck) -> Transfer:
         """A handle prepared for the check. A plain check's handle differs from the last one's in URL and time alone."""

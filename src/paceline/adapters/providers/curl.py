@@ -8,10 +8,11 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Generic, TypeVar
 
 import pycurl
 
+T = TypeVar("T")
 CONNECTIONS_KEPT_MAX = 512
 CLOSE_TIMEOUT_S = 1.0
 _ENDED_READ_MAX = 1_000
@@ -27,14 +28,11 @@ _ACTIONS = tuple(
 _MASKS = {pycurl.POLL_NONE: 0, pycurl.POLL_IN: _IN, pycurl.POLL_OUT: _OUT, pycurl.POLL_INOUT: _IN | _OUT}
 
 
-class Ended(NamedTuple):
-    """A transfer that came to its end; ``error`` is libcurl's code, 0 for none."""
-
-    curl: pycurl.Curl
-    error: int
+Ended = tuple[T, int]
+"""A transfer that came to its end, and libcurl's error code, 0 for none."""
 
 
-class CurlLoop:
+class CurlLoop(Generic[T]):
     """One thread drives it; ``wake`` is for any other."""
 
     def __init__(self) -> None:
@@ -50,20 +48,20 @@ class CurlLoop:
         self._ringer.setblocking(False)
         self._bell_fd = self._bell.fileno()
         self._poller.register(self._bell_fd, _IN)
-        self._flying: set[pycurl.Curl] = set()
+        self._flying: dict[pycurl.Curl, T] = {}
         self.woken = False
         """Whether ``wake`` was called; whoever reads it sets it back."""
 
-    def add(self, curl: pycurl.Curl) -> None:
-        """The transfer begins with the next ``turn`` or ``kick``."""
+    def add(self, curl: pycurl.Curl, transfer: T) -> None:
+        """The transfer begins with the next ``turn`` or ``kick``; when it ends, ``turn`` gives it back."""
         self._multi.add_handle(curl)
-        self._flying.add(curl)
+        self._flying[curl] = transfer
 
     def kick(self) -> None:
         """Lets what was added begin."""
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
-    def turn(self, wait_ms: int) -> list[Ended]:
+    def turn(self, wait_ms: int) -> list[Ended[T]]:
         """One round: timers, then sockets. Waits for the first event up to ``wait_ms``, unless something has ended."""
         multi = self._multi
         due_ms = multi.timeout()
@@ -95,6 +93,7 @@ class CurlLoop:
         """Drops what is in flight."""
         for curl in self._flying:
             self._multi.remove_handle(curl)
+            curl.close()
         self._flying.clear()
         # libcurl waits here for name look-ups that the system's resolver has not answered, which can take long;
         # they end by themselves, so nobody else waits for them.
@@ -106,16 +105,18 @@ class CurlLoop:
         self._bell.close()
         self._ringer.close()
 
-    def _read_ended(self) -> list[Ended]:
-        ended: list[Ended] = []
+    def _read_ended(self) -> list[Ended[T]]:
+        ended: list[Ended[T]] = []
+        remove, flying = self._multi.remove_handle, self._flying
         more = True
         while more:
             more, good, bad = self._multi.info_read(_ENDED_READ_MAX)
-            ended += [Ended(curl, 0) for curl in good]
-            ended += [Ended(curl, error) for curl, error, _ in bad]
-        for curl, _ in ended:
-            self._multi.remove_handle(curl)
-            self._flying.remove(curl)
+            for curl in good:
+                remove(curl)
+                ended.append((flying.pop(curl), 0))
+            for curl, error, _ in bad:
+                remove(curl)
+                ended.append((flying.pop(curl), error))
         return ended
 
     def _on_socket(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pycurl
 
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.transfer import Transfer, phases_ms, timeout_ms
+from paceline.adapters.providers.transfer import Transfer, phases_ms
 from paceline.core.definition import HttpCheck, HttpExpect
 from paceline.core.outcome import REASON_CHARS_MAX, Done
 
@@ -34,9 +34,7 @@ def is_plain(check: HttpCheck) -> bool:
 
 
 def prepare(transfer: Transfer, check: HttpCheck) -> None:
-    set_option = transfer.curl.setopt
-    set_option(pycurl.URL, check.url)
-    set_option(pycurl.TIMEOUT_MS, timeout_ms(check.timeout))
+    transfer.aim(check.url, check.timeout)
     transfer.judge = judge
     transfer.bytes_max = check.max_bytes
     expect = check.expect
@@ -83,18 +81,20 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
             reason = ""
         else:
             reason = _mismatch(transfer, check, code)[:REASON_CHARS_MAX]
-    total_us, detail = _measure(transfer, code)
-    return Done(ok=not reason, reason=reason, latency_ms=total_us / 1_000, code=code or None, detail=detail)
+    total_ms, detail = _measure(transfer, code)
+    return Done(ok=not reason, reason=reason, latency_ms=total_ms, code=code or None, detail=detail)
 
 
-def _measure(transfer: Transfer, code: int) -> tuple[int, dict[str, Any]]:
+def _measure(transfer: Transfer, code: int) -> tuple[float, dict[str, Any]]:
+    """The total in milliseconds, and the detail."""
     info = transfer.curl.getinfo
-    total_us, phases = phases_ms(transfer.curl)
+    reused = code != 0 and info(pycurl.NUM_CONNECTS) == 0
+    phases = phases_ms(transfer.curl, reused=reused)
     detail: dict[str, Any] = {
         "phases_ms": phases,
         "bytes": transfer.bytes_read,
         "address": info(pycurl.PRIMARY_IP),
-        "reused": code != 0 and info(pycurl.NUM_CONNECTS) == 0,
+        "reused": reused,
     }
     if code:
         detail["http_version"] = _HTTP_VERSIONS.get(info(pycurl.INFO_HTTP_VERSION), "other")
@@ -104,7 +104,7 @@ def _measure(transfer: Transfer, code: int) -> tuple[int, dict[str, Any]]:
             detail["location"] = _USERINFO.sub("//", location, count=1)[:REASON_CHARS_MAX]
         if redirects := info(pycurl.REDIRECT_COUNT):
             detail["redirects"] = redirects
-    return total_us, detail
+    return phases["total"], detail
 
 
 def _mismatch(transfer: Transfer, check: HttpCheck, code: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pycurl
 
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.transfer import Transfer, phases_ms, timeout_ms
+from paceline.adapters.providers.transfer import Transfer, phases_ms
 from paceline.core.definition import TcpCheck
 from paceline.core.outcome import Done
 
@@ -28,9 +28,8 @@ def judge(transfer: Transfer, check: TcpCheck, error: int) -> Done:
 
 def connect_only(transfer: Transfer, url: str, *, timeout: str) -> None:
     """A connection of its own, and nothing sent on it."""
+    transfer.aim(url, timeout)
     set_option = transfer.curl.setopt
-    set_option(pycurl.URL, url)
-    set_option(pycurl.TIMEOUT_MS, timeout_ms(timeout))
     set_option(pycurl.CONNECT_ONLY, 1)
     set_option(pycurl.FRESH_CONNECT, 1)
     set_option(pycurl.FORBID_REUSE, 1)
@@ -38,9 +37,9 @@ def connect_only(transfer: Transfer, url: str, *, timeout: str) -> None:
 
 def measure_connection(curl: pycurl.Curl) -> tuple[float, dict[str, Any]]:
     """The total in milliseconds, and the detail."""
-    total_us, phases = phases_ms(curl)
+    phases = phases_ms(curl)
     del phases["first_byte"]
-    return total_us / 1_000, {"phases_ms": phases, "address": curl.getinfo(pycurl.PRIMARY_IP)}
+    return phases["total"], {"phases_ms": phases, "address": curl.getinfo(pycurl.PRIMARY_IP)}
 
 
 def in_url(host: str) -> str:

@@ -53,6 +53,7 @@ class Transfer:
         "pool",
         "refusal",
         "started_ms",
+        "timeout",
     )
 
     order: Order
@@ -64,24 +65,28 @@ class Transfer:
         self._authorities = authorities
         self.pool = pool
         self.curl = pycurl.Curl()
+        self.pieces: list[bytes] = []
+        self.head: list[bytes] = []
+        self.keeps_body = False
+        self.bytes_max = 0
         self.clear()
         self.reset()
 
     def clear(self) -> None:
         """Forgets what the last check gathered."""
         self.refusal: str | None = None
-        self.pieces: list[bytes] = []
-        self.keeps_body = False
         self.bytes_read = 0
-        self.bytes_max = 0
         self.capped = False
-        self.head: list[bytes] = []
+        if self.pieces:
+            self.pieces = []
+        if self.head:
+            self.head = []
 
     def reset(self) -> None:
         """Every option as each check begins with it."""
-        curl = self.curl
-        curl.reset()
-        set_option = curl.setopt
+        self.timeout = ""
+        self.curl.reset()
+        set_option = self.curl.setopt
         set_option(pycurl.NOSIGNAL, 1)
         set_option(pycurl.PROTOCOLS, _WEB)
         set_option(pycurl.REDIR_PROTOCOLS, _WEB)
@@ -99,6 +104,13 @@ class Transfer:
             set_option(pycurl.CAINFO, self._authorities.file)
         if self._authorities.directory is not None:
             set_option(pycurl.CAPATH, self._authorities.directory)
+
+    def aim(self, url: str, timeout: str) -> None:
+        """Where to, and how long all of it may take."""
+        self.curl.setopt(pycurl.URL, url)
+        if timeout != self.timeout:
+            self.curl.setopt(pycurl.TIMEOUT_MS, timeout_ms(timeout))
+            self.timeout = timeout
 
     def keep_head(self) -> None:
         """Gathers the header lines of the answer."""
@@ -135,16 +147,19 @@ class Transfer:
         self.head.append(line)
 
 
-def phases_ms(curl: pycurl.Curl) -> tuple[int, dict[str, float]]:
-    """The total in microseconds, and how long each phase took; one that was not reached or not needed took none."""
+def phases_ms(curl: pycurl.Curl, *, reused: bool = False) -> dict[str, float]:
+    """How long each phase took, and all of them; one that was not reached or not needed took none."""
     info = curl.getinfo
+    total_us = info(pycurl.TOTAL_TIME_T)
+    first_us = info(pycurl.STARTTRANSFER_TIME_T)
+    if reused:
+        total_ms = total_us / 1_000
+        return {"name_lookup": 0.0, "connect": 0.0, "tls": 0.0, "first_byte": first_us / 1_000, "total": total_ms}
     name_us = info(pycurl.NAMELOOKUP_TIME_T)
     connect_us = info(pycurl.CONNECT_TIME_T)
     tls_us = info(pycurl.APPCONNECT_TIME_T)
-    first_us = info(pycurl.STARTTRANSFER_TIME_T)
-    total_us = info(pycurl.TOTAL_TIME_T)
     ready_us = tls_us or connect_us or name_us
-    return total_us, {
+    return {
         "name_lookup": name_us / 1_000,
         "connect": (connect_us - name_us) / 1_000 if connect_us > name_us else 0.0,
         "tls": (tls_us - connect_us) / 1_000 if tls_us > connect_us else 0.0,

@@ -15,6 +15,7 @@ from paceline.errors import InvalidInput
 
 ITEM_BYTES_MAX = 1_048_576
 CHUNK_CHARS = 65_536
+LOOK_AHEAD_CHARS = 1_024
 _WRAPPED = re.compile(r'\{\s*"items"\s*:\s*\[')
 # Only where a value ends is asked here; what it means is for the one parser of definitions to say.
 _ENDS = json.JSONDecoder(parse_int=len, parse_float=len)
@@ -48,10 +49,10 @@ def open_input(file: Path) -> Iterator[BinaryIO]:
         yield stream
 
 
-def read_items(stream: BinaryIO) -> Iterator[Item | Broken]:
+def read_items(stream: BinaryIO, *, chunk_chars: int = CHUNK_CHARS) -> Iterator[Item | Broken]:
     """Every item of the file, in order; if it cannot be read to its end, Broken is the last."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="\n")
-    window = _Window(text)
+    window = _Window(text, chunk_chars)
     try:
         window.skip_space()
         if window.take("["):
@@ -74,8 +75,9 @@ class _Lost(Exception):
 class _Window:
     """The part of the text that is being looked at; never more than one item and a chunk."""
 
-    def __init__(self, text: io.TextIOWrapper) -> None:
+    def __init__(self, text: io.TextIOWrapper, chunk_chars: int) -> None:
         self._text = text
+        self._chunk_chars = chunk_chars
         self._buffer = ""
         self._at = 0
         self.line = 1
@@ -83,7 +85,7 @@ class _Window:
         self.refill()
 
     def refill(self) -> None:
-        chunk = self._text.read(CHUNK_CHARS)
+        chunk = self._text.read(self._chunk_chars)
         self.ended = not chunk
         self._buffer = self._buffer[self._at :] + chunk
         self._at = 0
@@ -110,7 +112,9 @@ class _Window:
         return found
 
     def match(self, pattern: re.Pattern[str]) -> int | None:
-        """How many characters the pattern takes from here."""
+        """How many characters the pattern takes from here, if it is among the next few."""
+        while len(self._buffer) - self._at < LOOK_AHEAD_CHARS and not self.ended:
+            self.refill()
         match = pattern.match(self._buffer, self._at)
         return match.end() - match.start() if match else None
 

@@ -1,0 +1,163 @@
+"""Exit codes, and what a person is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paceline.shells.cli import main
+from tests.shells.cli.program import Program
+
+MONITOR = ("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h")
+
+CASES = [
+    (["--help"], 0, ""),
+    (["--version"], 0, ""),
+    (["monitor", "list"], 0, ""),
+    (["user", "add", "alice"], 1, "already_exists"),
+    (["backup", "paceline.db"], 1, "already_exists"),
+    (["nonsense"], 2, "usage"),
+    (["monitor"], 2, "usage"),
+    (["monitor", "set"], 2, "usage"),
+    (["monitor", "set", "web"], 2, "invalid_input"),
+    (["monitor", "list", "--limit", "0"], 2, "usage"),
+    (["monitor", "list", "--nope"], 2, "usage"),
+    (["monitor", "set", "a/b", "--url", "https://example.org/", "--every", "1h"], 2, "invalid_input"),
+    (["monitor", "set", "w", "--url", "https://example.org/", "--every", "1ms"], 2, "invalid_input"),
+    (["monitor", "set", "w", "--url", "https://example.org/", "--tcp", "a:1", "--every", "1s"], 2, "invalid_input"),
+    (["monitor", "set", "w", "--outgoing", "{", "--every", "1s"], 2, "invalid_input"),
+    (["monitor", "set", "w", "--file", "no-such-file"], 2, "invalid_input"),
+    (["monitor", "import", "no-such-file"], 2, "invalid_input"),
+    (["monitor", "runs", "web", "--cursor", "x"], 2, "invalid_input"),
+    (["user", "add", "me"], 2, "invalid_input"),
+    (["user", "limit", "alice"], 2, "invalid_input"),
+    (["--config", "no-such-file", "status"], 2, "wrong_setting"),
+    (["--store", "mysql://x", "status"], 2, "wrong_setting"),
+    (["monitor", "show", "nope"], 3, "not_found"),
+    (["monitor", "set", "nope", "--every", "5s"], 3, "not_found"),
+    (["monitor", "rm", "nope"], 3, "not_found"),
+    (["monitor", "pause", "nope"], 3, "not_found"),
+    (["monitor", "list", "--user", "nobody"], 3, "not_found"),
+    (["user", "limit", "nobody", "5"], 3, "not_found"),
+    (["token", "revoke", "nope"], 3, "not_found"),
+    (["run", "show", "alice/web#1@99"], 3, "not_found"),
+    (["run", "show", "nonsense"], 3, "not_found"),
+    (["monitor", "set", "second", "--url", "https://example.org/", "--every", "1h"], 4, "limit_reached"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("errors")
+    program = Program(folder)
+    program.ok("user", "add", "alice")
+    program.ok(*MONITOR)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "name"), CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_every_end_has_its_exit_code_and_one_clear_line(
+    words: list[str],
+    code: int,
+    name: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PACELINE_MONITORS_MAX", "1")
+    monkeypatch.delenv("PACELINE_USER", raising=False)
+    assert main(words) == code
+    told = capsys.readouterr().err
+    assert (told == "") == (code == 0)
+    if code:
+        assert told.startswith("error: ")
+        assert told.endswith(f"({name})\n")
+        assert told.count("\n") == 1
+
+
+def test_several_wrong_fields_are_each_named(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    words = (
+        "monitor",
+        "set",
+        "w",
+        "--url",
+        "ftp://x/",
+        "--cron",
+        "99 * * * *",
+        "--timezone",
+        "Mars/Base",
+        "--jitter",
+        "x",
+    )
+    ended = program.run(*words)
+    first, *fields = ended.err.splitlines()
+    assert (ended.code, first) == (2, "error: The input is not valid (invalid_input)")
+    assert [field.split(":")[0].strip() for field in fields] == ["/check/url", "/cron", "/timezone", "/jitter"]
+    problem = program.run(*words, "--json").problem
+    assert problem["code"] == "invalid_input"
+    assert [error["pointer"] for error in problem["errors"]] == ["/check/url", "/cron", "/timezone", "/jitter"]
+
+
+def test_json_is_taken_before_and_after_the_command(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    assert program.ok("--json", "user", "list") == program.ok("user", "list", "--json")
+    before = program.run("--json", "monitor", "show", "nope")
+    after = program.run("monitor", "show", "nope", "--json")
+    assert (before.code, before.out, before.problem) == (3, "", after.problem)
+    assert before.problem.keys() == {"title", "detail", "code", "errors"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"port": "eighty"}, "PACELINE_PORT"),
+        ({"port": "70000"}, "PACELINE_PORT"),
+        ({"store": "postgres://x"}, "PACELINE_STORE"),
+        ({"outbound_allow": "10.0.0.0/99"}, "PACELINE_OUTBOUND_ALLOW"),
+        ({"secret_key": "short"}, "PACELINE_SECRET_KEY"),
+        ({"every_min": "0s"}, "PACELINE_EVERY_MIN"),
+    ],
+)
+def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(
+    program: Program, settings: dict[str, str], named: str
+) -> None:
+    ended = program.run("up", **settings)
+    assert ended.code == 2
+    assert ended.err.startswith(f"error: {named}")
+    assert ended.err.count("\n") == 1
+
+
+def test_the_file_is_overridden_by_the_environment_and_that_by_flags(program: Program) -> None:
+    (program.folder / "paceline.toml").write_text('store = "sqlite:///file.db"\n')
+    assert program.json("status")["store"] == "sqlite:///file.db"
+    assert program.json("status", store="sqlite:///env.db")["store"] == "sqlite:///env.db"
+    flagged = program.json("status", "--store", "sqlite:///flag.db", store="sqlite:///env.db")
+    assert flagged["store"] == "sqlite:///flag.db"
+    (program.folder / "paceline.toml").write_text("colour = 'red'\n")
+    wrong = program.run("status")
+    assert (wrong.code, "colour" in wrong.err.lower(), wrong.err.count("\n")) == (2, True, 1)
+
+
+def test_help_starts_fast_because_it_loads_nothing_heavy() -> None:
+    script = (
+        "import sys; from paceline.shells.cli import main; main(['--help']);"
+        "sys.exit(sorted({'pydantic', 'apsw', 'pycurl', 'rich', 'uvicorn', 'structlog'} & set(sys.modules)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "Commands:" in ended.stdout
+    assert ended.stderr.strip() in ("", "[]")
+
+
+def test_a_reader_that_goes_away_is_no_error(program: Program) -> None:
+    command = f"{sys.executable} -m paceline monitor set --help | true"
+    ended = subprocess.run(
+        ["bash", "-c", command], cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == ""

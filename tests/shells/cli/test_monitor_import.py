@@ -1,0 +1,135 @@
+"""``paceline monitor import``: large files, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.shells.cli import monitor_items
+from paceline.shells.cli.monitor_items import Broken, Item, read_items
+from tests.shells.cli.program import Program
+
+
+def monitor(name: str, every: str = "1h") -> dict[str, object]:
+    return {"id": name, "check": {"kind": "http", "url": f"https://example.org/{name}"}, "every": every}
+
+
+@pytest.fixture
+def alice(program: Program) -> Program:
+    program.ok("user", "add", "alice")
+    return program
+
+
+def test_the_three_forms_of_a_file_mean_the_same(alice: Program) -> None:
+    monitors = [monitor(f"m{number}") for number in range(2_500)]
+    Path(alice.folder, "array.json").write_text(json.dumps(monitors, indent=2))
+    Path(alice.folder, "items.json").write_text(json.dumps({"items": monitors}))
+    lines = "\n".join(json.dumps(item) for item in monitors)
+
+    first = alice.json("monitor", "import", "array.json")
+    assert first == {"created": 2_500, "replaced": 0, "unchanged": 0, "refused": 0, "refusals": []}
+    assert alice.json("monitor", "import", "items.json")["unchanged"] == 2_500
+    assert alice.ok("monitor", "import", "-", stdin=lines).startswith("0 created, 0 replaced, 2500 unchanged")
+    assert alice.json("status")["entries"] == 2_500
+
+
+def test_good_lines_are_kept_and_bad_ones_named(alice: Program) -> None:
+    lines = [
+        json.dumps(monitor("good")),
+        "",
+        '{"id": "cut", "check":',
+        json.dumps(monitor("often", every="1ms")),
+        json.dumps({"check": {"kind": "http", "url": "https://example.org/"}, "every": "1h"}),
+        json.dumps(monitor("a b")),
+        "[]",
+        json.dumps(monitor("also-good")),
+    ]
+    ended = alice.run("monitor", "import", "-", "--json", stdin="\n".join(lines))
+    assert ended.code == 1
+    assert (ended.document["created"], ended.document["refused"]) == (2, 5)
+    assert [(refusal["line"], refusal["id"], refusal["code"]) for refusal in ended.document["refusals"]] == [
+        (3, None, "malformed_body"),
+        (4, "often", "invalid_input"),
+        (5, None, "invalid_input"),
+        (6, "a b", "invalid_input"),
+        (7, None, "invalid_input"),
+    ]
+    told = alice.run("monitor", "import", "-", stdin="\n".join(lines))
+    assert "line 4 (often): /every: must be from 1s" in told.err
+    assert told.out == "0 created, 0 replaced, 2 unchanged, 5 refused\n"
+
+
+def test_an_array_that_breaks_off_keeps_what_came_before(alice: Program) -> None:
+    text = f"[\n{json.dumps(monitor('one'))},\n{json.dumps(monitor('two'))},\n oops]"
+    ended = alice.run("monitor", "import", "-", stdin=text)
+    assert ended.code == 1
+    assert "line 4: Not valid JSON" in ended.err
+    assert ended.out.startswith("2 created")
+
+
+def test_only_limits_in_the_way_exit_with_four(alice: Program) -> None:
+    lines = "\n".join(json.dumps(monitor(name)) for name in "abc")
+    ended = alice.run("monitor", "import", "-", "--json", stdin=lines, monitors_max="2")
+    assert ended.code == 4
+    assert [(refusal["line"], refusal["code"]) for refusal in ended.document["refusals"]] == [(3, "limit_reached")]
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+objects = st.lists(st.dictionaries(st.text(max_size=5), values, max_size=4), max_size=6)
+
+
+@given(objects=objects, indent=st.sampled_from([None, 0, 2]), wrapped=st.booleans(), chunk=st.integers(1, 60))
+def test_an_array_is_read_whole_wherever_its_pieces_end(
+    objects: list[object], *, indent: int | None, wrapped: bool, chunk: int
+) -> None:
+    text = json.dumps({"items": objects} if wrapped else objects, indent=indent, ensure_ascii=False)
+    read = read_in_pieces(text.encode("utf-8", "surrogatepass"), chunk)
+    assert [json.loads(item.body.decode("utf-8", "surrogatepass")) for item in read] == objects
+    if indent is not None:
+        lines = text.split("\n")
+        assert all(lines[item.line - 1].lstrip().startswith("{") for item in read)
+
+
+@given(objects=objects, chunk=st.integers(1, 60), end=st.sampled_from(["", "\n", "\r\n\r\n"]))
+def test_lines_are_read_whole_wherever_their_pieces_end(objects: list[object], chunk: int, end: str) -> None:
+    text = "\n".join(json.dumps(item) for item in [{"first": 1}, *objects]) + end
+    read = read_in_pieces(text.encode(), chunk)
+    assert [(item.line, json.loads(item.body)) for item in read] == list(enumerate([{"first": 1}, *objects], start=1))
+
+
+def read_in_pieces(body: bytes, chunk: int) -> list[Item]:
+    read = list(read_items(io.BytesIO(body), chunk_chars=chunk))
+    assert not any(isinstance(item, Broken) for item in read), read
+    return [item for item in read if isinstance(item, Item)]
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'["' + b"x" * (monitor_items.ITEM_BYTES_MAX + 200_000)])
+def test_a_hostile_file_is_refused_without_being_read_to_its_end(body: bytes) -> None:
+    endless = io.BufferedReader(_Endless(body))
+    *_, last = read_items(endless)
+    assert isinstance(last, Broken)
+
+
+class _Endless(io.RawIOBase):
+    """The given bytes, then more of the last one for ever."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = io.BytesIO(body)
+        self._last = body[-1:]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # a buffer of any kind
+        piece = self._body.read(len(buffer)) or self._last * len(buffer)
+        buffer[: len(piece)] = piece
+        return len(piece)

@@ -1,0 +1,89 @@
+"""Real daemons as processes on a real file, for the tests that kill, freeze and multiply them."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.steps.access import add_user
+
+SECRET = "a secret key that is long enough"
+CONNECTION_FAULTS = (OSError, http.client.HTTPException)
+
+
+class Api:
+    """A client that says whether the daemon acknowledged: None means that nobody knows."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any] | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None, self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+        except CONNECTION_FAULTS:
+            return None
+        finally:
+            connection.close()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def new_user(folder: Path, name: str) -> str:
+    """A user in the store that the daemons of this folder share; returns the token."""
+    store = SqliteStore(str(folder / "p.db"))
+    key = hashlib.sha256(SECRET.encode()).digest()
+    made = add_user(
+        store, name, role="user", daily_credits=0, token_bytes=secrets.token_bytes(32), secret_key=key, now_ms=now_ms()
+    )
+    store.close()
+    return made[1].secret
+
+
+def start_process(folder: Path, command: str, **settings: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {
+        "PACELINE_STORE": f"sqlite:///{folder / 'p.db'}",
+        "PACELINE_SECRET_KEY": SECRET,
+        "PACELINE_OUTBOUND_ALLOW": "127.0.0.0/8",
+        "PACELINE_CHECK_LEASE": "2s",
+        "PACELINE_LOG_LEVEL": "warning",
+        **settings,
+    }
+    with (folder / "daemon.log").open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "paceline", command], env=environment, stdout=output, stderr=output
+        )
+
+
+def start_daemon(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Returns when it answers; the port is given, so that clients find it again after a restart."""
+    process = start_process(folder, "up", PACELINE_PORT=str(port))
+    deadline_s = time.monotonic() + 30
+    api = Api(port, "none")
+    while api("GET", "/healthz") is None:
+        assert process.poll() is None, (folder / "daemon.log").read_text()
+        assert time.monotonic() < deadline_s, "the daemon does not answer"
+        time.sleep(0.05)
+    return process
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
