@@ -59,21 +59,6 @@ class PutMonitor(msgspec.Struct, frozen=True):
     """The revision the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
 
 
-class PutResult(msgspec.Struct, frozen=True):
-    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "no_owner"]
-    monitor: Monitor | None = None
-    """The monitor as it stands after the act; None if there is none."""
-
-
-class RemoveMonitor(msgspec.Struct, frozen=True):
-    owner: str
-    id: str
-    expected_revision: int | None = None
-
-
-RemoveResult = Literal["removed", "not_found", "revision_mismatch"]
-
-
 class Change(msgspec.Struct, frozen=True):
     """A recorded change of a definition that its entry has not followed yet, with both as they are now."""
 
@@ -83,6 +68,23 @@ class Change(msgspec.Struct, frozen=True):
     """None: the definition is gone."""
     owner_disabled: bool
     entry: Entry | None
+
+
+class PutResult(msgspec.Struct, frozen=True):
+    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "no_owner"]
+    monitor: Monitor | None = None
+    """The monitor as it stands after the act; None if there is none."""
+    change: Change | None = None
+    """The recorded change, where nothing more need be read to react to it: a new monitor has no entry yet."""
+
+
+class RemoveMonitor(msgspec.Struct, frozen=True):
+    owner: str
+    id: str
+    expected_revision: int | None = None
+
+
+RemoveResult = Literal["removed", "not_found", "revision_mismatch"]
 
 
 class Reacted(msgspec.Struct, frozen=True):

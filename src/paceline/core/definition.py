@@ -163,20 +163,7 @@ def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> Monitor
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
     """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
-    document: dict[str, Any] = {"check": check_document(spec.check)}
-    if spec.every is not None:
-        document["every"] = spec.every
-    if spec.cron is not None:
-        document["cron"] = spec.cron
-        document["timezone"] = spec.timezone
-    document |= {
-        "initial_delay": spec.initial_delay,
-        "jitter": spec.jitter,
-        "missed": spec.missed,
-        "paused": spec.paused,
-        "tags": list(spec.tags),
-    }
-    return document
+    return _document(spec, check_document(spec.check))
 
 
 def check_document(check: Check) -> dict[str, Any]:
@@ -194,7 +181,8 @@ def parse_stored_spec(text: str | bytes) -> MonitorSpec:
 
 
 def encode_spec(spec: MonitorSpec) -> bytes:
-    return msgspec.json.encode(spec_document(spec))
+    check = spec.check
+    return msgspec.json.encode(_document(spec, check.document if isinstance(check, OutgoingCheck) else check))
 
 
 def check_kind(check: Check) -> str:
@@ -260,6 +248,21 @@ def text_problem(text: str, pointer: str, *, chars_max: int = TEXT_CHARS_MAX) ->
     if "\x00" in text:
         return FieldProblem(pointer, "a NUL character is not allowed")
     return None
+
+
+def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {"check": check}
+    if spec.every is not None:
+        document["every"] = spec.every
+    if spec.cron is not None:
+        document["cron"] = spec.cron
+        document["timezone"] = spec.timezone
+    document["initial_delay"] = spec.initial_delay
+    document["jitter"] = spec.jitter
+    document["missed"] = spec.missed
+    document["paused"] = spec.paused
+    document["tags"] = list(spec.tags)
+    return document
 
 
 def _to_spec(document: _SpecDocument, pointer: str) -> MonitorSpec:

@@ -7,23 +7,39 @@ caught up is spread, never sent in one spike.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from paceline.core.ids import stable_fraction
 from paceline.core.schedule import Cadence, next_due_ms
 
 
-class Due(NamedTuple):
-    """What a tick needs to know of one due entry; the first four are the compare-and-set token."""
+class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What a tick needs to know of one due entry; the first four are the compare-and-set token.
+
+    ``place`` is the store's own note of where it found the entry; it is handed back untouched and is no part of it.
+    """
 
     generation: int
     counter: int
     revision: int
     due_ms: int
     cadence: Cadence
+    place: Any = None
+
+    @property
+    def token(self) -> tuple[int, int, int, int]:
+        return self.generation, self.counter, self.revision, self.due_ms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Due) and self.token == other.token and self.cadence == other.cadence
+
+    def __hash__(self) -> int:
+        return hash(self.token)
 
 
-class Firing(NamedTuple):
+class Firing(msgspec.Struct, frozen=True, gc=False):
     """One run to be made. ``after_ms`` is when it may start at the earliest: 0, or a moment of the catch-up."""
 
     counter: int
@@ -31,7 +47,7 @@ class Firing(NamedTuple):
     after_ms: int
 
 
-class Advance(NamedTuple):
+class Advance(msgspec.Struct, frozen=True, gc=False):
     """What a tick wants to write: if ``due`` is still what the store holds, make the runs and move on."""
 
     due: Due
@@ -51,18 +67,31 @@ class CatchUp(NamedTuple):
 
 
 def advance(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
-    """One entry's step forward. The common case, on time, makes one run and allocates little."""
-    generation, counter, _, due_ms, cadence = due
-    every_ms = cadence.every_ms
-    if every_ms and now_ms - due_ms < every_ms and now_ms - due_ms <= catch_up.grace_ms:
-        return Advance(due, due_ms + every_ms, (Firing(counter, due_ms, 0),))
-    following_ms = next_due_ms(cadence, after_ms=max(now_ms, due_ms), due_ms=due_ms, generation=generation)
-    slots = _slots(due, now_ms=now_ms, kept_max=catch_up.runs_max)
-    return Advance(due, following_ms, _firings(due, slots, following_ms, now_ms=now_ms, catch_up=catch_up))
+    """One entry's step forward."""
+    return advance_all((due,), now_ms=now_ms, catch_up=catch_up)[0]
 
 
 def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
-    return [advance(due, now_ms=now_ms, catch_up=catch_up) for due in dues]
+    """A step forward for each. An interval that is handled in time is the common case and costs least."""
+    advances: list[Advance] = []
+    grace_ms = catch_up.grace_ms
+    for due in dues:
+        due_ms, every_ms = due.due_ms, due.cadence.every_ms
+        late_ms = now_ms - due_ms
+        if late_ms < every_ms and late_ms <= grace_ms:
+            advances.append(Advance(due, due_ms + every_ms, (Firing(due.counter, due_ms, 0),)))
+        else:
+            advances.append(_advance_late(due, now_ms=now_ms, catch_up=catch_up))
+    return advances
+
+
+def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
+    """Any cadence, any lateness."""
+    following_ms = next_due_ms(
+        due.cadence, after_ms=max(now_ms, due.due_ms), due_ms=due.due_ms, generation=due.generation
+    )
+    slots = _slots(due, now_ms=now_ms, kept_max=catch_up.runs_max)
+    return Advance(due, following_ms, _firings(due, slots, following_ms, now_ms=now_ms, catch_up=catch_up))
 
 
 def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:

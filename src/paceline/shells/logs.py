@@ -54,6 +54,8 @@ def configure_logs(*, level: str, log_format: Literal["auto", "json", "text"], s
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # The daemon says itself when it serves and stops; of the server only trouble is news.
+    logging.getLogger("uvicorn").setLevel("DEBUG" if level == "debug" else "WARNING")
 
 
 def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -285,21 +285,23 @@ class _Connection(asyncio.Protocol):
             return
         answer = self._model.answer(request)
         if answer.delay_ms or answer.stream is not None:
-            self._answering = asyncio.get_running_loop().create_task(self._answer_in_turn(request, keep=keep))
+            self._answering = asyncio.get_running_loop().create_task(self._answer_in_turn(request, answer, keep=keep))
         else:
             self._send(answer, method, keep=keep)
 
     # -- answers
 
-    async def _answer_in_turn(self, request: Request, *, keep: bool) -> None:
-        self._waiting.append((request, keep))
-        while self._waiting:
-            request, keep = self._waiting.popleft()
-            answer = self._model.answer(request)
+    async def _answer_in_turn(self, request: Request, answer: Answer, *, keep: bool) -> None:
+        """Answers one that takes its time, then those that came meanwhile."""
+        while True:
             await asyncio.sleep(answer.delay_ms / 1_000)
             self._send(answer, request.method, keep=keep)
             if answer.stream is not None:
                 await self._send_stream(answer.stream)
+            if not self._waiting:
+                break
+            request, keep = self._waiting.popleft()
+            answer = self._model.answer(request)
         self._answering = None
 
     async def _send_stream(self, stream: AsyncIterator[bytes]) -> None:

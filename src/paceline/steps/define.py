@@ -11,7 +11,7 @@ from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, decode, e
 from paceline.core.ids import id_problem
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
-from paceline.steps.react import react_to_all
+from paceline.steps.react import CHANGES_MAX, react_to, react_to_all
 
 EDIT_TRIES_MAX = 8
 _PATCH = msgspec.json.Decoder(dict[str, Any])
@@ -20,7 +20,10 @@ _PATCH = msgspec.json.Decoder(dict[str, Any])
 def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
     """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
     results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
-    if any(result.disposition in ("created", "replaced") for result in results):
+    new = [result.change for result in results if result.change is not None]
+    for start in range(0, len(new), CHANGES_MAX):
+        react_to(store, new[start : start + CHANGES_MAX], now_ms=now_ms)
+    if any(result.disposition == "replaced" for result in results):
         react_to_all(store, now_ms=now_ms)
     return results
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from paceline.core import schedule
 from paceline.core.definition import wish_of
 from paceline.ports import Change, Reacted, Store
 
-CHANGES_MAX = 1_000
+CHANGES_MAX = 2_000
 
 
 class ReactReport(NamedTuple):
@@ -21,10 +22,16 @@ class ReactReport(NamedTuple):
 def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport:
     """One bounded pass over the oldest recorded changes."""
     changes = store.changes(limit=limit, now_ms=now_ms)
+    report = react_to(store, changes, now_ms=now_ms)
+    return report._replace(more=report.more or len(changes) == limit)
+
+
+def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactReport:
+    """To these changes, as they were read or recorded a moment ago."""
     if not changes:
         return ReactReport(0, 0, more=False)
     won = store.react([Reacted(change=change, reaction=_decide(change, now_ms)) for change in changes])
-    return ReactReport(sum(won), len(won) - sum(won), more=len(changes) == limit or not all(won))
+    return ReactReport(sum(won), len(won) - sum(won), more=not all(won))
 
 
 def react_to_all(store: Store, *, now_ms: int, passes_max: int = 1_000) -> ReactReport:

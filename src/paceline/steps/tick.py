@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from paceline.core.due import Advance, CatchUp, advance_all
+from paceline.core.due import Advance, CatchUp, Due, advance_all
 from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
@@ -35,7 +35,12 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
         return TickReport(0, 0, 0, [], more=False)
     advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
     won = store.commit(advances, now_ms=now_ms)
-    late_ms = [now_ms - firing.due_ms for advance, ok in zip(advances, won, strict=True) if ok for firing in advance[2]]
+    late_ms = [
+        now_ms - firing.due_ms
+        for advance, moved in zip(advances, won, strict=True)
+        if moved
+        for firing in advance.firings
+    ]
     return TickReport(sum(won), len(late_ms), len(won) - sum(won), late_ms, more=len(dues) == limit)
 
 
@@ -49,7 +54,12 @@ def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBac
         advances = [
             Advance(due, pulled_back_ms(entry, now_ms=now_ms), ())
             for due in dues
-            if too_far_ahead(entry := Entry(*due, outgoing=False), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
+            if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
     return PullBackReport(scanned, moved)
+
+
+def _entry(due: Due) -> Entry:
+    """As far as the clock is concerned, it does not matter where its runs go."""
+    return Entry(due.generation, due.counter, due.revision, due.due_ms, due.cadence, outgoing=False)

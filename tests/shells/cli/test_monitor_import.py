@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -114,8 +115,7 @@ def read_in_pieces(body: bytes, chunk: int) -> list[Item]:
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'["' + b"x" * (monitor_items.ITEM_BYTES_MAX + 200_000)])
 def test_a_hostile_file_is_refused_without_being_read_to_its_end(body: bytes) -> None:
-    endless = io.BufferedReader(_Endless(body))
-    *_, last = read_items(endless)
+    *_, last = read_items(io.BufferedReader(_Endless(body)))
     assert isinstance(last, Broken)
 
 
@@ -129,7 +129,10 @@ class _Endless(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # a buffer of any kind
-        piece = self._body.read(len(buffer)) or self._last * len(buffer)
+    def read(self, size: int = -1) -> bytes:
+        return self._body.read(size) or self._last * size
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self.read(len(buffer))
         buffer[: len(piece)] = piece
         return len(piece)

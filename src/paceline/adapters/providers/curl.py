@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import pycurl
 
 T = TypeVar("T")
-CONNECTIONS_KEPT_MAX = 512
+CONNECTIONS_KEPT_MAX = 1_024
 CLOSE_TIMEOUT_S = 1.0
 _ENDED_READ_MAX = 1_000
 
@@ -39,7 +39,7 @@ class CurlLoop(Generic[T]):
         self._multi = pycurl.CurlMulti()
         self._multi.setopt(pycurl.M_SOCKETFUNCTION, self._on_socket)
         descriptors_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._multi.setopt(pycurl.M_MAXCONNECTS, min(CONNECTIONS_KEPT_MAX, max(1, descriptors_max // 4)))
+        self._multi.setopt(pycurl.M_MAXCONNECTS, min(CONNECTIONS_KEPT_MAX, max(1, descriptors_max // 2)))
         self._poller, self._poll = _open_poller()
         self._watched: set[int] = set()
         self._resting: set[int] = set()

@@ -94,9 +94,10 @@ class DnsLoop:
 
     async def _ask(self, check: DnsCheck) -> tuple[str, dict[str, Any]]:
         """The reason, empty if all is as expected, and the detail."""
-        resolver = self._system_resolver()
         detail: dict[str, Any] = {}
-        if check.server is not None:
+        if check.server is None:
+            resolver = self._system_resolver()
+        else:
             address = await self._address_of(check.server)
             if address is None:
                 return "could not resolve the DNS server's name", {}

@@ -64,9 +64,9 @@ def fault_words(transfer: Transfer, error: int, *, timeout: str) -> str:
 
 def certificate_words(curl: pycurl.Curl) -> str:
     """What is wrong with the certificate. libcurl compares the host name itself, beside OpenSSL's verify result."""
-    result = curl.getinfo(pycurl.SSL_VERIFYRESULT)
-    if "host" in curl.errstr():
+    if "subject name" in curl.errstr():
         return "the certificate is for another host name"
+    result = curl.getinfo(pycurl.SSL_VERIFYRESULT)
     return _X509_WORDS.get(result, f"the certificate cannot be verified (OpenSSL's verify result {result})")
 
 
@@ -75,7 +75,7 @@ def _phase_words(curl: pycurl.Curl) -> str:
         return "while resolving the host name"
     if not curl.getinfo(pycurl.CONNECT_TIME):
         return "while connecting"
-    if not curl.getinfo(pycurl.PRETRANSFER_TIME):
+    if curl.getinfo(pycurl.EFFECTIVE_URL).startswith("https") and not curl.getinfo(pycurl.APPCONNECT_TIME):
         return "in the TLS handshake"
     if not curl.getinfo(pycurl.STARTTRANSFER_TIME):
         return "while waiting for the answer"

@@ -14,6 +14,8 @@ from paceline.core.outcome import REASON_CHARS_MAX, Done
 
 QUOTED_CHARS_MAX = 80
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
+NO_TYPE = "Content-Type:"
+"""Without it, libcurl says that a body is a form."""
 
 _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2", 30: "3"}
 _USERINFO = re.compile(r"//[^/?#]*@")
@@ -50,10 +52,10 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
         set_option(pycurl.NOBODY, 1)
     elif check.method != "GET":
         set_option(pycurl.CUSTOMREQUEST, check.method)
-        if check.body is not None or check.method == "POST":
+        if check.body is not None or check.method in ("POST", "PUT", "PATCH"):
             set_option(pycurl.POSTFIELDS, (check.body or "").encode())
             if not any(name.lower() == "content-type" for name in check.headers):
-                headers.append(TEXT_TYPE)
+                headers.append(TEXT_TYPE if check.body else NO_TYPE)
     if headers:
         set_option(pycurl.HTTPHEADER, headers)
     if not check.verify_tls:

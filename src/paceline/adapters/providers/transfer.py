@@ -28,11 +28,19 @@ timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
-class _Handover(socket.socket):
-    """Gives its descriptor to libcurl, which makes itself a copy, and goes."""
+class _Handover:
+    """A socket that gives its descriptor to libcurl, which makes itself a copy, and goes."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, opened: socket.socket) -> None:
+        self._socket = opened
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def __del__(self) -> None:
-        self.close()
+        self._socket.close()
 
 
 class Transfer:
@@ -116,13 +124,13 @@ class Transfer:
         """Gathers the header lines of the answer."""
         self.curl.setopt(pycurl.HEADERFUNCTION, self._take_head_line)
 
-    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> socket.socket | int:
+    def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> _Handover | int:
         """The guard's place: libcurl opens no socket but through here."""
         family, kind, protocol, place = address
         refusal = self._guard.refusal(place[0], place[1]) if family in _FAMILIES else NOT_PUBLIC
         if refusal is None:
             try:
-                return _Handover(family, kind, protocol)
+                return _Handover(socket.socket(family, kind, protocol))
             except OSError:
                 refusal = NO_DESCRIPTOR
         # Kept even if libcurl goes on to another address of the same name: the reason must not depend on their order.

@@ -9,20 +9,38 @@ import apsw
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.definition import Monitor, MonitorSpec, encode_spec, parse_stored_spec
-from paceline.ports import PutMonitor, PutResult, RemoveMonitor, RemoveResult
+from paceline.ports import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
-SPECS_MAX = 16_384
 _RECORD = "INSERT INTO change (generation) VALUES (?) ON CONFLICT (generation) DO UPDATE SET number = number + 1"
-_specs: dict[str, MonitorSpec] = {}
 
 
-def read_spec(text: str) -> MonitorSpec:
-    """Parsed once: the same text is read by the change that follows a put, and by every claim."""
-    spec = _specs.get(text)
-    if spec is None:
-        spec = parse_stored_spec(text)
-        _keep(text, spec)
-    return spec
+class _Specs:
+    """Specs by their text: the same text is read by the change that follows a put, and by every claim.
+
+    Two halves: when the young one is full it becomes the old one, so what is in use stays.
+    """
+
+    HALF_MAX = 8_192
+
+    def __init__(self) -> None:
+        self._young: dict[str, MonitorSpec] = {}
+        self._old: dict[str, MonitorSpec] = {}
+
+    def read(self, text: str) -> MonitorSpec:
+        spec = self._young.get(text)
+        if spec is None:
+            spec = self._old.get(text) or parse_stored_spec(text)
+            self.keep(text, spec)
+        return spec
+
+    def keep(self, text: str, spec: MonitorSpec) -> None:
+        if len(self._young) >= self.HALF_MAX:
+            self._old, self._young = self._young, {}
+        self._young[text] = spec
+
+
+_specs = _Specs()
+read_spec = _specs.read
 
 
 def put(db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
@@ -81,7 +99,7 @@ class _Batch:
             return PutResult("limit_reached")
         if row is not None and row[2] == text:
             return PutResult("unchanged", _monitor(item.owner, item.id, row))
-        _keep(text, item.spec)
+        _specs.keep(text, item.spec)
         return self._insert(item, owner, text) if row is None else self._replace(item, row, text)
 
     def write(self, db: Connection) -> None:
@@ -94,7 +112,7 @@ class _Batch:
         changed = [row[0] for row in self._inserts] + [row[3] for row in self._updates]
         db.executemany(_RECORD, [(generation,) for generation in changed])
         if self._inserts:
-            counts = [(count, owner) for owner, count in self._owners.values()]
+            counts = [(count, owner) for owner, count, _ in self._owners.values()]
             db.executemany("UPDATE user SET monitors = ? WHERE id = ?", counts)
 
     def _insert(self, item: PutMonitor, owner: list[int], text: str) -> PutResult:
@@ -102,8 +120,10 @@ class _Batch:
         owner[1] += 1
         now_ms = self._now_ms
         self._inserts.append((self._generation, owner[0], item.id, text, now_ms, now_ms))
-        self._current[item.owner, item.id] = row = (self._generation, 1, text, now_ms, now_ms)
-        return PutResult("created", _monitor(item.owner, item.id, row))
+        self._current[item.owner, item.id] = (self._generation, 1, text, now_ms, now_ms)
+        monitor = Monitor(item.owner, item.id, self._generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
+        change = Change(1, self._generation, monitor, owner_disabled=bool(owner[2]), entry=None)
+        return PutResult("created", monitor, change)
 
     def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:
         generation, revision, _, created_ms, _ = row
@@ -130,10 +150,10 @@ def _remove_one(db: Connection, item: RemoveMonitor) -> RemoveResult:
 
 
 def _owners(db: Connection, names: set[str]) -> dict[str, list[int]]:
-    """Name to [id, number of monitors]; the number is kept up while putting."""
+    """Name to [id, number of monitors, disabled]; the number is kept up while putting."""
     owners: dict[str, list[int]] = {}
     for name in names:
-        row = db.execute("SELECT id, monitors FROM user WHERE name = ?", (name,)).fetchone()
+        row = db.execute("SELECT id, monitors, disabled FROM user WHERE name = ?", (name,)).fetchone()
         if row is not None:
             owners[name] = list(row)
     return owners
@@ -156,12 +176,6 @@ def _current(
             (owners[owner][0], apsw.carray(tuple(wanted))),
         )
     }
-
-
-def _keep(text: str, spec: MonitorSpec) -> None:
-    if len(_specs) >= SPECS_MAX:
-        _specs.clear()
-    _specs[text] = spec
 
 
 def _monitor(owner: str, name: str, row: tuple[Any, ...]) -> Monitor:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import apsw
+from msgspec.structs import replace
 
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
@@ -47,8 +48,8 @@ def integers(values: Iterable[int]) -> Any:
     return apsw.carray(array("q", values) or array("q", [-1]))
 
 
-_DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, cadence
-           FROM due"""  # noqa: S608  numbers of our own
+_DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, cadence,
+                  lane, last_run FROM due"""  # noqa: S608  numbers of our own
 
 # -- reading
 
@@ -135,44 +136,74 @@ def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> lis
 
 
 def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """One read of the rows in question, then batched writes of those that are still as believed.
+    """Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out."""
+    if all(advance.due.place for advance in advances):
+        db.execute("SAVEPOINT believed")
+        if _write_advances(db, advances, now_ms=now_ms):
+            db.execute("RELEASE believed")
+            return [True] * len(advances)
+        db.execute("ROLLBACK TO believed")
+        db.execute("RELEASE believed")
+    won, winners = _sort_out(db, advances)
+    written = _write_advances(db, winners, now_ms=now_ms)
+    assert written, "read and written under one lock"
+    return won
 
-    The hottest path there is: keys are computed in place, as ``due_key`` would.
-    """
-    keys = [(due[3] - EPOCH_MS) // SLOT_MS << GENERATION_BITS | due[0] for due, _, _ in advances]
+
+def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], list[Advance]]:
+    """Which advances are still as believed, and these with their places as they are now."""
+    keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
     current = {
         row[0]: row
         for row in db.execute(
             "SELECT k, counter, revision, lane, last_run FROM due WHERE k IN carray(?)", (integers(keys),)
         )
     }
-    tails = _tails(db, {row[3] for row in current.values()})
     won: list[bool] = []
-    moves: list[tuple[int, int, int, int]] = []
-    runs: list[tuple[int, int, int, int, int]] = []
-    later: list[tuple[int, int, int]] = []
-    for k, (believed, following_ms, firings) in zip(keys, advances, strict=True):
+    winners: list[Advance] = []
+    for k, advance in zip(keys, advances, strict=True):
         row = current.pop(k, None)  # popped: of two advances of one entry, the second loses
-        if row is None or row[1] != believed[1] or row[2] != believed[2]:
-            won.append(False)
-            continue
-        won.append(True)
-        lane, last_run = row[3], row[4]
-        for counter, due_ms, after_ms in firings:
+        won.append(row is not None and row[1:3] == (advance.due.counter, advance.due.revision))
+        if row is not None and won[-1]:
+            winners.append(replace(advance, due=replace(advance.due, place=row)))
+    return won, winners
+
+
+def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> bool:
+    """False: at least one entry was not as believed, and the caller must undo the others.
+
+    The hottest path there is: keys are computed in place, as ``due_key`` would.
+    """
+    tails = _tails(db, {advance.due.place[-2] for advance in advances})
+    moves: list[tuple[int, ...]] = []
+    runs: list[tuple[int, ...]] = []
+    later: list[tuple[int, int, int]] = []
+    for advance in advances:
+        due = advance.due
+        generation, counter, due_ms = due.generation, due.counter, due.due_ms
+        lane, last_run = due.place[-2:]
+        for firing in advance.firings:
             tails[lane] = tail = tails[lane] + 1
             handle = lane << LANE_BITS | tail
-            runs.append((handle, believed[0], counter, due_ms, last_run))
+            runs.append((handle, generation, firing.counter, firing.due_ms, last_run))
             last_run = handle
-            if after_ms > now_ms:
-                later.append((handle, lane, after_ms))
-        slots_ahead = (following_ms - believed[3]) // SLOT_MS
-        moves.append((k + (slots_ahead << GENERATION_BITS), believed[1] + len(firings), last_run, k))
+            if firing.after_ms > now_ms:
+                later.append((handle, lane, firing.after_ms))
+        k = (due_ms - EPOCH_MS) // SLOT_MS << GENERATION_BITS | generation
+        slots_ahead = (advance.next_due_ms - due_ms) // SLOT_MS
+        made = len(advance.firings)
+        moves.append((k + (slots_ahead << GENERATION_BITS), counter + made, last_run, k, counter, due.revision))
+    before = db.total_changes()
+    db.executemany(
+        "UPDATE due SET k = ?, counter = ?, last_run = ? WHERE k = ? AND counter = ? AND revision = ?", moves
+    )
+    if db.total_changes() - before != len(moves):
+        return False
     db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
-    db.executemany("UPDATE due SET k = ?, counter = ?, last_run = ? WHERE k = ?", moves)
     db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
     if later:
         db.executemany("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'later', ?)", later)
-    return won
+    return True
 
 
 class _Moves:
@@ -197,7 +228,7 @@ class _Moves:
         self._gone: list[tuple[int]] = []
         self._entries: list[tuple[int, int, int]] = []
         self._dues: list[tuple[int, ...]] = []
-        self._done: list[tuple[int, int]] = []
+        self._done: dict[int, list[int]] = {}
 
     def judge(self, db: Connection, change: Change, reaction: Reaction) -> bool:
         entry = change.entry
@@ -222,7 +253,7 @@ class _Moves:
             case never:
                 assert_never(never)
         self._armed.add(change.generation)
-        self._done.append((change.generation, change.seq))
+        self._done.setdefault(change.seq, []).append(change.generation)
         return True
 
     def write(self, db: Connection) -> None:
@@ -237,7 +268,10 @@ class _Moves:
             "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
         )
         # A newer change of the same definition has a higher number and stays recorded.
-        db.executemany("DELETE FROM change WHERE generation = ? AND number = ?", self._done)
+        for number, generations in self._done.items():
+            db.execute(
+                "DELETE FROM change WHERE number = ? AND generation IN carray(?)", (number, integers(generations))
+            )
 
     def _leave(self, place: tuple[int, ...] | None) -> None:
         if place is not None:
@@ -279,11 +313,9 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
 
 
 def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
+    """The row itself is kept as the place: its last two columns say where a run of the entry goes."""
     known = cadences.known(db, {row[4] for row in rows})
-    return [
-        Due(generation, counter, revision, due_ms, known[cadence])
-        for generation, counter, revision, due_ms, cadence in rows
-    ]
+    return [Due(row[0], row[1], row[2], row[3], known[row[4]], row) for row in rows]
 
 
 def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:

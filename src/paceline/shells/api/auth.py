@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -31,7 +32,7 @@ class Brake:
         self._buckets[key] = (left if full else left - 1, now_ms)
         if len(self._buckets) > ADDRESSES_MAX:
             self._buckets.popitem(last=False)
-        return None if not full else int((1 - left) * MINUTE_MS / self._per_minute / 1_000) + 1
+        return math.ceil((1 - left) * MINUTE_MS / self._per_minute / 1_000) if full else None
 
 
 def identify(

@@ -25,6 +25,7 @@ _EXIT_CODES = {
     "throttled": EXIT_LIMIT,
 }
 _WIDE = 10_000
+_WHOLE = frozenset({"DUE", "NEXT DUE", "CREATED", "STATE", "HEALTH"})  # columns that make no sense in two lines
 _STYLES = {"ok": "green", "failing": "red", "failed": "red", "late": "yellow", "dead": "red", "unknown": "yellow"}
 
 
@@ -87,7 +88,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     console = _console()
     table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
     for row in rows:
         cells = [_shown(cell) for cell in row]
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))

@@ -1,0 +1,99 @@
+"""``python -m bench [NAME ...] [--json] [--full] [--list] [--docs] [--strict]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.harness import Context, Result, machine, work_folder
+
+BENCHES = {
+    "tick": "due entries to committed entries and runs, against bare SQLite",
+    "edit": "put, replace and delete of one monitor; bulk put, against bare SQLite",
+    "lateness": "the real daemon with 100,000 monitors firing at 1,000 per second",
+    "checks": "HTTP checks per CPU-second of the whole daemon, against a bare pycurl loop",
+    "rest": "single monitor PUTs per second over REST, against the same server without a store",
+    "peers": "the same firing work on APScheduler 3 and 4, Huey and DBOS",
+}
+QUICK = ("tick", "edit", "lateness", "checks", "rest")
+"""What runs when nothing is named; the peers come with --full."""
+LEADING = ("subject", "size", "per_s", "ratio_to_floor", "target", "met")
+
+
+def main() -> int:
+    arguments = _parse()
+    if arguments.list:
+        for name, text in BENCHES.items():
+            print(f"{name:10s} {text}")
+        return 0
+    names = arguments.names or (list(BENCHES) if arguments.full else list(QUICK))
+    reports = [_measure(name, full=arguments.full, as_json=arguments.json) for name in names]
+    if arguments.docs:
+        from bench import page
+
+        print(f"wrote {page.write(reports)}", file=sys.stderr)
+    missed = [row for report in reports for row in report["results"] if row.get("met") is False]
+    return 1 if arguments.strict and missed else 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHES))
+    parser.add_argument("--json", action="store_true", help="one JSON object per benchmark instead of a table")
+    parser.add_argument("--full", action="store_true", help="larger sizes, more rounds, and the peers")
+    parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
+    parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its plot")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(BENCHES):
+        parser.error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    return arguments
+
+
+def _measure(name: str, *, full: bool, as_json: bool) -> dict[str, Any]:
+    module = importlib.import_module(f"bench.{name}")
+    with work_folder() as folder:
+        report = {"bench": name, "machine": machine(folder), "results": module.run(Context(full=full, folder=folder))}
+    if as_json:
+        print(json.dumps(report), flush=True)
+    else:
+        _show(report)
+    return report
+
+
+def _show(report: dict[str, Any]) -> None:
+    rows: list[Result] = report["results"]
+    columns = [name for name in LEADING if any(name in row for row in rows)]
+    columns += sorted({name for row in rows for name in row} - set(columns))
+    host = report["machine"]
+    caption = f"{host['date']} · {host['cpu']} · {host['cores']} cores · Python {host['python']} · SQLite {host['sqlite']}"
+    table = Table(title=report["bench"], caption=caption)
+    for name in columns:
+        table.add_column(name, justify="left" if name == "subject" else "right")
+    for row in rows:
+        table.add_row(*(_cell(row.get(name)) for name in columns))
+    Console().print(table)
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "NO"
+        case float() if abs(value) >= 1_000:
+            return f"{value:,.0f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

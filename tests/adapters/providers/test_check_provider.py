@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.providers.checks import CheckProvider
+from paceline.core.definition import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
+from paceline.ports import Order, Provider
+from paceline.simulators.http import ModelHttpServer
+from tests.adapters.providers.dns_server import dns_server
+from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order
+
+
+def mixed_checks(url: str, port: int, dns_port: int) -> list[PolledCheck]:
+    return [
+        HttpCheck(url=f"{url}/ok"),
+        HttpCheck(url=f"{url}/status/500"),
+        HttpCheck(url=f"{url}/slow/50", headers={"X-A": "1"}),
+        HttpCheck(url=f"{url}/hang", timeout="300ms"),
+        HttpCheck(url=f"{url}/drip?every=10", timeout="300ms", method="POST", body="x"),
+        HttpCheck(url=f"{url}/endless", max_bytes=50_000, expect=HttpExpect(body_contains="on")),
+        HttpCheck(url=f"{url}/redirect?to=/ok", follow_redirects=2),
+        HttpCheck(url="http://10.0.0.1/"),
+        HttpCheck(url="http://[::gg]/"),
+        HttpCheck(url="http://127.0.0.1/", headers={"X-Broken": "\udcff"}),
+        HttpCheck(url=f"{url}/ok", timeout="no duration"),
+        TcpCheck(host="127.0.0.1", port=port),
+        TcpCheck(host="127.0.0.1", port=1),
+        TlsCheck(host="127.0.0.1", port=port, timeout="500ms"),
+        DnsCheck(name="web.example", server="127.0.0.1", port=dns_port),
+        DnsCheck(name="gone.example", server="127.0.0.1", port=dns_port),
+        DnsCheck(name="silent.example", server="127.0.0.1", port=dns_port, timeout="300ms"),
+        DnsCheck(name="web.example", server="10.0.0.1"),
+    ]
+
+
+def test_it_fills_the_port() -> None:
+    provider: Provider = open_provider()
+    assert provider.in_flight == 0
+    provider.close()
+
+
+def test_every_order_of_a_mixed_load_ends_in_exactly_one_finished(
+    provider: CheckProvider, server: ModelHttpServer
+) -> None:
+    with dns_server({("web.example", "A"): ["192.0.2.1"], ("silent.example", "A"): None}) as dns_port:
+        checks = mixed_checks(server.base_url, server.port, dns_port)
+        orders = [order(checks[handle % len(checks)], handle) for handle in range(20 * len(checks))]
+        for begin in range(0, len(orders), 60):
+            provider.start(orders[begin : begin + 60])
+        assert provider.in_flight == len(orders)
+        finished = gather(provider, len(orders), within_s=20)
+    assert sorted(item.handle for item in finished) == list(range(len(orders)))
+    assert provider.in_flight == 0
+    by_kind = {
+        index: {item.outcome.ok for item in finished if item.handle % len(checks) == index}
+        for index in range(len(checks))
+    }
+    good = {index for index, verdicts in by_kind.items() if verdicts == {True}}
+    assert good == {0, 2, 5, 6, 11, 14}
+    assert all(len(verdicts) == 1 for verdicts in by_kind.values())
+    assert all(item.outcome.ok or item.outcome.reason for item in finished)
+    assert all(item.started_ms <= item.ended_ms for item in finished)
+
+
+def test_a_slot_is_freed_at_the_deadline_whatever_the_server_does(
+    provider: CheckProvider, server: ModelHttpServer
+) -> None:
+    paths = ["/drip?every=5", "/endless", "/gzip-bomb", "/hang", "/slow/60000"]
+    checks = [HttpCheck(url=server.base_url + path, timeout="500ms", max_bytes=16_000_000) for path in paths]
+    began_s = time.monotonic()
+    provider.start([order(check, handle) for handle, check in enumerate(checks * 4)])
+    gather(provider, 20, within_s=5)
+    assert time.monotonic() - began_s < 3.0
+    assert provider.in_flight == 0
+
+
+def test_waiting_uses_no_processor_time_and_ends_when_the_wait_is_over(provider: CheckProvider) -> None:
+    began_s, cpu_s = time.monotonic(), time.process_time()
+    assert provider.finished(wait_ms=400) == []
+    assert 0.39 < time.monotonic() - began_s < 0.8
+    assert time.process_time() - cpu_s < 0.1
+
+
+def test_waiting_with_a_hanging_check_uses_no_processor_time(provider: CheckProvider, server: ModelHttpServer) -> None:
+    provider.start([order(HttpCheck(url=f"{server.base_url}/hang"), handle) for handle in range(50)])
+    provider.finished(wait_ms=200)
+    cpu_s = time.thread_time()
+    assert provider.finished(wait_ms=500) == []
+    assert time.thread_time() - cpu_s < 0.1
+
+
+def test_no_wait_returns_at_once(provider: CheckProvider) -> None:
+    began_s = time.monotonic()
+    for _ in range(20):
+        assert provider.finished(wait_ms=0) == []
+    assert time.monotonic() - began_s < 0.1
+
+
+def test_wake_ends_a_wait_from_another_thread(provider: CheckProvider) -> None:
+    timer = threading.Timer(0.1, provider.wake)
+    timer.start()
+    began_s = time.monotonic()
+    assert provider.finished(wait_ms=5_000) == []
+    assert 0.05 < time.monotonic() - began_s < 2.0
+    timer.join()
+
+
+def test_a_wake_before_the_wait_is_not_lost_and_counts_once(provider: CheckProvider) -> None:
+    for _ in range(100_000 if os.environ.get("PACELINE_TEST_PROFILE") == "deep" else 5_000):
+        provider.wake()
+    began_s = time.monotonic()
+    assert provider.finished(wait_ms=5_000) == []
+    assert time.monotonic() - began_s < 1.0
+    assert provider.finished(wait_ms=100) == []
+    assert time.monotonic() - began_s > 0.09
+
+
+def test_connections_are_kept_and_the_next_check_says_so(provider: CheckProvider, server: ModelHttpServer) -> None:
+    check = HttpCheck(url=f"{server.base_url}/ok")
+    reused = []
+    for handle in range(3):
+        provider.start([order(check, handle)])
+        reused.append(gather(provider, 1)[0].outcome.detail["reused"])
+    assert reused == [False, True, True]
+
+
+def test_a_kept_connection_that_its_server_closed_is_replaced(provider: CheckProvider) -> None:
+    with ModelHttpServer() as first:
+        port = first.port
+        provider.start([order(HttpCheck(url=f"{first.base_url}/ok"))])
+        assert gather(provider, 1)[0].outcome.ok
+    cpu_s = time.process_time()
+    assert provider.finished(wait_ms=300) == []
+    assert time.process_time() - cpu_s < 0.1, "a closed connection at rest must not keep the loop busy"
+    with ModelHttpServer(port=port) as second:
+        provider.start([order(HttpCheck(url=f"{second.base_url}/ok"))])
+        done = gather(provider, 1)[0].outcome
+    assert (done.ok, done.detail["reused"]) == (True, False)
+
+
+def test_close_drops_what_is_in_flight_and_leaves_nothing_open(server: ModelHttpServer) -> None:
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    provider = open_provider(*LOOPBACK)
+    checks: list[PolledCheck] = [HttpCheck(url=f"{server.base_url}/hang") for _ in range(20)]
+    checks += [HttpCheck(url=f"{server.base_url}/ok") for _ in range(20)]
+    checks += [TcpCheck(host="127.0.0.1", port=server.port) for _ in range(20)]
+    checks += [DnsCheck(name="web.example", server="127.0.0.1", port=server.port)]
+    provider.start([order(check, handle) for handle, check in enumerate(checks)])
+    gather(provider, 30)
+    provider.close()
+    provider.close()
+    provider.wake()
+    until_s = time.monotonic() + 2.0  # the server closes its ends of the connections on its own thread
+    while len(list(Path("/proc/self/fd").iterdir())) > before and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    assert not [thread for thread in threading.enumerate() if thread.name in ("dns-checks", "curl-close")]
+
+
+def test_many_connections_leave_no_descriptor_behind(provider: CheckProvider, server: ModelHttpServer) -> None:
+    def run(count: int) -> int:
+        provider.start([order(TcpCheck(host="127.0.0.1", port=server.port), handle) for handle in range(count)])
+        assert all(item.outcome.ok for item in gather(provider, count))
+        time.sleep(0.1)
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    first = run(50)
+    assert run(200) <= first + 5
+
+
+def test_times_come_from_the_clock(server: ModelHttpServer) -> None:
+    class Clock:
+        now = 1_000_000
+
+        def now_ms(self) -> int:
+            self.now += 7
+            return self.now
+
+    provider = CheckProvider(allow=[], clock=Clock())
+    try:
+        provider.start([order(HttpCheck(url=f"{server.base_url}/ok"))])
+        (finished,) = gather(provider, 1)
+    finally:
+        provider.close()
+    assert finished.started_ms == 1_000_007
+    assert finished.ended_ms > finished.started_ms
+    assert finished.ended_ms % 7 == 1_000_000 % 7
+
+
+@pytest.mark.parametrize("attempt", [1, 5])
+def test_a_finished_names_its_order(attempt: int, provider: CheckProvider, server: ModelHttpServer) -> None:
+    provider.start(
+        [Order(handle=77, attempt=attempt, run_id="ada/web#1@1", check=HttpCheck(url=f"{server.base_url}/ok"))]
+    )
+    (finished,) = gather(provider, 1)
+    assert (finished.handle, finished.attempt) == (77, attempt)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import dns.rcode
+import pytest
+
+from paceline.adapters.providers.checks import CheckProvider
+from paceline.core.definition import DnsCheck, DnsExpect, DnsType
+from tests.adapters.providers.dns_server import Zone, dns_server
+from tests.adapters.providers.drive import gather, order, outcome
+
+LONG_TEXTS = [f'"{index} {"x" * 200}"' for index in range(100)]
+ZONE: Zone = {
+    ("web.example", "A"): ["192.0.2.1", "192.0.2.2"],
+    ("web.example", "AAAA"): ["2001:db8::1"],
+    ("web.example", "MX"): ["10 Mail.web.example."],
+    ("web.example", "TXT"): ['"v=spf1 " "-all"'],
+    ("web.example", "CAA"): ['0 issue "ca.example"'],
+    ("web.example", "NS"): ["ns1.web.example."],
+    ("web.example", "SOA"): ["ns1.web.example. admin.web.example. 1 2 3 4 5"],
+    ("web.example", "SRV"): [],
+    ("www.example", "CNAME"): ["web.example."],
+    ("1.2.0.192.in-addr.arpa", "PTR"): ["web.example."],
+    ("long.example", "TXT"): LONG_TEXTS,
+    ("broken.example", "A"): dns.rcode.SERVFAIL,
+    ("closed.example", "A"): dns.rcode.REFUSED,
+    ("silent.example", "A"): None,
+}
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with dns_server(ZONE) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "contains", "answers"),
+    [
+        ("web.example", "A", ["192.0.2.2"], ["192.0.2.1", "192.0.2.2"]),
+        ("web.example", "AAAA", ["2001:0db8:0:0::1"], ["2001:db8::1"]),
+        ("web.example", "MX", ["10 mail.WEB.example."], ["10 Mail.web.example"]),
+        ("web.example", "TXT", ["v=spf1 -all"], ["v=spf1 -all"]),
+        ("web.example", "CAA", ['0 issue "ca.example"'], ['0 issue "ca.example"']),
+        ("web.example", "NS", ["ns1.web.example"], ["ns1.web.example"]),
+        ("web.example", "SOA", [], ["ns1.web.example. admin.web.example. 1 2 3 4 5"]),
+        ("www.example", "CNAME", ["web.example"], ["web.example"]),
+        ("192.0.2.1", "PTR", ["web.example."], ["web.example"]),
+        ("1.2.0.192.in-addr.arpa", "PTR", ["web.example"], ["web.example"]),
+    ],
+)
+def test_each_type_is_asked_and_compared(
+    name: str, kind: DnsType, contains: list[str], answers: list[str], provider: CheckProvider, port: int
+) -> None:
+    check = DnsCheck(name=name, type=kind, server="127.0.0.1", port=port, expect=DnsExpect(contains=contains))
+    done = outcome(provider, check)
+    assert (done.ok, done.reason) == (True, "")
+    assert sorted(done.detail["answers"]) == answers
+    assert (done.detail["server"], done.detail["ttl_s"]) == ("127.0.0.1", 60)
+    assert done.latency_ms is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "contains", "reason"),
+    [
+        ("web.example", "AAAA", ["2001:db8::2"], "the answers do not contain '2001:db8::2'; they are '2001:db8::1'"),
+        ("gone.example", "A", [], "the name does not exist (NXDOMAIN)"),
+        ("web.example", "SRV", [], "the name exists but has no SRV record"),
+        ("broken.example", "A", [], "the DNS server answered SERVFAIL"),
+        ("closed.example", "A", [], "the DNS server answered REFUSED"),
+        ("silent.example", "A", [], "timed out after 400ms"),
+        (f"{'a' * 80}.example", "A", [], "the name cannot be asked for; check its spelling"),
+    ],
+)
+def test_each_failure_is_told_in_plain_words(
+    name: str, kind: DnsType, contains: list[str], reason: str, provider: CheckProvider, port: int
+) -> None:
+    expect = DnsExpect(contains=contains)
+    check = DnsCheck(name=name, type=kind, server="127.0.0.1", port=port, expect=expect, timeout="400ms")
+    began_s = time.monotonic()
+    done = outcome(provider, check)
+    assert (done.ok, done.reason) == (False, reason)
+    assert time.monotonic() - began_s < 1.0
+
+
+def test_a_long_answer_comes_over_tcp_and_is_shown_in_part(provider: CheckProvider, port: int) -> None:
+    contains = [LONG_TEXTS[-1].strip('"')]
+    check = DnsCheck(
+        name="long.example", type="TXT", server="127.0.0.1", port=port, expect=DnsExpect(contains=contains)
+    )
+    done = outcome(provider, check)
+    assert (done.ok, done.reason) == (True, "")
+    assert len(done.detail["answers"]) == 32
+
+
+def test_a_server_that_is_not_there_is_told_as_such(provider: CheckProvider) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as held:
+        held.bind(("127.0.0.1", 0))
+        closed = held.getsockname()[1]
+    done = outcome(provider, DnsCheck(name="web.example", server="127.0.0.1", port=closed, timeout="400ms"))
+    assert not done.ok
+    assert done.reason in ("the DNS server could not be reached or gave no valid answer", "timed out after 400ms")
+
+
+def test_silent_servers_do_not_hold_up_the_others(provider: CheckProvider, port: int) -> None:
+    """Also not when there are far more of them than any pool of threads would have."""
+    silent = DnsCheck(name="silent.example", server="127.0.0.1", port=port, timeout="3s")
+    good = DnsCheck(name="web.example", server="127.0.0.1", port=port)
+    provider.start([order(silent, handle) for handle in range(200)])
+    began_s = time.monotonic()
+    provider.start([order(good, 1_000)])
+    (first,) = gather(provider, 1)
+    assert (first.handle, first.outcome.ok) == (1_000, True)
+    assert time.monotonic() - began_s < 2.0
+    assert provider.in_flight == 200

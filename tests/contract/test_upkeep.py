@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.outcome import Done, Retry
+from paceline.errors import StoreUnavailable
+from paceline.ports import CHECKS, PurgeReport, RemoveMonitor, Store, UserEdit
+from tests.contract.stage import (
+    ALL_OUTGOING,
+    DAY_MS,
+    GET,
+    HOUR_MS,
+    LEASE_MS,
+    MINUTE_MS,
+    OUTGOING,
+    T0_MS,
+    arm_all,
+    armed,
+    claim,
+    due_of,
+    make_runs,
+    names,
+    outgoing_of,
+    put,
+    settle,
+    token,
+    user,
+)
+
+LONG_AGO_MS = 0
+
+
+def purge(
+    store: Store, *, settled_before_ms: int = LONG_AGO_MS, due_before_ms: int = LONG_AGO_MS, limit: int = 100
+) -> PurgeReport:
+    return store.purge(
+        settled_before_ms=settled_before_ms, due_before_ms=due_before_ms, now_ms=T0_MS + DAY_MS, limit=limit
+    )
+
+
+def test_purge_deletes_runs_that_were_settled_before_and_no_others(store: Store) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor, 4)
+    for minute in range(3):
+        settle(store, claim(store, now_ms=T0_MS + minute * MINUTE_MS), now_ms=T0_MS + minute * MINUTE_MS)
+    assert purge(store, settled_before_ms=T0_MS + 2 * MINUTE_MS) == PurgeReport(runs_deleted=2, runs_expired=0)
+    left = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
+    assert [(run.counter, run.state) for run in left] == [(3, "waiting"), (2, "ok")]
+    assert names(claim(store, now_ms=T0_MS + 9 * MINUTE_MS)) == [("a", 3)]
+
+
+def test_purge_deletes_at_most_the_limit_and_goes_on_next_time(store: Store) -> None:
+    for number in range(5):
+        make_runs(store, armed(store, f"m{number}", check=OUTGOING, owner="ann" if number % 2 else "bob"))
+    settle(store, claim(store, ALL_OUTGOING))
+    deleted = []
+    while report := purge(store, settled_before_ms=T0_MS + 1, limit=2).runs_deleted:
+        deleted.append(report)
+    assert deleted == [2, 2, 1]
+
+
+def test_a_monitor_goes_on_when_all_its_runs_are_purged(store: Store) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor, 2)
+    while out := claim(store):
+        settle(store, out)
+    assert purge(store, settled_before_ms=T0_MS + 1).runs_deleted == 2
+    assert store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS) == []
+    entry = store.entries([monitor.generation], now_ms=T0_MS)[monitor.generation]
+    assert (entry.counter, entry.last_due_ms) == (2, None)
+    make_runs(store, monitor)
+    assert names(claim(store)) == [("a", 2)]
+    assert [run.counter for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)] == [2]
+
+
+@pytest.mark.parametrize("outgoing", [False, True])
+def test_a_run_that_nobody_claimed_in_time_is_dead_with_the_reason(store: Store, *, outgoing: bool) -> None:
+    monitor = armed(store, "a", check=OUTGOING) if outgoing else armed(store, "a")
+    make_runs(store, monitor, 3)
+    assert purge(store, due_before_ms=T0_MS + MINUTE_MS + 1).runs_expired == 2
+    newest, *expired = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
+    assert newest.state == "waiting"
+    assert [run.state for run in expired] == ["dead", "dead"]
+    assert all("nobody" in run.reason for run in expired)
+    assert names(claim(store, outgoing_of("ann") if outgoing else CHECKS)) == [("a", 2)]
+
+
+def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: Store) -> None:
+    out, parked, retried, later = (armed(store, name) for name in ("out", "parked", "retried", "later"))
+    make_runs(store, out)
+    make_runs(store, parked, 2)
+    make_runs(store, retried)
+    make_runs(store, later, after_ms=T0_MS + DAY_MS)
+    claimed = claim(store)
+    settle(store, [item for item in claimed if item.monitor == "retried"], Retry("x", T0_MS + DAY_MS))
+    settle(store, [item for item in claimed if item.monitor == "parked"])
+    assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 3
+    states = {
+        monitor.id: [run.state for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)]
+        for monitor in (out, parked, retried, later)
+    }
+    assert states == {"out": ["out"], "parked": ["dead", "ok"], "retried": ["dead"], "later": ["dead"]}
+
+
+def test_purge_ends_at_most_the_limit(store: Store) -> None:
+    for number in range(5):
+        make_runs(store, armed(store, f"m{number}"))
+    ended = []
+    while report := purge(store, due_before_ms=T0_MS + 1, limit=2).runs_expired:
+        ended.append(report)
+    assert ended == [2, 2, 1]
+
+
+@pytest.mark.parametrize("looked_at", [False, True])
+def test_promise_6_what_expires_in_the_middle_does_not_let_the_next_overtake_the_one_that_is_out(
+    store: Store, *, looked_at: bool
+) -> None:
+    make_runs(store, armed(store, "a"), 3)
+    (first,) = claim(store, runs_max=1, lease_ms=2 * DAY_MS)
+    if looked_at:
+        assert claim(store) == []
+    purge(store, due_before_ms=T0_MS + MINUTE_MS + 1)
+    assert claim(store, now_ms=T0_MS + DAY_MS) == []
+    assert settle(store, [first], now_ms=T0_MS + DAY_MS) == [True]
+    following = claim(store, now_ms=T0_MS + DAY_MS)
+    assert len(following) == 1
+
+
+def test_a_removed_user_leaves_nothing_behind_for_ever(store: Store) -> None:
+    make_runs(store, armed(store, "a", check=OUTGOING), 3)
+    claim(store, outgoing_of("ann"), lease_ms=1)
+    assert store.remove_user("ann")
+    arm_all(store, T0_MS)
+    for _ in range(4):
+        for item in claim(store, ALL_OUTGOING, now_ms=T0_MS + DAY_MS):
+            assert item.check is None
+            settle(store, [item], now_ms=T0_MS + DAY_MS)
+        purge(store, settled_before_ms=T0_MS + 2 * DAY_MS, due_before_ms=T0_MS + 2 * DAY_MS)
+    status = store.status()
+    assert (status.runs_waiting, status.runs_out, status.entries) == (0, 0, 0)
+
+
+def test_a_store_that_can_be_written_answers_a_ping(store: Store, other: Store) -> None:
+    store.ping()
+    other.ping()
+
+
+def test_a_backup_is_a_usable_copy_of_everything(store: Store, tmp_path: Path) -> None:
+    monitor = armed(store, "a")
+    store.add_token(token("t1", "ann"))
+    make_runs(store, monitor, 3)
+    settle(store, claim(store), Done(ok=False, detail={"x": 1}))
+    (out,) = claim(store)
+    put(store, "b")
+    target = tmp_path / "copy.db"
+    shares: list[tuple[int, int]] = []
+    store.backup(target, progress=lambda done, total: shares.append((done, total)))
+    assert shares
+    assert shares[-1][0] == shares[-1][1]
+    make_runs(store, monitor)  # goes on, and does not touch the copy
+    copy = SqliteStore(str(target))  # a backup is an SQLite file, whatever the engine
+    try:
+        assert copy.verify() == []
+        assert copy.monitor("ann", "a") == store.monitor("ann", "a")
+        assert copy.token("t1") == store.token("t1")
+        assert [run.state for run in copy.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)] == [
+            "parked",
+            "out",
+            "failed",
+        ]
+        assert settle(copy, [out]) == [True]
+        assert due_of(copy, monitor).counter == 3
+        assert len(copy.changes(limit=9, now_ms=T0_MS)) == 1
+    finally:
+        copy.close()
+    assert settle(store, [out]) == [True]
+
+
+def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
+    target = tmp_path / "precious.db"
+    target.write_text("precious")
+    with pytest.raises(StoreUnavailable):
+        store.backup(target, progress=lambda _done, _total: None)
+    assert target.read_text() == "precious"
+
+
+def test_a_store_that_went_through_a_lot_is_in_order(store: Store, other: Store) -> None:
+    monitors = [armed(store, f"m{number}", check=OUTGOING if number % 3 else GET) for number in range(9)]
+    for round_ in range(6):
+        now_ms = T0_MS + round_ * LEASE_MS
+        for monitor in monitors[round_ % 3 :: 2]:
+            if store.monitor("ann", monitor.id) == monitor:
+                make_runs(other, monitor, round_ % 3, now_ms=now_ms)
+        for queue in (CHECKS, ALL_OUTGOING):
+            out = claim(store, queue, now_ms=now_ms, runs_max=4)
+            settle(other, out[::2], now_ms=now_ms)
+            settle(other, out[1:2], Retry("x", now_ms + LEASE_MS), now_ms=now_ms)
+        if round_ == 3:
+            store.remove_monitors([RemoveMonitor("ann", "m4")])
+            store.edit_user("ann", UserEdit(disabled=True))
+            arm_all(store, T0_MS)
+        if round_ == 4:
+            store.remove_user("bob")
+            store.add_user(user("bob"))
+            store.edit_user("ann", UserEdit(disabled=False))
+            arm_all(other, T0_MS + DAY_MS)
+        purge(store, settled_before_ms=now_ms - LEASE_MS, due_before_ms=now_ms - 4 * LEASE_MS, limit=3)
+        assert store.verify() == []
+    assert other.verify() == []

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from paceline.ports import RemoveMonitor, Store, UserEdit
+from tests.contract.stage import T0_MS, arm_all, put, spec, token, user
+
+
+def test_a_user_is_added_once(store: Store, other: Store) -> None:
+    assert store.add_user(user("cem", created_ms=T0_MS + 7))
+    assert not other.add_user(user("cem"))
+    assert other.user("cem") == user("cem", created_ms=T0_MS + 7)
+    assert store.user("nobody") is None
+
+
+def test_users_are_paged_in_order_of_id(store: Store) -> None:
+    for name in ("dan", "cem", "Zoe"):
+        assert store.add_user(user(name))
+    everyone = [found.id for found in store.users(after="", limit=100)]
+    assert everyone == sorted(["ann", "bob", "cem", "dan", "Zoe"])
+    assert [found.id for found in store.users(after=everyone[1], limit=2)] == everyone[2:4]
+    assert store.users(after=everyone[-1], limit=2) == []
+
+
+def test_an_edit_changes_only_what_it_names(store: Store, other: Store) -> None:
+    edited = store.edit_user("ann", UserEdit(daily_credits=9))
+    assert edited is not None
+    assert (edited.role, edited.daily_credits, edited.disabled) == ("user", 9, False)
+    again = store.edit_user("ann", UserEdit(role="admin", disabled=True))
+    assert again is not None
+    assert (again.role, again.daily_credits, again.disabled) == ("admin", 9, True)
+    assert other.user("ann") == again
+    assert store.edit_user("nobody", UserEdit(role="admin")) is None
+
+
+def test_disabling_and_enabling_records_a_change_for_each_monitor_of_the_user(store: Store) -> None:
+    for owner, name in (("ann", "a"), ("ann", "b"), ("bob", "c")):
+        put(store, name, owner=owner)
+    arm_all(store, T0_MS)
+    assert store.changes(limit=10, now_ms=T0_MS) == []
+    for disabled in (True, False):
+        store.edit_user("ann", UserEdit(disabled=disabled))
+        changes = store.changes(limit=10, now_ms=T0_MS)
+        assert sorted(change.monitor.id for change in changes if change.monitor) == ["a", "b"]
+        assert all(change.owner_disabled == disabled for change in changes)
+        arm_all(store, T0_MS)
+
+
+def test_an_edit_that_neither_disables_nor_enables_records_nothing(store: Store) -> None:
+    put(store, "a")
+    arm_all(store, T0_MS)
+    store.edit_user("ann", UserEdit(daily_credits=9))
+    assert store.changes(limit=10, now_ms=T0_MS) == []
+
+
+def test_removing_a_user_removes_tokens_and_monitors_and_records_their_changes(store: Store, other: Store) -> None:
+    generations = []
+    for name in ("a", "b"):
+        created = put(store, name).monitor
+        assert created is not None
+        generations.append(created.generation)
+    arm_all(store, T0_MS)
+    put(store, "c", owner="bob")
+    arm_all(store, T0_MS)
+    assert store.add_token(token("t1", "ann"))
+    assert other.remove_user("ann")
+    assert not other.remove_user("ann")
+    assert store.user("ann") is None
+    assert store.token("t1") is None
+    assert store.monitor("ann", "a") is None
+    changes = store.changes(limit=10, now_ms=T0_MS)
+    assert sorted(change.generation for change in changes) == generations
+    assert all(change.monitor is None and change.entry is not None for change in changes)
+    assert store.monitor("bob", "c") is not None
+
+
+def test_a_user_who_comes_back_owns_nothing_of_before(store: Store) -> None:
+    before = put(store, "a").monitor
+    assert store.remove_user("ann")
+    assert store.add_user(user("ann"))
+    assert store.monitors("ann", after="", limit=10) == []
+    after = put(store, "a").monitor
+    assert before is not None
+    assert after is not None
+    assert after.generation != before.generation
+
+
+def test_the_number_of_monitors_is_kept(store: Store) -> None:
+    def count() -> int:
+        found = store.user("ann")
+        assert found is not None
+        return found.monitors
+
+    put(store, "a")
+    put(store, "b")
+    put(store, "b", spec(every="5s"))
+    assert count() == 2
+    store.remove_user("bob")
+    assert count() == 2
+    store.remove_monitors([RemoveMonitor("ann", "a"), RemoveMonitor("ann", "x")])
+    assert count() == 1
+
+
+def test_a_token_belongs_to_a_user(store: Store, other: Store) -> None:
+    assert store.add_token(token("t1", "ann"))
+    assert store.add_token(token("t2", "ann", created_ms=T0_MS + 1))
+    assert store.add_token(token("t3", "bob"))
+    assert not store.add_token(token("t4", "nobody"))
+    found = other.token("t1")
+    assert found is not None
+    assert found[0] == token("t1", "ann")
+    assert found[1].id == "ann"
+    assert [item.id for item in other.tokens("ann")] == ["t1", "t2"]
+    assert other.token("t4") is None
+
+
+def test_only_its_own_user_s_token_is_removed(store: Store, other: Store) -> None:
+    assert store.add_token(token("t1", "ann"))
+    assert not store.remove_token("bob", "t1")
+    assert other.token("t1") is not None
+    assert other.remove_token("ann", "t1")
+    assert not store.remove_token("ann", "t1")
+    assert store.token("t1") is None
+
+
+def test_a_disabled_user_is_seen_with_the_token(store: Store) -> None:
+    assert store.add_token(token("t1", "ann"))
+    store.edit_user("ann", UserEdit(disabled=True))
+    found = store.token("t1")
+    assert found is not None
+    assert found[1].disabled

@@ -1,0 +1,274 @@
+"""The outgoing queue: claim, long poll, outcome, extend, fencing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.shells.api.conftest import OUTGOING, Client, World, run_path, serving
+
+CLAIM = "/v1/outgoing/claim"
+MONITORS = "/v1/users/me/monitors"
+
+
+def put_and_fire(world: World, client: Client, *names: str) -> None:
+    for name in names:
+        assert client("PUT", f"{MONITORS}/{quote(name)}", OUTGOING).status == 201
+    made = 0
+    while made < len(names):
+        made += world.fire()
+
+
+def claim_one(client: Client, **body: Any) -> dict[str, Any]:
+    (item,) = client("POST", CLAIM, body).json["items"]
+    assert isinstance(item, dict)
+    return item
+
+
+def test_a_claim_hands_out_what_is_promised(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice, max=10, lease="60s", wait="0s")
+    assert {"run", "lease", "check", "due", "attempt"} <= set(item)
+    assert item["check"] == OUTGOING["check"]
+    assert (item["user"], item["monitor"], item["attempt"]) == ("alice", "own", 1)
+    assert item["due"].endswith("Z")
+    assert alice("POST", CLAIM).json == {"items": []}
+    run = alice("GET", run_path(item["run"])).json
+    assert (run["state"], run["until"]) == ("out", item["lease_until"])
+
+
+def test_an_outcome_settles_the_run_once(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    outcome = {"lease": item["lease"], "status": "ok", "detail": {"latency_ms": 3, "answer": [1, None]}}
+    settled = alice("POST", f"{run_path(item['run'])}/outcome", outcome)
+    assert settled.status == 200
+    assert settled.json == alice("GET", run_path(item["run"])).json
+    assert (settled.json["state"], settled.json["outcome"], settled.json["latency_ms"]) == ("ok", "ok", 3.0)
+    assert settled.json["detail"] == outcome["detail"]
+    again = alice("POST", f"{run_path(item['run'])}/outcome", {**outcome, "status": "failed"})
+    assert (again.status, again.code) == (409, "stale_lease")
+    assert alice("GET", run_path(item["run"])).json["state"] == "ok"
+    assert b'paceline_runs_total{kind="outgoing",outcome="ok"} 1.0' in alice("GET", "/metrics").body
+
+
+def test_a_retry_comes_back_with_the_next_attempt_and_another_lease(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    reply = alice("POST", f"{run_path(item['run'])}/outcome", {"lease": item["lease"], "status": "retry"})
+    assert (reply.status, reply.json["state"]) == (200, "retry")
+    again = claim_one(alice, wait="5s")
+    assert (again["run"], again["attempt"]) == (item["run"], 2)
+    assert again["lease"] != item["lease"]
+    stale = alice("POST", f"{run_path(item['run'])}/outcome", {"lease": item["lease"], "status": "ok"})
+    assert stale.code == "stale_lease"
+
+
+def test_a_checker_that_wakes_after_its_lease_is_fenced(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    frozen = claim_one(alice, lease="1s")
+    awake = claim_one(alice, wait="5s")
+    assert (awake["run"], awake["attempt"]) == (frozen["run"], 2)
+    for path, body in (("outcome", {"status": "ok"}), ("extend", {"by": "60s"})):
+        late = alice("POST", f"{run_path(frozen['run'])}/{path}", {"lease": frozen["lease"], **body})
+        assert (late.status, late.code) == (409, "stale_lease")
+    done = alice("POST", f"{run_path(awake['run'])}/outcome", {"lease": awake["lease"], "status": "failed"})
+    assert done.json["state"] == "failed"
+
+
+def test_extend_moves_the_end_of_the_lease(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice, lease="2s")
+    extended = alice("POST", f"{run_path(item['run'])}/extend", {"lease": item["lease"], "by": "10m"})
+    assert extended.status == 200
+    assert extended.json["lease_until"] > item["lease_until"]
+    assert alice("GET", run_path(item["run"])).json["until"] == extended.json["lease_until"]
+
+
+@pytest.mark.parametrize("name", ["plain", "a@b:c", "x+y=z~1"])
+def test_a_run_is_found_however_its_id_is_escaped(world: World, alice: Client, name: str) -> None:
+    put_and_fire(world, alice, name)
+    item = claim_one(alice)
+    run = item["run"]
+    head, tail = run.split("#")
+    for path in (quote(run, safe=""), quote(run, safe="/"), f"{head}%23{tail}"):
+        assert alice("GET", f"/v1/runs/{path}").json["run"] == run
+    done = alice("POST", f"/v1/runs/{head}%23{tail}/outcome", {"lease": item["lease"], "status": "ok"})
+    assert done.json["run"] == run
+
+
+@pytest.mark.parametrize("run", ["x", "alice/own", "alice/own#1", "alice/own#1@x", "alice/own%231%4099", "%00", "a//b"])
+def test_what_is_no_run_is_not_found(alice: Client, run: str) -> None:
+    assert alice("GET", f"/v1/runs/{run}").code == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"max": 0}, "/max"),
+        ({"max": 1_001}, "/max"),
+        ({"max": 10**30}, "/max"),
+        ({"lease": "0s"}, "/lease"),
+        ({"lease": "13h"}, "/lease"),
+        ({"lease": "5s\n"}, "/lease"),
+        ({"lease": 60}, "/lease"),
+        ({"wait": "21s"}, "/wait"),
+        ({"wait": "-1s"}, "/wait"),
+        ({"owner": "bob"}, "/owner"),
+    ],
+)
+def test_a_wrong_claim_is_refused_by_field(alice: Client, body: object, pointer: str) -> None:
+    reply = alice("POST", CLAIM, body)
+    assert (reply.status, reply.code, reply.pointers) == (422, "invalid_input", [pointer])
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"lease": ""}, 404),
+        ({"lease": "zz.1"}, 404),
+        ({"lease": "1.1"}, 404),
+        ({"lease": "fffffffffffffff.99999999999999999999"}, 404),
+        ({"lease": "x" * 41}, 422),
+        ({"lease": None}, 422),
+        ({"status": "done"}, 422),
+        ({"detail": []}, 422),
+        ({"detail": {"x": "y" * 20_000}}, 422),
+        ({"detail": {"reason": "\u0000"}}, 422),
+        ({"detail": {"latency_ms": 10**400}}, 422),
+        ({"detail": {"latency_ms": -1}}, 422),
+        ({"detail": {"latency_ms": True}}, 422),
+        ({"counter": 5}, 422),
+    ],
+)
+def test_a_wrong_outcome_changes_nothing(world: World, alice: Client, change: dict[str, Any], status: int) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    path = run_path(item["run"])
+    assert alice("POST", f"{path}/outcome", {"lease": item["lease"], "status": "ok", **change}).status == status
+    assert alice("GET", path).json["state"] == "out"
+
+
+def test_a_lease_with_an_absurd_attempt_is_refused(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    handle = item["lease"].split(".")[0]
+    for lease in (f"{handle}.2", f"{handle}.99999999999999999999", f"{handle}.0"):
+        reply = alice("POST", f"{run_path(item['run'])}/outcome", {"lease": lease, "status": "ok"})
+        assert reply.status in (404, 409)
+
+
+def test_an_admin_claims_for_everybody_or_for_one(world: World, admin: Client, alice: Client, bob: Client) -> None:
+    put_and_fire(world, alice, "a1", "a2")
+    put_and_fire(world, bob, "b1")
+    only_bob = admin("POST", CLAIM, {"user": "bob"}).json["items"]
+    assert [item["monitor"] for item in only_bob] == ["b1"]
+    assert {item["user"] for item in admin("POST", CLAIM).json["items"]} == {"alice"}
+    assert admin("POST", CLAIM, {"user": "nobody"}).code == "not_found"
+    settled = admin("POST", f"{run_path(only_bob[0]['run'])}/outcome", {"lease": only_bob[0]["lease"], "status": "ok"})
+    assert settled.status == 200
+
+
+def test_a_user_claims_only_their_own(world: World, alice: Client, bob: Client) -> None:
+    put_and_fire(world, alice, "a1")
+    assert bob("POST", CLAIM).json["items"] == []
+    assert bob("POST", CLAIM, {"user": "alice"}).code == "not_found"
+    assert bob("POST", CLAIM, {"user": "me"}).json["items"] == []
+    item = claim_one(alice)
+    outcome = {"lease": item["lease"], "status": "ok"}
+    assert bob("POST", f"{run_path(item['run'])}/outcome", outcome).code == "not_found"
+    assert bob("POST", f"{run_path(item['run'])}/extend", {"lease": item["lease"], "by": "1h"}).code == "not_found"
+    assert bob("GET", run_path(item["run"])).code == "not_found"
+    assert alice("GET", run_path(item["run"])).json["until"] == item["lease_until"]
+
+
+def test_claimers_at_once_never_get_the_same_run(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, *(f"m{number}" for number in range(20)))
+    got: list[str] = []
+
+    def claim() -> None:
+        got.extend(item["run"] for item in alice("POST", CLAIM, {"max": 3}).json["items"])
+
+    threads = [threading.Thread(target=claim) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(got) == len(set(got)) == 20
+
+
+# -- the long poll
+
+
+def test_a_long_poll_wakes_when_a_run_is_made(world: World, alice: Client) -> None:
+    arrived: list[float] = []
+
+    def poll() -> None:
+        assert claim_one(alice, wait="10s")
+        arrived.append(time.monotonic())
+
+    thread = threading.Thread(target=poll)
+    thread.start()
+    time.sleep(1.0)
+    put_and_fire(world, alice, "own")
+    fired = time.monotonic()
+    thread.join()
+    assert arrived[0] - fired < 0.2
+
+
+def test_a_long_poll_sees_runs_that_another_process_makes(world: World, alice: Client) -> None:
+    arrived: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: arrived.append(claim_one(alice, wait="10s")))
+    thread.start()
+    time.sleep(0.3)
+    alice("PUT", f"{MONITORS}/own", OUTGOING)
+    from paceline.steps.tick import tick
+
+    while not tick(world.system.store, now_ms=world.system.clock.now_ms(), catch_up=world.system.catch_up).runs:
+        time.sleep(0.01)
+    started = time.monotonic()
+    thread.join()
+    assert time.monotonic() - started < 1.5
+    assert arrived
+
+
+def test_a_long_poll_without_runs_ends_when_its_time_is_over(alice: Client) -> None:
+    started = time.monotonic()
+    assert alice("POST", CLAIM, {"wait": "700ms"}).json == {"items": []}
+    assert 0.6 < time.monotonic() - started < 3
+
+
+def test_a_client_that_goes_away_claims_nothing(world: World, alice: Client) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", world.port)
+    headers = {"Authorization": f"Bearer {alice.token}", "Content-Type": "application/json"}
+    connection.request("POST", CLAIM, json.dumps({"wait": "20s"}), headers)
+    time.sleep(0.3)
+    connection.close()
+    time.sleep(0.3)
+    put_and_fire(world, alice, "own")
+    time.sleep(0.8)
+    assert claim_one(alice)["attempt"] == 1
+
+
+def test_a_drain_ends_every_long_poll_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    answers: list[Any] = []
+    with serving(tmp_path_factory.mktemp("drain")) as world:
+        alice = world.add("alice")
+        threads = [
+            threading.Thread(target=lambda: answers.append(alice("POST", CLAIM, {"wait": "20s"}).json)) for _ in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.5)
+        started = time.monotonic()
+        world.hooks.arrivals.close()
+        for thread in threads:
+            thread.join()
+        assert time.monotonic() - started < 0.5
+    assert answers == [{"items": []}] * 3

@@ -1,0 +1,128 @@
+"""Nobody sees or touches another's: a walk over every route of the OpenAPI document with a second user's token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
+
+BODIES: dict[str, Any] = {
+    "put_monitor": {**HTTP, "every": "5s"},
+    "put_monitors": {"items": [{"id": "web", **HTTP, "every": "5s"}]},
+    "patch_monitor": {"paused": True},
+    "edit_user": {"disabled": True},
+    "add_user": {"id": "mallory", "role": "admin"},
+    "add_token": {"label": "stolen"},
+    "report_outcome": {"status": "ok"},
+    "extend_lease": {"by": "1h"},
+    "claim": {"user": "alice"},
+}
+OPEN = {"/healthz", "/readyz", "/metrics"}
+
+
+class Stage:
+    """Alice has one of everything; bob has nothing."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.alice = world.add("alice")
+        self.bob = world.add("bob")
+        self.admin = world.add("root", "admin")
+        self.alice("PUT", "/v1/users/me/monitors/web", HTTP)
+        self.alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
+        made = 0
+        while made < 2:
+            made += world.fire()
+        (self.item,) = self.alice("POST", "/v1/outgoing/claim", {"lease": "1h"}).json["items"]
+        self.token_id = self.alice("GET", "/v1/users/me/tokens").json["items"][0]["id"]
+        self.routes = [
+            (method.upper(), path, operation)
+            for path, operations in world.client()("GET", "/openapi.json").json["paths"].items()
+            for method, operation in operations.items()
+        ]
+
+    def path(self, template: str) -> str:
+        run = run_path(self.item["run"]).removeprefix("/v1/runs/")
+        filled = template.replace("{user}", "alice").replace("{id}", "web")
+        return filled.replace("{run}", run).replace("{token_id}", self.token_id)
+
+    def body(self, operation: dict[str, Any]) -> Any:
+        body = BODIES.get(operation["operationId"])
+        needs_lease = operation["operationId"] in ("report_outcome", "extend_lease")
+        return {**body, "lease": self.item["lease"]} if needs_lease else body
+
+    def all_of_alice(self) -> list[Any]:
+        admin = self.admin
+        return [
+            admin("GET", path).json
+            for path in (
+                "/v1/users/alice",
+                "/v1/users/alice/tokens",
+                "/v1/users/alice/monitors",
+                "/v1/users/alice/monitors/own/runs",
+                "/v1/users/alice/monitors/web/runs",
+                run_path(self.item["run"]),
+                "/v1/users",
+            )
+        ]
+
+
+@pytest.fixture
+def stage(world: World) -> Stage:
+    return Stage(world)
+
+
+def test_every_route_hides_the_first_user_from_the_second(stage: Stage) -> None:
+    before = stage.all_of_alice()
+    walked = 0
+    for method, template, operation in stage.routes:
+        if template in OPEN:
+            continue
+        with_body = stage.bob(method, stage.path(template), stage.body(operation))
+        without_body = stage.bob(method, stage.path(template))
+        for reply in (with_body, without_body):
+            if "Admins only" in operation["description"]:
+                assert (reply.status, reply.code) == (403, "forbidden"), (method, template)
+            elif reply is without_body and template == "/v1/outgoing/claim":
+                assert reply.json == {"items": []}
+            else:
+                assert (reply.status, reply.code) == (404, "not_found"), (method, template, reply.body)
+        walked += 1
+    assert walked == len(stage.routes) - len(OPEN)
+    assert stage.all_of_alice() == before
+
+
+def test_every_route_but_the_open_ones_wants_a_token(stage: Stage) -> None:
+    before = stage.all_of_alice()
+    for method, template, operation in stage.routes:
+        reply = stage.world.client()(method, stage.path(template), stage.body(operation))
+        assert reply.status == (200 if template in OPEN else 401), (method, template)
+    assert stage.all_of_alice() == before
+
+
+def test_an_existing_stranger_looks_just_like_a_missing_one(stage: Stage) -> None:
+    for method, template, operation in stage.routes:
+        if "{user}" not in template or "Admins only" in operation["description"]:
+            continue
+        there = stage.bob(method, stage.path(template), stage.body(operation))
+        missing = stage.bob(method, stage.path(template).replace("alice", "nobody"), stage.body(operation))
+        assert there.body.replace(b"alice", b"nobody") == missing.body, (method, template)
+
+
+def test_ids_that_join_to_the_same_text_stay_apart(world: World) -> None:
+    first, second = world.add("1-a"), world.add("1")
+    assert first("PUT", "/v1/users/me/monitors/b", HTTP).status == 201
+    assert second("PUT", "/v1/users/me/monitors/a-b", {**HTTP, "every": "30s"}).status == 201
+    assert second("DELETE", "/v1/users/me/monitors/a-b").status == 204
+    assert first("GET", "/v1/users/me/monitors/b").json["every"] == "60s"
+
+
+def test_an_admin_may_see_and_change_what_is_anybodys(stage: Stage) -> None:
+    admin: Client = stage.admin
+    assert admin("GET", "/v1/users/alice/monitors/web").json["user"] == "alice"
+    assert admin("PUT", "/v1/users/alice/monitors/new", HTTP).headers["location"] == "/v1/users/alice/monitors/new"
+    assert admin("DELETE", "/v1/users/alice/monitors/new").status == 204
+    assert admin("PUT", "/v1/users/nobody/monitors/new", HTTP).code == "not_found"
+    assert admin("GET", "/v1/users/nobody/monitors").code == "not_found"

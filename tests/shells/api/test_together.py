@@ -1,0 +1,154 @@
+"""Concurrent calls share one batch; news reaches those who wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from paceline.errors import NotFound, PacelineError
+from paceline.shells.api.arrivals import Arrivals
+from paceline.shells.api.together import ITEMS_MAX, Together
+
+
+class Doubling:
+    """A batch step that remembers how it was called."""
+
+    def __init__(self, *, pause_s: float = 0.0) -> None:
+        self.batches: list[list[int]] = []
+        self.threads: set[str] = set()
+        self._pause_s = pause_s
+
+    def __call__(self, items: Sequence[int]) -> list[int | PacelineError]:
+        self.batches.append(list(items))
+        self.threads.add(threading.current_thread().name)
+        time.sleep(self._pause_s)
+        return [NotFound("odd") if item % 2 else item * 2 for item in items]
+
+
+def test_calls_of_one_turn_share_a_batch_and_each_gets_its_own_answer() -> None:
+    async def main() -> list[object]:
+        return await asyncio.gather(*(together.do(double, item) for item in range(6)), return_exceptions=True)
+
+    together, double = Together(), Doubling()
+    answers = asyncio.run(main())
+    together.close()
+    assert double.batches == [[0, 1, 2, 3, 4, 5]]
+    assert answers[::2] == [0, 4, 8]
+    assert all(isinstance(answer, NotFound) for answer in answers[1::2])
+
+
+def test_calls_pile_up_while_a_batch_is_being_committed() -> None:
+    async def main() -> None:
+        first = asyncio.create_task(together.do(double, 0))
+        await asyncio.sleep(0.05)
+        late = [asyncio.create_task(together.do(double, item)) for item in (2, 4, 6)]
+        await asyncio.gather(first, *late)
+
+    together, double = Together(), Doubling(pause_s=0.15)
+    asyncio.run(main())
+    together.close()
+    assert double.batches == [[0], [2, 4, 6]]
+    assert len(double.threads) == 1
+
+
+def test_a_batch_is_bounded_and_different_steps_are_kept_apart() -> None:
+    async def main() -> None:
+        calls = [together.do(double, 2 * item) for item in range(ITEMS_MAX + 5)]
+        await asyncio.gather(*calls, *(together.do(other, item) for item in (2, 4)))
+
+    together, double, other = Together(), Doubling(), Doubling()
+    asyncio.run(main())
+    together.close()
+    assert [len(batch) for batch in double.batches] == [ITEMS_MAX, 5]
+    assert other.batches == [[2, 4]]
+
+
+def test_an_exception_of_the_whole_batch_goes_to_all_and_the_next_works() -> None:
+    def broken(items: Sequence[int]) -> list[int | PacelineError]:
+        raise RuntimeError(f"no {len(items)}")
+
+    def short(items: Sequence[int]) -> list[int | PacelineError]:
+        return list(items[1:])
+
+    async def main() -> None:
+        answers = await asyncio.gather(*(together.do(broken, item) for item in range(3)), return_exceptions=True)
+        assert [str(answer) for answer in answers] == ["no 3"] * 3
+        with pytest.raises(RuntimeError, match="did not answer every item"):
+            await together.do(short, 1)
+        assert await together.do(Doubling(), 2) == 4
+
+    together = Together()
+    asyncio.run(main())
+    together.close()
+
+
+def test_a_caller_that_is_cancelled_does_not_disturb_the_others() -> None:
+    async def main() -> None:
+        gone = asyncio.create_task(together.do(double, 2))
+        stays = asyncio.create_task(together.do(double, 4))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        assert await stays == 8
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+
+    together, double = Together(), Doubling(pause_s=0.15)
+    asyncio.run(main())
+    together.close()
+    assert double.batches == [[2, 4]]
+
+
+def test_after_the_close_a_call_fails_instead_of_hanging() -> None:
+    together = Together()
+    together.close()
+    with pytest.raises(RuntimeError):
+        asyncio.run(asyncio.wait_for(together.do(Doubling(), 2), timeout=2))
+
+
+# -- arrivals
+
+
+def test_news_from_another_thread_wakes_every_waiter_at_once() -> None:
+    async def main() -> float:
+        mark = arrivals.mark()
+        waits = [asyncio.create_task(arrivals.wait(mark, timeout_s=10)) for _ in range(50)]
+        await asyncio.sleep(0.05)
+        started_s = time.monotonic()
+        threading.Thread(target=lambda: [arrivals.notify() for _ in range(1_000)]).start()
+        await asyncio.gather(*waits)
+        return time.monotonic() - started_s
+
+    arrivals = Arrivals()
+    assert asyncio.run(main()) < 0.2
+
+
+def test_news_between_the_mark_and_the_wait_is_not_missed() -> None:
+    async def main() -> float:
+        mark = arrivals.mark()
+        arrivals.notify()
+        started_s = time.monotonic()
+        await arrivals.wait(mark, timeout_s=5)
+        return time.monotonic() - started_s
+
+    arrivals = Arrivals()
+    assert asyncio.run(main()) < 0.1
+
+
+def test_a_wait_without_news_ends_with_its_time_and_a_closed_one_at_once() -> None:
+    async def main() -> tuple[float, float]:
+        started_s = time.monotonic()
+        await arrivals.wait(arrivals.mark(), timeout_s=0.2)
+        waited_s = time.monotonic() - started_s
+        arrivals.close()
+        await arrivals.wait(arrivals.mark(), timeout_s=5)
+        return waited_s, time.monotonic() - started_s
+
+    arrivals = Arrivals()
+    waited_s, whole_s = asyncio.run(main())
+    assert 0.15 < waited_s < 1
+    assert whole_s < 1
+    arrivals.notify()

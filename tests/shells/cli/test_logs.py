@@ -1,0 +1,116 @@
+"""One line per event, readable by machines, without secrets."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from paceline.shells.logs import MASK, configure_logs
+
+TOKEN = "pl_0123456789ab_" + "c0ffee" * 10
+CANARY = "canary-4711"
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Logging is the process's own: what it was before, it is again."""
+    root = logging.getLogger()
+    handlers, level, uvicorn_level = root.handlers[:], root.level, logging.getLogger("uvicorn").level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.getLogger("uvicorn").setLevel(uvicorn_level)
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[Any]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def logged(*, level: str = "info") -> io.StringIO:
+    stream = io.StringIO()
+    configure_logs(level=level, log_format="auto", stream=stream)
+    return stream
+
+
+def test_an_event_is_one_json_line_with_its_fields() -> None:
+    stream = logged()
+    structlog.get_logger("t").info("purged", deleted=3, monitors=["a", "b"])
+    (line,) = lines(stream)
+    assert line.pop("at").endswith("Z")
+    assert line == {"event": "purged", "deleted": 3, "monitors": ["a", "b"], "level": "info"}
+
+
+def test_the_standard_library_speaks_the_same_way() -> None:
+    stream = logged()
+    logging.getLogger("uvicorn.error").warning("asked with %s", TOKEN)
+    logging.getLogger("uvicorn.error").info("no news")
+    (line,) = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == (f"asked with {MASK}", "warning", "uvicorn.error")
+
+
+def test_nothing_below_the_level_is_written() -> None:
+    stream = logged(level="warning")
+    structlog.get_logger("t").info("quiet")
+    structlog.get_logger("t").warning("loud")
+    assert [line["event"] for line in lines(stream)] == ["loud"]
+
+
+def test_a_terminal_gets_text() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    configure_logs(level="info", log_format="auto", stream=stream)
+    structlog.get_logger("t").info("serving", url="http://127.0.0.1:1")
+    assert "serving" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"token": CANARY},
+        {"Authorization": f"Bearer {CANARY}"},
+        {"secret_key": CANARY},
+        {"api-key": CANARY},
+        {"password": [CANARY]},
+        {"headers": {"X-Api-Key": CANARY, "Cookie": CANARY}},
+        {"nested": [{"deep": {"token": CANARY}}]},
+        {"url": f"https://example.org/?a=1&key={CANARY}&b=2"},
+        {"detail": f"GET /x?api_key={CANARY} HTTP/1.1"},
+        {"detail": f"sent 'Authorization: Bearer {CANARY}' twice"},
+        {"error": ValueError(f"token={CANARY}")},
+        {"detail": f"key={CANARY}"},
+    ],
+    ids=str,
+)
+def test_no_secret_reaches_a_line(fields: dict[str, Any]) -> None:
+    stream = logged()
+    structlog.get_logger("t").info("said", **fields)
+    assert CANARY not in stream.getvalue()
+    assert MASK in stream.getvalue()
+
+
+def test_a_token_is_masked_wherever_it_stands_also_in_a_traceback() -> None:
+    stream = logged()
+    try:
+        json.loads(TOKEN)
+    except ValueError:
+        structlog.get_logger("t").exception(f"failed with {TOKEN}", run=f"a/b#{TOKEN}")
+    assert "c0ffee" not in stream.getvalue()
+    assert "JSONDecodeError" in lines(stream)[0]["exception"]
+
+
+def test_what_is_not_secret_stays_readable() -> None:
+    stream = logged()
+    structlog.get_logger("t").info("said", url="https://example.org/?monkey=1&page=2", token_id="0123456789ab", keys=3)
+    (line,) = lines(stream)
+    assert (line["url"], line["token_id"], line["keys"]) == ("https://example.org/?monkey=1&page=2", "0123456789ab", 3)

@@ -1,0 +1,66 @@
+"""What a fresh machine installs, and the commands it is told to type."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TARGETS = {"help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
+TARGETS |= {"bench", "bench-full", "lock", "clean"}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "requirements" / "lock.txt").read_text().splitlines()
+    found = [re.fullmatch(r"([A-Za-z0-9._-]+)==([^\s;]+)( ; .+)?", line) for line in lines]
+    assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
+    return {normal(match[1]): match[2] for match in found if match}
+
+
+def project() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return table
+
+
+def test_the_lock_pins_every_dependency_of_every_extra_and_names_nothing_else() -> None:
+    wanted = [
+        *project()["dependencies"],
+        *(name for extra in project()["optional-dependencies"].values() for name in extra),
+    ]
+    names = {normal(re.split(r"[<>=!~;\s\[]", requirement)[0]) for requirement in wanted}
+    assert names - pins().keys() == set()
+
+
+def make(*words: str) -> str:
+    """As from a fresh shell: the suite itself may have been started by make."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(["make", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_help_lists_every_target() -> None:
+    assert {line.split()[0] for line in make("--silent").splitlines()} == TARGETS
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == TARGETS
+
+
+def test_ci_runs_make_check_and_nothing_else() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in script.read_text().splitlines() if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["exec make check"]
+
+
+@pytest.mark.parametrize("part", ["ruff format --check", "lint types contracts", "test"])
+def test_check_is_format_lint_types_contracts_and_tests(part: str) -> None:
+    assert part in make("--dry-run", "check")

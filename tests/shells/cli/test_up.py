@@ -1,0 +1,160 @@
+"""``paceline up``, ``worker`` and ``simulator``, and the commands beside them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import urllib.request
+from typing import Any
+
+from tests.shells.cli.program import Program, eventually, free_port
+
+
+def get(url: str, token: str | None = None) -> Any:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310  # loopback
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def test_the_demo_fires_within_ten_seconds_and_everything_shows_it(program: Program) -> None:
+    port = str(free_port())
+    with program.running("up", "--demo", "--port", port) as up:
+        url, token = up.said["url"], up.said["token"]
+        monitors = {item["id"]: item for item in program.json("monitor", "list")["items"]}
+        assert monitors.keys() == {"web", "flapping", "slow", "broken", "port", "each-minute", "by-hand"}
+
+        def settled() -> Any:
+            shown = {item["id"]: item["health"] for item in get(f"{url}/v1/users/me/monitors", token)["items"]}
+            return shown if all(shown[name] == "ok" for name in ("web", "port", "slow")) else None
+
+        assert eventually(settled, within_s=10)["broken"] == "failing"
+        shown = program.json("monitor", "show", "web")
+        assert shown["runs"][0]["outcome"] == "ok"
+        assert program.json("run", "show", shown["runs"][0]["run"])["monitor"] == "web"
+        assert program.json("status", port=port)["daemon"] == {"url": url, "answering": True}
+        with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:  # noqa: S310  # loopback
+            assert 'paceline_runs_total{kind="http",outcome="ok"}' in answer.read().decode()
+        assert token not in (program.folder / "daemon.log").read_text()
+
+
+def test_the_demo_twice_is_the_demo_once_with_a_new_token(program: Program) -> None:
+    with program.running("up", "--demo", "--port", "0") as up:
+        first = up.said
+        taken = program.run("up", "--demo", "--port", first["url"].rpartition(":")[2])
+        assert taken.code == 2
+        assert "--port" in taken.err
+        # The start that failed has not touched what runs.
+        assert get(f"{first['url']}/v1/users/me/monitors/web", first["token"])["check"]["url"].startswith(
+            first["model"]
+        )
+    with program.running("up", "--demo", "--port", "0") as up:
+        assert up.said["token"] != first["token"]
+        assert len(program.json("monitor", "list")["items"]) == 7
+        assert len(program.json("token", "list")["items"]) == 1
+        web = get(f"{up.said['url']}/v1/users/me/monitors/web", up.said["token"])
+        assert web["check"]["url"] == f"{up.said['model']}/ok"
+        assert web["schedule"]["generation"] == 1
+
+
+def test_what_the_demo_tells_to_try_works(program: Program) -> None:
+    with program.running("simulator", "http", "--port", "0") as model:
+        assert get_text(f"{model.said['url']}/ok") == "ok\n"
+    process = program.begin("up", "--demo", "--port", "0")
+    try:
+        assert process.stdout is not None
+        told = []
+        while (line := process.stdout.readline()) and '"max": 1' not in line:
+            told.append(line)
+        told.append(line)
+        commands = "".join(line.removeprefix("     ") for line in told if line.startswith("     "))
+        tried = subprocess.run(
+            ["bash", "-ec", commands], cwd=program.folder, env=program.env, capture_output=True, text=True, check=False
+        )
+        assert tried.returncode == 0, tried
+        assert "by-hand" in tried.stdout
+        assert "mine" in tried.stdout
+        assert "Is the coffee machine full?" in tried.stdout
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def get_text(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  # loopback
+        text: str = answer.read().decode()
+        return text
+
+
+def test_a_command_beside_a_running_daemon_takes_effect_at_once(program: Program) -> None:
+    token = program.json("user", "add", "alice", "--role", "admin")["token"]
+    with (
+        program.running("simulator", "http", "--port", "0") as model,
+        program.running("up", "--port", "0", outbound_allow="127.0.0.0/8") as up,
+    ):
+        program.ok("monitor", "set", "web", "--url", f"{model.said['url']}/ok", "--every", "1s", "--contains", "ok")
+        url = f"{up.said['url']}/v1/users/me/monitors/web"
+        eventually(lambda: get(url, token)["health"] == "ok")
+        program.ok("monitor", "set", "web", "--contains", "something else")
+        eventually(lambda: get(url, token)["health"] == "failing")
+        paused = program.json("monitor", "pause", "web")["schedule"]["counter"]
+        assert get(url, token)["schedule"]["counter"] == paused
+        program.ok("monitor", "rm", "web")
+        assert get(f"{up.said['url']}/v1/users/me/monitors", token)["items"] == []
+        assert program.ok("check") == "OK\n"
+
+
+def test_a_worker_fires_without_an_api(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        program.running("worker", outbound_allow="127.0.0.0/8") as worker,
+    ):
+        assert worker.said["url"] is None
+        port = server.getsockname()[1]
+        program.ok("monitor", "set", "port", "--tcp", f"127.0.0.1:{port}", "--every", "1s")
+        eventually(lambda: program.json("monitor", "show", "port")["health"] == "ok")
+
+
+def test_commands_at_once_wait_for_each_other(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    words = ["--url", "https://example.org/", "--every", "1h"]
+    started = [program.begin("monitor", "set", f"m{number}", *words) for number in range(6)]
+    ended = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * 6, ended
+    assert len(program.json("monitor", "list")["items"]) == 6
+    assert program.ok("check") == "OK\n"
+
+
+def test_two_first_starts_at_once_agree_on_store_and_key(program: Program) -> None:
+    started = [program.begin("user", "add", f"u{number}", "--json") for number in range(3)]
+    tokens = [json.loads(process.communicate(timeout=60)[0])["token"] for process in started]
+    with program.running("up", "--port", "0") as up:
+        for number, token in enumerate(tokens):
+            assert get(f"{up.said['url']}/v1/users/me", token)["id"] == f"u{number}"
+    assert sorted(file.name for file in program.folder.iterdir() if "key" in file.name) == ["paceline.key"]
+
+
+def test_a_start_without_users_says_what_to_do_next(program: Program) -> None:
+    process = program.begin("up", "--port", "0")
+    try:
+        assert process.stdout is not None
+        first, second = process.stdout.readline(), process.stdout.readline()
+        assert first.startswith("Paceline is up: http://127.0.0.1:")
+        assert "user add NAME --role admin" in second
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 0
+
+
+def test_a_port_that_is_taken_is_named(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        for words in (["up", "--port", port], ["simulator", "http", "--port", port]):
+            ended = program.run(*words)
+            assert ended.code == 2
+            assert "--port" in ended.err
+            assert ended.err.count("\n") == 1
