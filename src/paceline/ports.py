@@ -182,6 +182,10 @@ class StoreStatus(msgspec.Struct, frozen=True):
 class Store(Protocol):
     """One SQLite file, or DynamoDB and SQS."""
 
+    @property
+    def schema_version(self) -> int:
+        """The version of the store's schema; opening a store brings it up to date."""
+
     # -- users and tokens
 
     def add_user(self, user: User) -> bool:
@@ -221,10 +225,13 @@ class Store(Protocol):
         """In order of id, those strictly after ``after``."""
 
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
-        """The oldest recorded changes that are not reacted to, each with definition and entry as they are now."""
+        """Recorded changes that are not reacted to, each with definition and entry as they are now."""
 
     def react(self, reacted: Sequence[Reacted]) -> list[bool]:
-        """Moves each entry as decided and forgets the change, or False if the entry has moved since."""
+        """Moves each entry as decided and forgets the change.
+
+        False: the change was reacted to or overtaken by another, or the entry has moved since.
+        """
 
     # -- entries
 

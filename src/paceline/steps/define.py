@@ -21,9 +21,9 @@ def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int,
     """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
     results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
     new = [result.change for result in results if result.change is not None]
-    for start in range(0, len(new), CHANGES_MAX):
-        react_to(store, new[start : start + CHANGES_MAX], now_ms=now_ms)
-    if any(result.disposition == "replaced" for result in results):
+    pages = [new[start : start + CHANGES_MAX] for start in range(0, len(new), CHANGES_MAX)]
+    lost = sum(react_to(store, page, now_ms=now_ms).lost for page in pages)
+    if lost or any(result.disposition == "replaced" for result in results):
         react_to_all(store, now_ms=now_ms)
     return results
 

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -201,3 +203,34 @@ def test_a_finished_names_its_order(attempt: int, provider: CheckProvider, serve
     )
     (finished,) = gather(provider, 1)
     assert (finished.handle, finished.attempt) == (77, attempt)
+
+
+SCARCE = """
+import resource, sys
+from paceline.core.definition import HttpCheck
+from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order
+
+provider = open_provider(*LOOPBACK)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+provider.start([order(HttpCheck(url=sys.argv[1] + "/slow/200"), handle) for handle in range(60)])
+finished = gather(provider, 60)
+assert sorted(item.handle for item in finished) == list(range(60))
+good = sum(item.outcome.ok for item in finished)
+said = sum("out of file descriptors" in item.outcome.reason for item in finished)
+assert good and said and good + said == 60, finished
+provider.start([order(HttpCheck(url=sys.argv[1] + "/ok"))])
+assert gather(provider, 1)[0].outcome.ok, "and it recovers"
+provider.close()
+"""
+
+
+def test_when_descriptors_run_out_each_order_still_ends_and_says_so(server: ModelHttpServer) -> None:
+    root = Path(__file__).parents[3]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCARCE, server.base_url],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -6,7 +6,7 @@ import errno
 
 import pycurl
 
-from paceline.adapters.providers.transfer import Transfer
+from paceline.adapters.providers.transfer import NO_SOCKET, Transfer
 
 _X509_WORDS = {
     9: "the certificate is not valid yet",
@@ -20,6 +20,7 @@ _X509_WORDS = {
 """By OpenSSL's verify result."""
 
 _ERRNO_WORDS = {
+    0: NO_SOCKET,  # not even tried
     errno.ECONNREFUSED: "connection refused",
     errno.ECONNRESET: "connection reset",
     errno.EHOSTUNREACH: "no route to the host",

@@ -17,7 +17,7 @@ from paceline.core.outcome import Done
 from paceline.ports import Order
 
 USER_AGENT = f"Paceline/{__version__}"
-NO_DESCRIPTOR = "no file descriptor was free on the machine that runs Paceline; raise its limit (ulimit -n)"
+NO_SOCKET = "no socket could be opened; the machine that runs Paceline may be out of file descriptors (ulimit -n)"
 CONNECTION_AGE_S_MAX = 60
 CONNECTION_REST_S_MAX = 30
 NAMES_KEPT_S = 30
@@ -132,7 +132,7 @@ class Transfer:
             try:
                 return _Handover(socket.socket(family, kind, protocol))
             except OSError:
-                refusal = NO_DESCRIPTOR
+                refusal = NO_SOCKET
         # Kept even if libcurl goes on to another address of the same name: the reason must not depend on their order.
         self.refusal = refusal
         refused: int = pycurl.SOCKET_BAD

@@ -11,8 +11,6 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.core.definition import Monitor, MonitorSpec, encode_spec, parse_stored_spec
 from paceline.ports import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
-_RECORD = "INSERT INTO change (generation) VALUES (?) ON CONFLICT (generation) DO UPDATE SET number = number + 1"
-
 
 class _Specs:
     """Specs by their text: the same text is read by the change that follows a put, and by every claim.
@@ -43,6 +41,22 @@ _specs = _Specs()
 read_spec = _specs.read
 
 
+def record_changes(db: Connection, generations: Sequence[int]) -> None:
+    """Notes that the entries of these monitors have to follow."""
+    number = last_change(db) + 1
+    db.execute("UPDATE tally SET value = ? WHERE name = 'changes'", (number,))
+    db.executemany(
+        """INSERT INTO change (generation, number) VALUES (?, ?)
+           ON CONFLICT (generation) DO UPDATE SET number = excluded.number""",
+        [(generation, number) for generation in generations],
+    )
+
+
+def last_change(db: Connection) -> int:
+    """The number of the last act that recorded changes."""
+    return int(db.execute("SELECT value FROM tally WHERE name = 'changes'").get)
+
+
 def put(db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
     batch = _Batch(db, puts, monitors_max=monitors_max, now_ms=now_ms)
     results = [batch.judge(item) for item in puts]
@@ -51,7 +65,11 @@ def put(db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms
 
 
 def remove(db: Connection, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
-    return [_remove_one(db, item) for item in removes]
+    gone: list[int] = []
+    results = [_remove_one(db, item, gone) for item in removes]
+    if gone:
+        record_changes(db, gone)
+    return results
 
 
 def monitor(db: Connection, owner: str, name: str) -> Monitor | None:
@@ -84,6 +102,7 @@ class _Batch:
         self._generation = int(
             db.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'monitor'").get
         )
+        self._number = last_change(db) + 1
         self._inserts: list[tuple[Any, ...]] = []
         self._updates: list[tuple[Any, ...]] = []
 
@@ -109,8 +128,8 @@ class _Batch:
             self._inserts,
         )
         db.executemany("UPDATE monitor SET revision = ?, spec = ?, updated_ms = ? WHERE generation = ?", self._updates)
-        changed = [row[0] for row in self._inserts] + [row[3] for row in self._updates]
-        db.executemany(_RECORD, [(generation,) for generation in changed])
+        if self._inserts or self._updates:
+            record_changes(db, [row[0] for row in self._inserts] + [row[3] for row in self._updates])
         if self._inserts:
             counts = [(count, owner) for owner, count, _ in self._owners.values()]
             db.executemany("UPDATE user SET monitors = ? WHERE id = ?", counts)
@@ -122,7 +141,7 @@ class _Batch:
         self._inserts.append((self._generation, owner[0], item.id, text, now_ms, now_ms))
         self._current[item.owner, item.id] = (self._generation, 1, text, now_ms, now_ms)
         monitor = Monitor(item.owner, item.id, self._generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
-        change = Change(1, self._generation, monitor, owner_disabled=bool(owner[2]), entry=None)
+        change = Change(self._number, self._generation, monitor, owner_disabled=bool(owner[2]), entry=None)
         return PutResult("created", monitor, change)
 
     def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:
@@ -132,7 +151,7 @@ class _Batch:
         return PutResult("replaced", _monitor(item.owner, item.id, row))
 
 
-def _remove_one(db: Connection, item: RemoveMonitor) -> RemoveResult:
+def _remove_one(db: Connection, item: RemoveMonitor, gone: list[int]) -> RemoveResult:
     row = db.execute(
         """SELECT generation, revision, monitor.owner FROM monitor JOIN user ON user.id = monitor.owner
            WHERE user.name = ? AND monitor.name = ?""",
@@ -145,7 +164,7 @@ def _remove_one(db: Connection, item: RemoveMonitor) -> RemoveResult:
         return "revision_mismatch"
     db.execute("DELETE FROM monitor WHERE generation = ?", (generation,))
     db.execute("UPDATE user SET monitors = monitors - 1 WHERE id = ?", (owner,))
-    db.execute(_RECORD, (generation,))
+    gone.append(generation)
     return "removed"
 
 

@@ -217,6 +217,9 @@ class _Moves:
             row[0]: row
             for row in db.execute("SELECT k, counter, revision, last_run FROM due WHERE k IN carray(?)", (believed,))
         }
+        self._recorded = dict(
+            db.execute("SELECT generation, number FROM change WHERE generation IN carray(?)", (generations,)).fetchall()
+        )
         self._armed = {
             row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
         }
@@ -228,11 +231,13 @@ class _Moves:
         self._gone: list[tuple[int]] = []
         self._entries: list[tuple[int, int, int]] = []
         self._dues: list[tuple[int, ...]] = []
-        self._done: dict[int, list[int]] = {}
+        self._done: list[int] = []
 
     def judge(self, db: Connection, change: Change, reaction: Reaction) -> bool:
         entry = change.entry
         place: tuple[int, ...] | None = None
+        if self._recorded.pop(change.generation, None) != change.seq:
+            return False  # reacted to already, or changed again
         if entry is None:
             if change.generation in self._armed:
                 return False
@@ -252,8 +257,7 @@ class _Moves:
                 self._arm(db, change, place, reaction, due_ms=None)
             case never:
                 assert_never(never)
-        self._armed.add(change.generation)
-        self._done.setdefault(change.seq, []).append(change.generation)
+        self._done.append(change.generation)
         return True
 
     def write(self, db: Connection) -> None:
@@ -267,11 +271,7 @@ class _Moves:
         db.executemany(
             "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
         )
-        # A newer change of the same definition has a higher number and stays recorded.
-        for number, generations in self._done.items():
-            db.execute(
-                "DELETE FROM change WHERE number = ? AND generation IN carray(?)", (number, integers(generations))
-            )
+        db.execute("DELETE FROM change WHERE generation IN carray(?)", (integers(self._done),))
 
     def _leave(self, place: tuple[int, ...] | None) -> None:
         if place is not None:

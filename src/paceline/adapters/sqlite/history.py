@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
@@ -13,7 +14,6 @@ from paceline.adapters.sqlite.entries import locate
 from paceline.adapters.sqlite.keys import NEVER_MS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
-from paceline.core.outcome import RunState
 from paceline.ports import Run
 
 GLANCE_STEPS_MAX = 10
@@ -31,7 +31,7 @@ def run(db: Connection, handle: int) -> Run | None:
     names = (
         row
         and db.execute(
-            """SELECT user.name, monitor.name FROM monitor JOIN user ON user.id = monitor.owner
+            """SELECT user.name, monitor.name, user.disabled FROM monitor JOIN user ON user.id = monitor.owner
            WHERE monitor.generation = ?""",
             (row[1],),
         ).fetchone()
@@ -49,12 +49,13 @@ def monitor_runs(
             "SELECT previous FROM run WHERE handle = ? AND generation = ?", (before, monitor.generation)
         ).fetchone()
         handle = row[0] if row else 0
+    disabled = _disabled(db, monitor)
     runs: list[Run] = []
     while handle and len(runs) < limit:
         row = db.execute(_RUN, (handle,)).fetchone()
         if row is None:
             break  # older ones are purged
-        runs.append(_run(row, monitor.owner, monitor.id))
+        runs.append(_run(row, monitor.owner, monitor.id, disabled))
         handle = row[4]
     return runs
 
@@ -67,7 +68,7 @@ def find_run(db: Connection, cadences: Cadences, monitor: Monitor, counter: int,
         if row is None or row[0] < counter:
             return None
         if row[0] == counter:
-            return _run(db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id)
+            return _run(db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id, _disabled(db, monitor))
         handle = row[1]
     return None
 
@@ -99,32 +100,32 @@ def _glance(db: Connection, handle: int) -> Glance:
     return Glance(open_due_ms=open_due_ms)
 
 
-def _run(row: tuple[Any, ...], owner: str, monitor: str) -> Run:
+def _disabled(db: Connection, monitor: Monitor) -> int:
+    row = db.execute("SELECT disabled FROM user WHERE name = ?", (monitor.owner,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _run(row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
     handle, generation, counter, due_ms, _, *rest = row
-    open_state, at_ms, open_attempt, open_started_ms, open_reason, *settled = rest
-    state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail = settled
-    if state is None:
-        return Run(
-            handle, owner, monitor, generation, counter, due_ms,
-            state=_open_state(open_state, at_ms),
-            attempt=open_attempt or 0,
-            reason=open_reason or ("waits for an earlier run of this monitor" if open_state == "parked" else ""),
-            until_ms=at_ms if at_ms and at_ms < NEVER_MS else None,
-            started_ms=open_started_ms,
-        )  # fmt: skip
-    return Run(
-        handle, owner, monitor, generation, counter, due_ms,
-        state=state,
+    open_state, at_ms, attempt, started_ms, reason, *settled = rest
+    run = Run(handle, owner, monitor, generation, counter, due_ms, state="waiting")
+    if settled[0] is not None:
+        return replace(run, **_settled(settled))
+    if disabled and open_state != "out":
+        return replace(run, state="held", attempt=attempt or 0, reason="its owner is disabled")
+    if open_state is None or (open_state == "parked" and at_ms == 0):  # its way was cleared: it waits like any other
+        return replace(run, attempt=attempt or 0)
+    return replace(
+        run,
+        state=open_state,
         attempt=attempt,
-        reason=reason,
+        reason=reason or ("waits for an earlier run of this monitor" if open_state == "parked" else ""),
+        until_ms=at_ms if at_ms < NEVER_MS else None,
         started_ms=started_ms,
-        ended_ms=ended_ms,
-        latency_ms=latency_ms,
-        code=code,
-        detail=msgspec.json.decode(detail),
-    )  # fmt: skip
+    )
 
 
-def _open_state(state: RunState | None, at_ms: int | None) -> RunState:
-    """A run whose way was cleared waits like any other."""
-    return "waiting" if state is None or (state == "parked" and at_ms == 0) else state
+def _settled(columns: list[Any]) -> dict[str, Any]:
+    names = ("state", "attempt", "started_ms", "ended_ms", "latency_ms", "code", "reason", "detail")
+    values = dict(zip(names, columns, strict=True))
+    return values | {"detail": msgspec.json.decode(values["detail"])}

@@ -18,12 +18,12 @@ HOLD_MS = 30_000
 SIFTED_MIN = 64
 SEQUENCE_MASK = (1 << LANE_BITS) - 1
 
-# The columns that a claim judges a run by. A run is clear to start when the run before it in its group is settled,
-# or so old that its record is gone.
-_FACTS = """run.handle, run.generation, run.counter, run.due_ms, run.previous,
-            run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
-                             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous),
-            monitor.name, monitor.spec, user.name, user.disabled"""
+# A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
+CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
+            OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
+# The columns that a claim judges a run by.
+_FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
+             monitor.name, monitor.spec, user.name, user.disabled"""
 _OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
 
 
@@ -51,9 +51,13 @@ class Lanes:
         self._last = 0
 
     def pick(self, db: Connection, *, now_ms: int, limit: int) -> list[int]:
-        """Lanes with something to claim, beginning after the one that was served last."""
-        query = """SELECT lane.id FROM lane JOIN user ON user.id = lane.owner
-                   WHERE user.disabled = 0 AND lane.id {} ? AND (lane.position < lane.tail OR EXISTS
+        """Lanes with something to claim, beginning after the one that was served last.
+
+        Also those whose owner was removed: their runs end when they are claimed, for their monitors are gone.
+        """
+        query = """SELECT lane.id FROM lane LEFT JOIN user ON user.id = lane.owner
+                   WHERE user.disabled IS NOT 1 AND lane.id > 1 AND lane.id {} ?
+                     AND (lane.position < lane.tail OR EXISTS
                          (SELECT 1 FROM open WHERE open.lane = lane.id AND open.at_ms <= ?))
                    ORDER BY lane.id LIMIT ?"""
         picked: list[int] = []

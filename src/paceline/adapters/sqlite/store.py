@@ -40,7 +40,11 @@ class SqliteStore:
         self._db = Database(path, synchronous=synchronous)
         self._cadences = Cadences()
         self._lanes = runs.Lanes()
-        self.schema_version = migrate(self._db)
+        self._schema_version = migrate(self._db)
+
+    @property
+    def schema_version(self) -> int:
+        return self._schema_version
 
     # -- users and tokens
 

@@ -10,7 +10,7 @@ import apsw
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms, integers
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, lane_bounds
-from paceline.adapters.sqlite.runs import SEQUENCE_MASK, record_outcomes
+from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, record_outcomes
 from paceline.errors import StoreUnavailable
 from paceline.ports import PurgeReport, StoreStatus
 
@@ -151,18 +151,18 @@ def backup(db: apsw.Connection, target: Path, *, progress: Callable[[int, int], 
 def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
     begin, end = lane_bounds(lane)
     rows = db.execute(
-        """SELECT handle, due_ms, EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle) FROM run
-           WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",
+        f"""SELECT handle, due_ms, previous, {CLEAR}, EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+            FROM run WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
         (begin | position, end, max(limit, 0)),
     ).fetchall()
-    expired: list[int] = []
+    expired: set[int] = set()
     last = None
-    for handle, due_ms, is_open in rows:
-        if due_ms >= due_before_ms:
+    for handle, due_ms, previous, clear, is_open in rows:
+        if due_ms >= due_before_ms or not (is_open or clear or previous in expired):
             break
         last = handle
         if not is_open:
-            expired.append(handle)
+            expired.add(handle)
     if last is not None:
         db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))
         _end_expired(db, expired, now_ms=now_ms)
@@ -171,17 +171,21 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
 
 def _expire_open(db: Connection, *, due_before_ms: int, now_ms: int, limit: int) -> int:
     rows = db.execute(
-        """SELECT handle FROM open JOIN run USING (handle)
-           WHERE state <> 'out' AND due_ms < ? ORDER BY handle LIMIT ?""",
+        f"""SELECT handle, previous, {CLEAR} FROM open JOIN run USING (handle)
+            WHERE state <> 'out' AND due_ms < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
         (due_before_ms, max(limit, 0)),
     ).fetchall()
-    _end_expired(db, [row[0] for row in rows], now_ms=now_ms)
-    return len(rows)
+    expired: set[int] = set()
+    for handle, previous, clear in rows:
+        if clear or previous in expired:  # else the run before it is out, and the one after it must not overtake
+            expired.add(handle)
+    _end_expired(db, expired, now_ms=now_ms)
+    return len(expired)
 
 
-def _end_expired(db: Connection, handles: list[int], *, now_ms: int) -> None:
+def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
     reason = "expired: nobody claimed it in time"
-    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}") for handle in handles])
+    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}") for handle in sorted(handles)])
 
 
 def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:

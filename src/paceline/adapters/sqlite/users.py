@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.definitions import record_changes
 from paceline.adapters.sqlite.keys import user_lane
 from paceline.ports import Token, User, UserEdit
 
@@ -105,11 +106,8 @@ def remove_token(db: Connection, name: str, token_id: str) -> bool:
 
 
 def _record_changes(db: Connection, owner: int) -> None:
-    db.execute(
-        """INSERT INTO change (generation) SELECT generation FROM monitor WHERE owner = ?
-           ON CONFLICT (generation) DO UPDATE SET number = number + 1""",
-        (owner,),
-    )
+    rows = db.execute("SELECT generation FROM monitor WHERE owner = ?", (owner,)).fetchall()
+    record_changes(db, [row[0] for row in rows])
 
 
 def _user(row: tuple[Any, ...]) -> User:

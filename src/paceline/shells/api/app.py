@@ -70,6 +70,7 @@ class Endpoint:
         }
         self._bytes_max = parts.system.settings.body_bytes_max
         self._waits = any(route.waits for route in routes)
+        self._debug = parts.system.settings.log_level == "debug"
         self._log = structlog.get_logger("paceline.api").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -145,8 +146,10 @@ class Endpoint:
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in self._routes else "other"
         self._parts.hooks.metrics.count_request(route=self._path, method=method, status=status, seconds=seconds)
-        write = self._log.info if status >= 500 or (seconds > SLOW_S and not self._waits) else self._log.debug
-        write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
+        notable = status >= 500 or (seconds > SLOW_S and not self._waits)
+        if notable or self._debug:
+            write = self._log.info if notable else self._log.debug
+            write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
 
 
 def _check_owner(user: User, params: Mapping[str, str]) -> None:

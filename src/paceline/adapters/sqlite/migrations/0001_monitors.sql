@@ -33,12 +33,19 @@ CREATE TABLE monitor (
     UNIQUE (owner, name)
 ) STRICT;
 
--- Definitions whose entry has not followed yet. A further change raises the number, so a reaction that looked
--- before it cannot erase it.
+-- Definitions whose entry has not followed yet. The number is that of the act that recorded the change and never
+-- repeats, so a reaction to an older change, however late it comes, cannot be taken for one to this.
 CREATE TABLE change (
     generation INTEGER PRIMARY KEY,
-    number     INTEGER NOT NULL DEFAULT 1
+    number     INTEGER NOT NULL
 ) STRICT;
+
+CREATE TABLE tally (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO tally (name, value) VALUES ('changes', 0);
 
 -- Each distinct cadence once; rows are never changed, so every process may keep them in memory.
 CREATE TABLE cadence (

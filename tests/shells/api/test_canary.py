@@ -1,0 +1,65 @@
+"""A secret put into every secret place is found in no log, no error, no metric and no page."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.shells.api.conftest import HTTP, Client, Reply, serving
+
+CANARY = "canary5ecret"
+ME = "/v1/users/me"
+
+
+def test_a_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with serving(tmp_path, log_level="debug", wrong_tokens_max=3, body_timeout="300ms") as world:
+        admin = world.add("root", "admin")
+        made = admin("POST", "/v1/users", {"id": "alice"}).json
+        alice = world.client(made["token"])
+        second = alice("POST", f"{ME}/tokens", {"label": "x"}).json["token"]
+        wrong = Client(world.port, f"pl_aaaaaaaaaaaa_{CANARY}")
+        headers = {"Authorization": f"Bearer {CANARY}"}
+        replies: list[Reply] = [
+            *(wrong("GET", ME) for _ in range(5)),
+            wrong("PUT", f"{ME}/monitors/x", {"check": {"kind": "http", "url": "https://e.org", "body": CANARY}}),
+            world.client()("GET", f"{ME}?token={CANARY}"),
+            alice("GET", f"{ME}/monitors?limit=1", headers={"Cookie": CANARY, "X-Api-Key": CANARY}),
+            alice("PUT", f"{ME}/monitors/x", raw=b'{"check": "' + CANARY.encode()),
+            alice("POST", f"{ME}/tokens", {"label": 5}),
+            world.client()("GET", "/readyz", headers=headers),
+            world.client()("GET", "/nothing", headers=headers),
+            admin("GET", "/v1/users/alice/tokens"),
+            admin("GET", "/v1/users"),
+            admin("GET", "/v1/status"),
+            admin("GET", "/metrics"),
+            alice("GET", "/docs"),
+        ]
+        for reply in replies:
+            assert CANARY.encode() not in reply.body
+            assert CANARY not in str(dict(reply.headers))
+            for secret in (made["token"], second, alice.token or "", admin.token or ""):
+                assert secret.encode() not in reply.body
+        lines = world.log.getvalue() + caplog.text
+        assert lines.count('"event": "request"') >= len(replies)
+        for secret in (CANARY, made["token"], second, str(admin.token), "token="):
+            assert secret not in lines
+        raw = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".key")
+        for secret in (made["token"], second):
+            assert secret.encode() not in raw
+            assert secret.rpartition("_")[2].encode() not in raw
+
+
+def test_a_mistake_inside_is_a_500_that_tells_nothing_and_is_logged(tmp_path: Path) -> None:
+    with serving(tmp_path) as world:
+        alice = world.add("alice")
+        world.system.store.close()
+        reply = alice("PUT", f"{ME}/monitors/x", HTTP)
+        assert (reply.status, reply.code) == (500, "internal")
+        assert b"onnection" not in reply.body
+        assert b"Traceback" not in reply.body
+        assert "Traceback" in world.log.getvalue()
+        assert str(alice.token) not in world.log.getvalue()
+        assert alice("GET", "/healthz").status == 200

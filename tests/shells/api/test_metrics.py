@@ -1,0 +1,74 @@
+"""The figures themselves."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from paceline.shells.metrics import LATENESS_MS, Metrics
+
+
+def test_lateness_is_counted_in_its_buckets() -> None:
+    metrics = Metrics()
+    metrics.observe_many_ms([0, 5, 6, 250, 251, 999_999])
+    metrics.observe_many_ms([])
+    metrics.observe_many_ms([100])
+    text = metrics.render().decode()
+    assert 'paceline_lateness_seconds_bucket{le="0.005"} 2.0' in text
+    assert 'paceline_lateness_seconds_bucket{le="0.25"} 5.0' in text
+    assert 'paceline_lateness_seconds_bucket{le="300.0"} 6.0' in text
+    assert 'paceline_lateness_seconds_bucket{le="+Inf"} 7.0' in text
+    assert "paceline_lateness_seconds_count 7.0" in text
+    assert "paceline_lateness_seconds_sum 1000.611" in text
+
+
+def test_thousands_of_values_cost_little() -> None:
+    metrics = Metrics()
+    values = [number % 4_000 for number in range(50_000)]
+    started_s = time.perf_counter()
+    metrics.observe_many_ms(values)
+    assert time.perf_counter() - started_s < 0.25
+    assert len(LATENESS_MS) < 20
+
+
+def test_every_method_moves_its_figure() -> None:
+    metrics = Metrics(version="1.2.3")
+    metrics.count_runs("http", "ok", 3)
+    metrics.count_tick(entries=5, lost=2, late_ms=[1])
+    metrics.set_in_flight(7)
+    metrics.set_queue(waiting=9, age_s=1.5)
+    metrics.set_store_up(1)
+    metrics.count_turn("tick")
+    metrics.count_loop_error("send")
+    metrics.set_loop_ages([("tick", 0.25)])
+    metrics.count_request(route="/v1/x", method="GET", status=200, seconds=0.002)
+    text = metrics.render().decode()
+    for line in (
+        'paceline_runs_total{kind="http",outcome="ok"} 3.0',
+        "paceline_ticks_total 1.0",
+        "paceline_entries_advanced_total 5.0",
+        "paceline_races_lost_total 2.0",
+        "paceline_in_flight 7.0",
+        "paceline_runs_waiting 9.0",
+        "paceline_queue_age_seconds 1.5",
+        "paceline_store_up 1.0",
+        'paceline_loop_turns_total{loop="tick"} 1.0',
+        'paceline_loop_errors_total{loop="send"} 1.0',
+        'paceline_loop_age_seconds{loop="tick"} 0.25',
+        'paceline_http_requests_total{method="GET",route="/v1/x",status="200"} 1.0',
+        'paceline_http_seconds_bucket{le="0.0025",route="/v1/x"} 1.0',
+        'paceline_build_info{version="1.2.3"} 1.0',
+    ):
+        assert line in text
+
+
+def test_two_processes_of_figures_do_not_share_any() -> None:
+    one, other = Metrics(), Metrics()
+    one.count_runs("http", "ok")
+    assert b'outcome="ok"' not in other.render()
+
+
+@pytest.mark.parametrize("name", ["paceline_runs_total", "paceline_lateness_seconds", "paceline_in_flight"])
+def test_the_names_are_as_promised(name: str) -> None:
+    assert name in Metrics().names()

@@ -1,0 +1,94 @@
+"""Requests made from the OpenAPI document by the hundred: no 5xx, and every answer as the document says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from tests.shells.api.conftest import HTTP, OUTGOING, World, serving
+
+EXAMPLES = 25
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with serving(tmp_path_factory.mktemp("fuzz"), wrong_tokens_max=1_000_000) as world:
+        world.add("root", "admin")
+        alice = world.add("alice")
+        alice("PUT", "/v1/users/me/monitors/web", HTTP)
+        alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
+        yield world
+
+
+def operations(world: World) -> list[Any]:
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{world.port}/openapi.json")
+    return [result.ok() for result in schema.get_all_operations()]
+
+
+def aim(case: Case) -> None:
+    """Most made-up names lead nowhere; these lead to what is there, and nothing waits for long."""
+    path = case.path_parameters
+    if path.get("user") and case.operation.label != "DELETE /v1/users/{user}":
+        path["user"] = "alice"
+    if path.get("id") and len(str(path["id"])) % 2:
+        path["id"] = "web"
+    if isinstance(case.body, dict) and isinstance(case.body.get("wait"), str):
+        case.body["wait"] = "1ms"
+
+
+def walk(world: World, mode: GenerationMode) -> Counter[int]:
+    """Every operation with its examples; how often each status was answered."""
+    statuses: Counter[int] = Counter()
+    headers = {"Authorization": f"Bearer {world.tokens['root']}"}
+    for operation in operations(world):
+        if mode is GenerationMode.NEGATIVE and not (list(operation.iter_parameters()) or operation.body):
+            continue  # nothing can be wrong with it
+
+        @given(case=operation.as_strategy(generation_mode=mode))
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def call(case: Case) -> None:
+            aim(case)
+            response = case.call_and_validate(headers=headers, checks=CHECKS, timeout=25)
+            statuses[response.status_code] += 1
+
+        call()
+    return statuses
+
+
+@pytest.mark.timeout(60)
+def test_requests_that_fit_the_document_are_answered_as_it_says(fuzzed: World) -> None:
+    statuses = walk(fuzzed, GenerationMode.POSITIVE)
+    assert statuses[200] > 100
+    assert {201, 204, 404, 422} <= set(statuses)
+
+
+@pytest.mark.timeout(60)
+def test_requests_that_do_not_fit_the_document_are_refused_as_it_says(fuzzed: World) -> None:
+    statuses = walk(fuzzed, GenerationMode.NEGATIVE)
+    assert statuses[422] > 100
