@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import shutil
@@ -81,6 +82,7 @@ def rate(work: Callable[[], None], *, units: int) -> float:
 
 def in_turns(rounds: int, contestants: Mapping[str, Round]) -> dict[str, list[float]]:
     """Each contestant's rates, round by round; the first round warms up and is dropped; every other one goes backwards."""
+    collect_seldom()
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         names: Iterable[str] = contestants if number % 2 else reversed(list(contestants))
@@ -89,6 +91,13 @@ def in_turns(rounds: int, contestants: Mapping[str, Round]) -> dict[str, list[fl
             if number:
                 rates[name].append(measured)
     return rates
+
+
+def collect_seldom() -> None:
+    """The garbage collector as the daemon sets it when it starts."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def result(

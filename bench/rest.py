@@ -19,7 +19,7 @@ import uvloop
 from starlette import routing
 
 from bench.harness import Context, Result, in_turns, result
-from paceline.config import Settings
+from paceline.config import load_settings
 from paceline.core.definition import spec_document
 from paceline.shells.api import ApiHooks, build_app, server_config
 from paceline.shells.api.answers import Answer, json_answer
@@ -152,9 +152,7 @@ async def _measure(port: int, requests: Sequence[bytes], *, connections: int) ->
     loop = asyncio.get_running_loop()
     left = iter(requests)
     ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(connections)]
-    opened = [
-        await loop.create_connection(partial(_Connection, left, end), "127.0.0.1", port) for end in ends
-    ]
+    opened = [await loop.create_connection(partial(_Connection, left, end), "127.0.0.1", port) for end in ends]
     start_s = time.perf_counter()
     for _, protocol in opened:
         protocol.start()
@@ -179,7 +177,7 @@ def server(folder: Path) -> Iterator[tuple[int, str]]:
 
 
 def serve(file: str) -> None:
-    settings = Settings(
+    settings = load_settings(
         store=f"sqlite:///{file}", port=0, synchronous="full", monitors_max=MONITORS_MAX, log_level="warning"
     )
     system = open_system(settings)
@@ -194,6 +192,7 @@ def serve(file: str) -> None:
     )
     config = server_config(app_with_floor(system), settings)
     socket = config.bind_socket()
+    socket.listen(2 * CONNECTIONS)
     print(msgspec.json.encode({"port": socket.getsockname()[1], "token": token.secret}).decode(), flush=True)
     uvicorn.Server(config).run(sockets=[socket])
 

@@ -21,13 +21,13 @@ def owner_name(index: int) -> str:
     return f"owner{index % OWNERS}"
 
 
-def monitors(count: int, *, first: int = 0, seed: int = 11) -> Iterator[PutMonitor]:
-    """One in five hands its runs to a checker of the owner's own; the rest are HTTP checks."""
-    chance = random.Random(seed + first)
+def monitors(count: int, *, first: int = 0, outgoing_every: int = 0) -> Iterator[PutMonitor]:
+    """HTTP checks; if ``outgoing_every`` is given, one in so many hands its runs to a checker of its owner's own."""
+    chance = random.Random(11 + first)
     for index in range(first, first + count):
         every_s = chance.choice(INTERVALS_S)
         url = f"https://host{index}.example.org/health"
-        outgoing = index % 5 == 0
+        outgoing = outgoing_every and index % outgoing_every == 0
         check = OutgoingCheck({"kind": "outgoing", "url": url}) if outgoing else HttpCheck(url=url)
         spec = MonitorSpec(check=check, every=f"{every_s}s", initial_delay=f"{chance.randrange(every_s * 1_000)}ms")
         yield PutMonitor(owner=owner_name(chance.randrange(OWNERS)), id=f"monitor-{index}", spec=spec)
@@ -38,9 +38,9 @@ def add_owners(store: Store, names: Sequence[str] = ()) -> None:
         store.add_user(User(id=name, role="user", daily_credits=0, disabled=False, created_ms=START_MS))
 
 
-def fill(store: Store, count: int, *, now_ms: int = START_MS) -> None:
+def fill(store: Store, count: int, *, outgoing_every: int = 0) -> None:
     """Through the same step that the API calls, in bulk."""
     add_owners(store)
-    left = monitors(count)
+    left = monitors(count, outgoing_every=outgoing_every)
     while batch := [put for _, put in zip(range(BATCH), left, strict=False)]:
-        define.put_monitors(store, batch, monitors_max=MONITORS_MAX, now_ms=now_ms)
+        define.put_monitors(store, batch, monitors_max=MONITORS_MAX, now_ms=START_MS)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from bench.harness import Context, Result, connect, in_turns, judged, median, result, transaction
+from bench.harness import Context, Result, Round, connect, in_turns, judged, median, result, transaction
 from bench.seed import START_MS, fill
+from paceline.adapters.sqlite.keys import due_ms_of
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.due import CatchUp
 from paceline.core.schedule import SLOT_MS
 from paceline.steps.tick import tick
 
 SIZES = (10_000, 100_000, 1_000_000)
+MIXED, MIXED_SIZE = "tick, one in five outgoing, 100 owners", 100_000
 BATCH = 1_000
 RATIO_MIN = 0.35
 FLATNESS_MIN = 0.6
@@ -21,7 +23,7 @@ LANE = 1 << 40
 
 def run(context: Context) -> list[Result]:
     batches, rounds = (20, 15) if context.full else (10, 7)
-    contestants = {}
+    contestants: dict[str, Round] = {}
     for size in SIZES:
         started_s = time.perf_counter()
         subject = Ticker(context.file(f"tick-{size}.db"), size)
@@ -29,23 +31,29 @@ def run(context: Context) -> list[Result]:
         context.say(f"tick: {size:,} entries set up in {time.perf_counter() - started_s:.1f} s")
         contestants[f"tick {size}"] = partial(subject.round, batches)
         contestants[f"floor {size}"] = partial(floor.round, batches)
+    mixed = Ticker(context.file("tick-mixed.db"), MIXED_SIZE, outgoing_every=5)
+    contestants["mixed"] = partial(mixed.round, batches)
     rates = in_turns(rounds, contestants)
     results = [
         result("tick", size, rates=rates[f"tick {size}"], floor=rates[f"floor {size}"], target=RATIO_MIN, batch=BATCH)
         for size in SIZES
     ]
-    first, last = rates[f"tick {SIZES[0]}"], rates[f"tick {SIZES[-1]}"]
-    flatness = median(large / small for small, large in zip(first, last, strict=True))
-    flat: Result = {"subject": "tick, rate against that at 10,000", "size": SIZES[-1], "ratio": round(flatness, 3)}
-    return [*results, flat | judged(flatness, at_least=FLATNESS_MIN)]
+    return [*results, _flatness(rates), result(MIXED, MIXED_SIZE, rates=rates["mixed"], floor=rates[f"floor {MIXED_SIZE}"])]
+
+
+def _flatness(rates: dict[str, list[float]]) -> Result:
+    few, many = rates[f"tick {SIZES[0]}"], rates[f"tick {SIZES[-1]}"]
+    ratio = median(large / small for small, large in zip(few, many, strict=True))
+    values: Result = {"subject": f"tick, rate against that at {SIZES[0]:,}", "size": SIZES[-1], "ratio": round(ratio, 3)}
+    return values | judged(ratio, at_least=FLATNESS_MIN)
 
 
 class Ticker:
     """The real step on a real file. Virtual time moves on by just as much as makes the next full batch due."""
 
-    def __init__(self, file: str, size: int) -> None:
+    def __init__(self, file: str, size: int, *, outgoing_every: int = 0) -> None:
         self._store = SqliteStore(file, synchronous="full")
-        fill(self._store, size)
+        fill(self._store, size, outgoing_every=outgoing_every)
         self._probe = connect(file)
         self._now_ms = START_MS
 
@@ -61,18 +69,11 @@ class Ticker:
 
     def _next_now_ms(self) -> int:
         """When the last entry of the next batch is due: read beside the measurement, not in it."""
-        key = self._probe.execute(f"SELECT k FROM due ORDER BY k LIMIT 1 OFFSET {BATCH - 1}").get
-        due_ms = self._store_due_ms(key)
-        self._now_ms = max(self._now_ms, due_ms)
-        return self._now_ms
-
-    @staticmethod
-    def _store_due_ms(key: int) -> int:
-        from paceline.adapters.sqlite.keys import due_ms_of
-
+        key = self._probe.execute("SELECT k FROM due ORDER BY k LIMIT 1 OFFSET ?", (BATCH - 1,)).get
         due_ms = due_ms_of(key)
         assert due_ms is not None
-        return due_ms
+        self._now_ms = max(self._now_ms, due_ms)
+        return self._now_ms
 
 
 class Floor:

@@ -8,6 +8,7 @@ tests/contract/ is this contract as tests; every store passes it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -15,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from paceline.core.definition import Check, Monitor, MonitorSpec, PolledCheck
-from paceline.core.due import Advance, Due
+from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
 from paceline.core.outcome import Done, Outcome, RunState
 from paceline.core.schedule import Entry, Reaction
@@ -247,6 +248,11 @@ class Store(Protocol):
         A run is visible to ``claim`` when this returns.
         """
 
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+        """Advances due entries that the rule covers, at most ``limit``, in one act; how many by their due time.
+
+        It does what ``due``, ``advance`` and ``commit`` would do to them. A store without a faster way advances none.
+        """
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         """Pages through entries in due order, from the given instant on."""
 

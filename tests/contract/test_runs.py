@@ -119,6 +119,16 @@ def test_of_two_settlements_of_one_run_in_one_batch_one_wins(store: Store) -> No
     assert run_of(store, item).state == "ok"
 
 
+def test_a_stale_settlement_does_not_hide_the_rightful_one_in_the_same_batch(store: Store) -> None:
+    make_runs(store, armed(store, "a"))
+    (stale,) = claim(store)
+    later_ms = T0_MS + LEASE_MS
+    (rightful,) = claim(store, now_ms=later_ms)
+    batch = [settlement(stale, Done(ok=False), now_ms=later_ms), settlement(rightful, now_ms=later_ms)]
+    assert store.settle(batch) == [False, True]
+    assert run_of(store, rightful).state == "ok"
+
+
 def test_a_lease_that_ran_out_is_claimed_again_and_known_to_be_lost(store: Store, other: Store) -> None:
     make_runs(store, armed(store, "a", check=POST), 2)
     (first,) = claim(store)

@@ -105,6 +105,19 @@ def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: St
     assert states == {"out": ["out"], "parked": ["dead", "ok"], "retried": ["dead"], "later": ["dead"]}
 
 
+def test_a_caught_up_run_that_was_settled_early_is_not_expired_again(store: Store) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor, after_ms=T0_MS + 1_000)
+    make_runs(store, armed(store, "b"))
+    out = claim(store, now_ms=T0_MS + 1_000, runs_max=1)
+    assert names(out) == [("a", 0)]
+    settle(store, out, now_ms=T0_MS + 1_000)
+    assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 1
+    assert [run.state for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)] == ["ok"]
+    status = store.status()
+    assert (status.runs_waiting, status.runs_out) == (0, 0)
+
+
 def test_purge_ends_at_most_the_limit(store: Store) -> None:
     for number in range(5):
         make_runs(store, armed(store, f"m{number}"))

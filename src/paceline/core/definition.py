@@ -15,7 +15,7 @@ from paceline.errors import FieldProblem, InvalidInput, MalformedBody
 
 TEXT_CHARS_MAX = 4_096
 CHECK_BYTES_MAX = 65_536
-CHECK_LEVELS_MAX = 32
+LEVELS_MAX = 32
 NAME_CHARS_MAX = 256
 TAGS_MAX = 32
 TAG_CHARS_MAX = 64
@@ -356,7 +356,7 @@ def _check_problems(check: Check) -> list[FieldProblem]:
         case DnsCheck():
             problems = _dns_problems(check)
         case OutgoingCheck():
-            detail = _document_problem(check.document)
+            detail = document_problem(check.document)
             return [FieldProblem("/check", detail)] if detail else []
     problems += _duration_problems("/check/timeout", check.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     return problems
@@ -421,10 +421,10 @@ def _dns_problems(check: DnsCheck) -> list[FieldProblem]:
     return problems
 
 
-def _document_problem(document: dict[str, Any]) -> str | None:
+def document_problem(document: dict[str, Any]) -> str | None:
     """Why a checker's own document cannot be kept, level by level: a walk that recursed could be made to overflow."""
     level: list[Any] = [document]
-    for _ in range(CHECK_LEVELS_MAX):
+    for _ in range(LEVELS_MAX):
         below: list[Any] = []
         for value in level:
             match value:
@@ -437,4 +437,4 @@ def _document_problem(document: dict[str, Any]) -> str | None:
         if not below:
             return None
         level = below
-    return f"at most {CHECK_LEVELS_MAX} levels of nesting"
+    return f"at most {LEVELS_MAX} levels of nesting"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import msgspec
 
-from paceline.core.definition import OutgoingCheck, check_document, text_problem
+from paceline.core.definition import OutgoingCheck, check_document, document_problem
 from paceline.core.dispatch import RetryPolicy, retry_delay_ms
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
@@ -16,6 +17,8 @@ from paceline.ports import Claimed, Queue, Run, Settlement, Store
 from paceline.steps.send import claim
 
 LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
+LATENCY_MS_MAX = 10**9
+_LEASE = re.compile(r"[0-9a-f]{1,15}\.[0-9]{1,9}")
 
 
 class OutgoingItem(msgspec.Struct, frozen=True):
@@ -83,14 +86,10 @@ def _leased_run(store: Store, run: str, *, lease: str, viewer: str | None) -> tu
 
 
 def _parse_lease(lease: str) -> tuple[int, int] | None:
-    handle, dot, attempt = lease.partition(".")
-    if not dot or not (handle + attempt).isascii() or len(lease) > 40:
+    if not _LEASE.fullmatch(lease):
         return None
-    return (int(handle, 16), int(attempt)) if _is_hex(handle) and attempt.isdigit() else None
-
-
-def _is_hex(text: str) -> bool:
-    return bool(text) and len(text) <= 15 and all(char in "0123456789abcdef" for char in text)
+    handle, _, attempt = lease.partition(".")
+    return int(handle, 16), int(attempt)
 
 
 def _stale(run: str) -> StaleLease:
@@ -108,22 +107,28 @@ def _outcome(
 ) -> Outcome:
     if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
         raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    if problem := document_problem(detail):
+        raise InvalidInput.of(FieldProblem("/detail", problem))
     reason = detail.get("reason")
     reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
-    if problem := text_problem(reason, "/detail/reason"):
-        raise InvalidInput.of(problem)
     if status == "retry":
         if attempt >= policy.attempts_max:
             return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
         delay_ms = retry_delay_ms(attempt, policy=policy, chance=chance)
         return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
-    latency_ms = detail.get("latency_ms")
     return Done(
         ok=status == "ok",
         reason=reason or ("" if status == "ok" else "the checker reported a failure"),
-        latency_ms=float(latency_ms) if isinstance(latency_ms, int | float) else None,
+        latency_ms=_latency_ms(detail.get("latency_ms")),
         detail=detail,
     )
+
+
+def _latency_ms(value: Any) -> float | None:
+    """What the checker measured, if it is a sensible number; the detail keeps whatever it sent."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATENCY_MS_MAX:
+        return None
+    return float(value)
 
 
 def _claimed_ms(record: Run) -> int:

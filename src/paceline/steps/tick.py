@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from paceline.core.due import Advance, CatchUp, Due, advance_all
+from paceline.core.due import Advance, CatchUp, Due, OnTime, advance_all
 from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
 ENTRIES_MAX = 1_000
+REST_SHARE = 10
 CLOCK_TOLERANCE_MS = 300_000
 """The clock may be set back by this much without a cron time firing again."""
 
@@ -29,19 +30,28 @@ class PullBackReport(NamedTuple):
 
 
 def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_MAX) -> TickReport:
-    """One bounded pass: read what is due, decide, write."""
-    dues = store.due(now_ms=now_ms, limit=limit)
+    """One bounded pass: first what is on time, in one act of the store; then whatever else is due, one by one.
+
+    However much is on time, the earliest of the rest have their turn.
+    """
+    on_time = store.advance_on_time(OnTime(now_ms, catch_up.grace_ms), limit=limit)
+    made = on_time.total()
+    late_ms = [now_ms - due_ms for due_ms in on_time.elements()]
+    rest_max = limit if made < limit else max(1, limit // REST_SHARE)
+    dues = store.due(now_ms=now_ms, limit=rest_max)
     if not dues:
-        return TickReport(0, 0, 0, [], more=False)
+        return TickReport(made, made, 0, late_ms, more=made == limit)
     advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
     won = store.commit(advances, now_ms=now_ms)
-    late_ms = [
+    late_ms += [
         now_ms - firing.due_ms
         for advance, moved in zip(advances, won, strict=True)
         if moved
         for firing in advance.firings
     ]
-    return TickReport(sum(won), len(late_ms), len(won) - sum(won), late_ms, more=len(dues) == limit)
+    return TickReport(
+        made + sum(won), len(late_ms), len(won) - sum(won), late_ms, more=made == limit or len(dues) == rest_max
+    )
 
 
 def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBackReport:

@@ -10,7 +10,8 @@ import pytest
 
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import TcpCheck, TlsCheck
+from paceline.core.definition import HttpCheck, TcpCheck, TlsCheck
+from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.certificates import Authority, make_authority, make_chain_file, tls_server
 from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order, outcome
 
@@ -53,6 +54,14 @@ def test_a_closed_port_is_connection_refused(provider: CheckProvider) -> None:
         held.bind(("127.0.0.1", 0))
         done = outcome(provider, TcpCheck(host="127.0.0.1", port=held.getsockname()[1]))
     assert (done.ok, done.reason) == (False, "connection refused")
+
+
+def test_a_connection_kept_by_an_http_check_is_not_taken_for_an_open_port(provider: CheckProvider) -> None:
+    with ModelHttpServer() as server:
+        assert outcome(provider, HttpCheck(url=f"{server.base_url}/ok")).ok
+        done = outcome(provider, TcpCheck(host="127.0.0.1", port=server.port))
+        assert done.ok
+        assert done.detail["phases_ms"]["connect"] > 0
 
 
 def test_a_port_that_does_not_answer_times_out(provider: CheckProvider) -> None:

@@ -20,12 +20,13 @@ import uvicorn
 from paceline.config import Settings
 from paceline.ports import Role
 from paceline.shells.api import ApiHooks, LoopHealth, build_app, server_config
+from paceline.shells.api.serving import BoundedProtocol
 from paceline.steps.access import TOKEN_BYTES, add_user
 from paceline.steps.tick import tick
 from paceline.wiring import System, open_system
 
-OUTGOING = {"check": {"kind": "outgoing", "what": "look"}, "every": "1h"}
-HTTP = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s"}
+OUTGOING: dict[str, Any] = {"check": {"kind": "outgoing", "what": "look"}, "every": "1h"}
+HTTP: dict[str, Any] = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s"}
 
 
 class Reply(NamedTuple):
@@ -122,16 +123,18 @@ def run_path(run: str) -> str:
 
 
 @contextmanager
-def serving(folder: Path, **settings: Any) -> Iterator[World]:
+def serving(folder: Path, protocol: type[BoundedProtocol] = BoundedProtocol, **settings: Any) -> Iterator[World]:
     file = folder / "api.db"
-    system = open_system(Settings(store=f"sqlite:///{file}", port=0, **settings))
+    # What is tested here does not depend on surviving a power cut.
+    defaults: dict[str, Any] = {"store": f"sqlite:///{file}", "port": 0, "synchronous": "normal"}
+    system = open_system(Settings(**(defaults | settings)))
     log, loops, wakes = io.StringIO(), [LoopHealth("tick", turning=True, age_s=0.1)], list[int]()
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
         logger_factory=structlog.PrintLoggerFactory(log),
     )
     hooks = ApiHooks(wake=lambda: wakes.append(1), loops=lambda: loops)
-    server = uvicorn.Server(server_config(build_app(system, hooks), system.settings))
+    server = uvicorn.Server(server_config(build_app(system, hooks), system.settings, http=protocol))
     thread = threading.Thread(target=server.run, name="api")
     thread.start()
     try:
@@ -176,3 +179,22 @@ def alice(world: World) -> Client:
 @pytest.fixture
 def bob(world: World) -> Client:
     return world.add("bob")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One server for all tests of a module that do not mind each other."""
+    with serving(tmp_path_factory.mktemp("house"), wrong_tokens_max=1_000) as running:
+        yield running
+
+
+@pytest.fixture
+def guest(house: World) -> Client:
+    """A new user in the house."""
+    return house.add(f"guest{len(house.tokens)}")
+
+
+@pytest.fixture
+def chief(house: World) -> Client:
+    """A new admin in the house."""
+    return house.add(f"chief{len(house.tokens)}", "admin")

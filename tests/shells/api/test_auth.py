@@ -13,8 +13,8 @@ ME = "/v1/users/me"
 @pytest.mark.parametrize(
     "value", [None, "", "Bearer", "Bearer ", "Basic YTpi", "Token x", "bearer", "\xff", "Bearer\tx"]
 )
-def test_without_a_bearer_token_there_is_a_401_that_says_how(world: World, value: str | None) -> None:
-    reply = world.client()("GET", ME, headers={} if value is None else {"Authorization": value})
+def test_without_a_bearer_token_there_is_a_401_that_says_how(house: World, value: str | None) -> None:
+    reply = house.client()("GET", ME, headers={} if value is None else {"Authorization": value})
     assert (reply.status, reply.code) == (401, "unauthenticated")
     assert reply.headers["www-authenticate"].startswith("Bearer")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.shells.api.serving import BoundedProtocol
 from tests.shells.api.conftest import HTTP, Client, World, serving
 
 MONITORS = "/v1/users/me/monitors"
@@ -36,42 +37,47 @@ def monitor_with(value: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_hostile_value_in_a_monitor_is_refused(alice: Client, name: str) -> None:
-    reply = alice("PUT", f"{MONITORS}/x", raw=monitor_with(VALUES[name]))
+def test_a_hostile_value_in_a_monitor_is_refused(guest: Client, name: str) -> None:
+    reply = guest("PUT", f"{MONITORS}/x", raw=monitor_with(VALUES[name]))
     assert reply.status in (400, 422)
     assert reply.code in ("malformed_body", "invalid_input")
-    assert alice("GET", MONITORS).json["items"] == []
+    assert guest("GET", MONITORS).json["items"] == []
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_hostile_value_is_refused_in_every_other_body(alice: Client, admin: Client, name: str) -> None:
+def test_a_hostile_value_is_refused_in_every_other_body(guest: Client, chief: Client, name: str) -> None:
     value = VALUES[name]
-    alice("PUT", f"{MONITORS}/web", HTTP)
-    bulk = alice("PUT", MONITORS, raw=b'{"items": [' + monitor_with(value)[:-1] + b', "id": "x"}]}')
+    guest("PUT", f"{MONITORS}/web", HTTP)
+    bulk = guest("PUT", MONITORS, raw=b'{"items": [' + monitor_with(value)[:-1] + b', "id": "x"}]}')
     if bulk.status == 200:
         assert [item["disposition"] for item in bulk.json["items"]] == ["refused"]
     else:
         assert bulk.status in (400, 422)
     for client, method, path, body in (
-        (alice, "PATCH", f"{MONITORS}/web", b'{"check": {"kind": "outgoing", "x": %s}}'),
-        (alice, "PATCH", f"{MONITORS}/web", b'{"tags": [%s]}'),
-        (alice, "POST", "/v1/outgoing/claim", b'{"max": %s}'),
-        (alice, "POST", "/v1/runs/alice%2Fweb%231%400/outcome", b'{"lease": "1.1", "status": "ok", "detail": {"x": %s}}'),
-        (alice, "POST", "/v1/users/me/tokens", b'{"label": %s}'),
-        (admin, "POST", "/v1/users", b'{"id": "zoe", "daily_credits": %s}'),
-        (admin, "PATCH", "/v1/users/alice", b'{"daily_credits": %s}'),
-        (admin, "POST", "/v1/users", b"%s"),
+        (guest, "PATCH", f"{MONITORS}/web", b'{"check": {"kind": "outgoing", "x": %s}}'),
+        (guest, "PATCH", f"{MONITORS}/web", b'{"tags": [%s]}'),
+        (guest, "POST", "/v1/outgoing/claim", b'{"max": %s}'),
+        (
+            chief,
+            "POST",
+            "/v1/runs/guest%2Fweb%231%400/outcome",
+            b'{"lease": "1.1", "status": "ok", "detail": {"x": %s}}',
+        ),
+        (guest, "POST", "/v1/users/me/tokens", b'{"label": %s}'),
+        (chief, "POST", "/v1/users", b'{"id": "zoe", "daily_credits": %s}'),
+        (chief, "PATCH", "/v1/users/me", b'{"daily_credits": %s}'),
+        (chief, "POST", "/v1/users", b"%s"),
     ):
         reply = client(method, path, raw=body % value)
         assert reply.status in (400, 404, 422), (path, reply.status)
         assert reply.code in ("malformed_body", "invalid_input", "not_found")
-    assert alice("GET", f"{MONITORS}/web").json["revision"] == 1
+    assert guest("GET", f"{MONITORS}/web").json["revision"] == 1
 
 
-def test_big_numbers_that_json_allows_come_back_as_they_were(alice: Client) -> None:
+def test_big_numbers_that_json_allows_come_back_as_they_were(guest: Client) -> None:
     check = {"kind": "outgoing", "big": 10**100, "negative": -(10**30), "small": 1e-300}
-    assert alice("PUT", f"{MONITORS}/x", {"check": check, "every": "1h"}).json["check"] == check
-    assert alice("GET", f"{MONITORS}/x").json["check"] == check
+    assert guest("PUT", f"{MONITORS}/x", {"check": check, "every": "1h"}).json["check"] == check
+    assert guest("GET", f"{MONITORS}/x").json["check"] == check
 
 
 @pytest.mark.parametrize(
@@ -101,33 +107,33 @@ def test_big_numbers_that_json_allows_come_back_as_they_were(alice: Client) -> N
         ({"check": {"kind": "tcp", "host": "h", "port": 70_000}}, "/check/port"),
     ],
 )
-def test_a_wrong_field_is_named(alice: Client, change: dict[str, object], pointer: str) -> None:
+def test_a_wrong_field_is_named(guest: Client, change: dict[str, object], pointer: str) -> None:
     document = {**HTTP, **change}
     if "cron" in change and change.get("every", 1) is None:
         del document["every"]
-    reply = alice("PUT", f"{MONITORS}/x", document)
+    reply = guest("PUT", f"{MONITORS}/x", document)
     assert (reply.status, reply.code) == (422, "invalid_input")
     assert pointer in reply.pointers
 
 
 @pytest.mark.parametrize("name", ["%00", "-x", "a b", "%2F", "a%2Fb", "\xe9".encode().hex(), "x" * 129, "%ff", ".."])
-def test_an_id_is_either_good_or_refused(alice: Client, name: str) -> None:
-    reply = alice("PUT", f"{MONITORS}/{name.replace(' ', '%20')}", HTTP)
+def test_an_id_is_either_good_or_refused(guest: Client, name: str) -> None:
+    reply = guest("PUT", f"{MONITORS}/{name.replace(' ', '%20')}", HTTP)
     assert reply.status in (201, 404, 405, 422)
     if reply.status == 422:
         assert reply.pointers == ["/id"]
-    assert alice("GET", f"{MONITORS}/{name.replace(' ', '%20')}").status in (200, 404, 405)
+    assert guest("GET", f"{MONITORS}/{name.replace(' ', '%20')}").status in (200, 404, 405)
 
 
-def test_only_json_is_taken(alice: Client) -> None:
+def test_only_json_is_taken(guest: Client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "x", "\xff"):
-        reply = alice("PUT", f"{MONITORS}/x", HTTP, headers={"Content-Type": kind})
+        reply = guest("PUT", f"{MONITORS}/x", HTTP, headers={"Content-Type": kind})
         assert (reply.status, reply.code) == (415, "unsupported_media_type")
     for kind in ("application/json", "Application/JSON; charset=utf-8"):
-        assert alice("PUT", f"{MONITORS}/x", HTTP, headers={"Content-Type": kind}).status in (200, 201)
-    patch = alice("PATCH", f"{MONITORS}/x", {"paused": True}, headers={"Content-Type": "application/merge-patch+json"})
+        assert guest("PUT", f"{MONITORS}/x", HTTP, headers={"Content-Type": kind}).status in (200, 201)
+    patch = guest("PATCH", f"{MONITORS}/x", {"paused": True}, headers={"Content-Type": "application/merge-patch+json"})
     assert patch.status == 200
-    assert alice("PUT", f"{MONITORS}/x", raw=b"").code == "malformed_body"
+    assert guest("PUT", f"{MONITORS}/x", raw=b"").code == "malformed_body"
 
 
 def test_an_unknown_address_and_an_unknown_method_are_problems_too(world: World, alice: Client) -> None:
@@ -145,8 +151,8 @@ def test_an_unknown_address_and_an_unknown_method_are_problems_too(world: World,
     assert alice("HEAD", "/v1/users/me").body == b""
 
 
-def test_every_answer_carries_the_guarding_headers(alice: Client) -> None:
-    for reply in (alice("GET", "/v1/users/me"), alice("GET", "/nothing"), alice("GET", "/docs"), alice("GET", "/")):
+def test_every_answer_carries_the_guarding_headers(guest: Client) -> None:
+    for reply in (guest("GET", "/v1/users/me"), guest("GET", "/nothing"), guest("GET", "/docs"), guest("GET", "/")):
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["content-security-policy"].startswith("default-src 'none'")
@@ -224,14 +230,54 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_nothing_special(world
     assert "request_failed" not in world.log.getvalue()
 
 
+def fill(connection: socket.socket, line: bytes) -> None:
+    for _ in range(200):
+        connection.sendall(line)
+        time.sleep(0.002)
+
+
 def test_a_head_without_end_is_cut(world: World, alice: Client) -> None:
     with socket.create_connection(("127.0.0.1", world.port), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
         with pytest.raises(OSError, match=r"reset|Broken pipe"):
-            for _ in range(200):
-                connection.sendall(b"X-Filler: " + b"x" * 10_000 + b"\r\n")
-                time.sleep(0.002)
+            fill(connection, b"X-Filler: " + b"x" * 10_000 + b"\r\n")
     assert alice("GET", "/healthz").status == 200
+
+
+class Hasty(BoundedProtocol):
+    """The same bounds, reached within a test."""
+
+    head_timeout_s = 0.3
+    unread_bytes_max = 1_000_000
+
+
+@pytest.mark.parametrize("start", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_a_head_that_does_not_come_is_closed_after_a_time(tmp_path: Path, start: bytes) -> None:
+    with serving(tmp_path, protocol=Hasty) as world:
+        began = time.monotonic()
+        assert exchange(world, start) == b""
+        assert 0.2 < time.monotonic() - began < 3
+        whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", world.port), timeout=5) as connection:
+            for _ in range(2):
+                connection.sendall(whole)
+                assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+                time.sleep(0.5)
+            connection.sendall(whole + start)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 200")
+            if start:
+                assert connection.recv(65_536) == b""
+
+
+def test_a_refused_body_that_does_not_end_is_cut(tmp_path: Path) -> None:
+    with serving(tmp_path, protocol=Hasty) as world:
+        world.add("alice")
+        refused = head(world, "Transfer-Encoding: chunked").replace(b"Bearer pl", b"Bearer no")
+        with socket.create_connection(("127.0.0.1", world.port), timeout=10) as connection:
+            connection.sendall(refused)
+            assert connection.recv(65_536).startswith(b"HTTP/1.1 401")
+            with pytest.raises(OSError, match=r"reset|Broken pipe"):
+                fill(connection, b"10000\r\n" + b" " * 0x10000 + b"\r\n")
 
 
 def test_what_is_no_http_is_answered_and_the_server_lives(world: World, alice: Client) -> None:

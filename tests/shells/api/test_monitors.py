@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from typing import Any
 
 import pytest
 
@@ -31,8 +33,8 @@ def test_a_put_creates_then_replaces_and_answers_all_that_is_promised(alice: Cli
     assert alice("GET", f"{PATH}/web").json == unchanged.json
 
 
-def test_every_kind_of_check_can_be_put(alice: Client) -> None:
-    checks = [
+def test_every_kind_of_check_can_be_put(guest: Client) -> None:
+    checks: list[dict[str, Any]] = [
         {"kind": "http", "url": "https://example.org/", "expect": {"status": [200], "body_contains": "ok"}},
         {"kind": "tcp", "host": "example.org", "port": 25},
         {"kind": "dns", "name": "example.org", "type": "MX"},
@@ -40,7 +42,9 @@ def test_every_kind_of_check_can_be_put(alice: Client) -> None:
         {"kind": "outgoing", "anything": {"goes": [1, None, "x"]}},
     ]
     for check in checks:
-        reply = alice("PUT", f"{PATH}/{check['kind']}", {"check": check, "cron": "*/5 * * * *", "timezone": "Asia/Tokyo"})
+        reply = guest(
+            "PUT", f"{PATH}/{check['kind']}", {"check": check, "cron": "*/5 * * * *", "timezone": "Asia/Tokyo"}
+        )
         assert reply.status == 201, reply.body
         assert reply.json["check"] == check
         assert reply.json["timezone"] == "Asia/Tokyo"
@@ -92,12 +96,29 @@ def test_a_removed_monitor_is_gone_and_comes_back_as_another_generation(alice: C
     assert again.json["schedule"]["generation"] > first
 
 
+def test_writes_that_come_together_share_commits_and_each_is_answered(world: World, alice: Client) -> None:
+    statuses: list[int] = []
+
+    def put(number: int) -> None:
+        body = HTTP if number % 4 else {**HTTP, "every": "0s"}
+        statuses.append(alice("PUT", f"{PATH}/m{number}", body).status)
+
+    threads = [threading.Thread(target=put, args=(number,)) for number in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [201] * 48 + [422] * 16
+    assert len(alice("GET", PATH).json["items"]) == 48
+    assert 1 <= len(world.wakes) < 40
+
+
 # -- guards
 
 
-def test_if_match_guards_put_patch_delete_and_pause(alice: Client) -> None:
-    old = alice("PUT", f"{PATH}/web", HTTP).headers["etag"]
-    new = alice("PUT", f"{PATH}/web", {**HTTP, "every": "30s"}, headers={"If-Match": old}).headers["etag"]
+def test_if_match_guards_put_patch_delete_and_pause(guest: Client) -> None:
+    old = guest("PUT", f"{PATH}/web", HTTP).headers["etag"]
+    new = guest("PUT", f"{PATH}/web", {**HTTP, "every": "30s"}, headers={"If-Match": old}).headers["etag"]
     assert new != old
     for method, path, body in (
         ("PUT", f"{PATH}/web", HTTP),
@@ -106,11 +127,11 @@ def test_if_match_guards_put_patch_delete_and_pause(alice: Client) -> None:
         ("POST", f"{PATH}/web/pause", None),
     ):
         for stale in (old, f"W/{new}", '"x"', "garbage", new.strip('"')):
-            reply = alice(method, path, body, headers={"If-Match": stale})
+            reply = guest(method, path, body, headers={"If-Match": stale})
             assert (reply.status, reply.code) == (412, "revision_mismatch"), (method, stale)
-    assert alice("GET", f"{PATH}/web").headers["etag"] == new
-    assert alice("PATCH", f"{PATH}/web", {"paused": True}, headers={"If-Match": f'"x", {new}'}).status == 200
-    assert alice("DELETE", f"{PATH}/web", headers={"If-Match": "*"}).status == 204
+    assert guest("GET", f"{PATH}/web").headers["etag"] == new
+    assert guest("PATCH", f"{PATH}/web", {"paused": True}, headers={"If-Match": f'"x", {new}'}).status == 200
+    assert guest("DELETE", f"{PATH}/web", headers={"If-Match": "*"}).status == 204
 
 
 def test_if_match_of_an_earlier_generation_does_not_touch_the_re_created_monitor(alice: Client) -> None:
@@ -124,20 +145,20 @@ def test_if_match_of_an_earlier_generation_does_not_touch_the_re_created_monitor
     assert alice("GET", f"{PATH}/web").json["every"] == "30s"
 
 
-def test_stars_mean_must_exist_and_must_not_exist(alice: Client) -> None:
-    assert alice("PUT", f"{PATH}/web", HTTP, headers={"If-Match": "*"}).code == "revision_mismatch"
-    assert alice("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).status == 201
-    assert alice("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).code == "revision_mismatch"
-    assert alice("PUT", f"{PATH}/web", {**HTTP, "every": "30s"}, headers={"If-Match": "*"}).status == 200
-    assert alice("DELETE", f"{PATH}/none", headers={"If-Match": "*"}).code == "not_found"
+def test_stars_mean_must_exist_and_must_not_exist(guest: Client) -> None:
+    assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-Match": "*"}).code == "revision_mismatch"
+    assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).status == 201
+    assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).code == "revision_mismatch"
+    assert guest("PUT", f"{PATH}/web", {**HTTP, "every": "30s"}, headers={"If-Match": "*"}).status == 200
+    assert guest("DELETE", f"{PATH}/none", headers={"If-Match": "*"}).code == "not_found"
 
 
-def test_a_get_with_the_known_etag_answers_304(alice: Client) -> None:
-    etag = alice("PUT", f"{PATH}/web", HTTP).headers["etag"]
+def test_a_get_with_the_known_etag_answers_304(guest: Client) -> None:
+    etag = guest("PUT", f"{PATH}/web", HTTP).headers["etag"]
     for known in (etag, f"W/{etag}", f'"x", {etag}', "*"):
-        reply = alice("GET", f"{PATH}/web", headers={"If-None-Match": known})
+        reply = guest("GET", f"{PATH}/web", headers={"If-None-Match": known})
         assert (reply.status, reply.body, reply.headers["etag"]) == (304, b"", etag)
-    assert alice("GET", f"{PATH}/web", headers={"If-None-Match": '"x"'}).status == 200
+    assert guest("GET", f"{PATH}/web", headers={"If-None-Match": '"x"'}).status == 200
 
 
 def test_of_many_guarded_edits_at_once_one_wins(alice: Client) -> None:
@@ -176,19 +197,19 @@ def test_writes_that_only_ask_for_existence_do_not_disturb_each_other(alice: Cli
 # -- lists
 
 
-def test_lists_come_in_pages_in_order_of_id(alice: Client) -> None:
+def test_lists_come_in_pages_in_order_of_id(guest: Client) -> None:
     names = [f"m{number:02d}" for number in range(7)]
-    alice("PUT", PATH, {"items": [{"id": name, **HTTP} for name in reversed(names)]})
+    guest("PUT", PATH, {"items": [{"id": name, **HTTP} for name in reversed(names)]})
     seen: list[str] = []
     path = f"{PATH}?limit=3"
     for expected in (3, 3, 1):
-        page = alice("GET", path).json
+        page = guest("GET", path).json
         assert len(page["items"]) == expected
         seen += [item["id"] for item in page["items"]]
         path = f"{PATH}?limit=3&cursor={page['next_cursor']}"
     assert page["next_cursor"] is None
     assert seen == names
-    assert alice("GET", f"{PATH}?limit=7").json["next_cursor"] is None
+    assert guest("GET", f"{PATH}?limit=7").json["next_cursor"] is None
 
 
 @pytest.mark.parametrize(
@@ -210,12 +231,12 @@ def test_lists_come_in_pages_in_order_of_id(alice: Client) -> None:
         ("owner=bob", "/query/owner"),
     ],
 )
-def test_a_wrong_query_is_refused_by_name(alice: Client, query: str, pointer: str) -> None:
-    reply = alice("GET", f"{PATH}?{query}")
+def test_a_wrong_query_is_refused_by_name(guest: Client, query: str, pointer: str) -> None:
+    reply = guest("GET", f"{PATH}?{query}")
     assert (reply.status, reply.code, reply.pointers) == (422, "invalid_input", [pointer])
 
 
-def test_a_cursor_belongs_to_one_list_alone(world: World, alice: Client, bob: Client, admin: Client) -> None:
+def test_a_cursor_belongs_to_one_list_alone(alice: Client, bob: Client, admin: Client) -> None:
     for client in (alice, bob):
         client("PUT", PATH, {"items": [{"id": f"m{number}", **HTTP} for number in range(3)]})
     cursor = alice("GET", f"{PATH}?limit=1").json["next_cursor"]
@@ -225,23 +246,28 @@ def test_a_cursor_belongs_to_one_list_alone(world: World, alice: Client, bob: Cl
         assert client("GET", f"{path}?cursor={cursor}").code == "invalid_input"
 
 
-def test_routes_without_parameters_refuse_them(alice: Client) -> None:
-    assert alice("PUT", f"{PATH}/web?dry_run=true", HTTP).pointers == ["/query/dry_run"]
-    assert alice("GET", f"{PATH}/web").status == 404
+def test_routes_without_parameters_refuse_them(guest: Client) -> None:
+    assert guest("PUT", f"{PATH}/web?dry_run=true", HTTP).pointers == ["/query/dry_run"]
+    assert guest("GET", f"{PATH}/web").status == 404
 
 
 def test_runs_are_listed_newest_first_with_outcome_and_latency(world: World, alice: Client) -> None:
-    for counter in range(3):
-        alice("PUT", f"{PATH}/own", {**OUTGOING, "every": f"{counter + 1}s"})
+    alice("PUT", f"{PATH}/own", {**OUTGOING, "every": "1s"})
+    for _ in range(3):
         while not world.fire():
-            pass
+            time.sleep(0.02)
         (item,) = alice("POST", "/v1/outgoing/claim", {"wait": "2s"}).json["items"]
         outcome = {"lease": item["lease"], "status": "failed", "detail": {"reason": "broken", "latency_ms": 12.5}}
         assert alice("POST", f"{run_path(item['run'])}/outcome", outcome).status == 200
     page = alice("GET", f"{PATH}/own/runs?limit=2").json
     first, second = page["items"]
     assert first["due"] > second["due"]
-    assert (first["state"], first["outcome"], first["reason"], first["latency_ms"]) == ("failed", "failed", "broken", 12.5)
+    assert (first["state"], first["outcome"], first["reason"], first["latency_ms"]) == (
+        "failed",
+        "failed",
+        "broken",
+        12.5,
+    )
     (third,) = alice("GET", f"{PATH}/own/runs?limit=2&cursor={page['next_cursor']}").json["items"]
     assert third["run"].endswith("@0")
     assert alice("GET", run_path(third["run"])).json == third

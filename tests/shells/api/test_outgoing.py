@@ -104,8 +104,8 @@ def test_a_run_is_found_however_its_id_is_escaped(world: World, alice: Client, n
 
 
 @pytest.mark.parametrize("run", ["x", "alice/own", "alice/own#1", "alice/own#1@x", "alice/own%231%4099", "%00", "a//b"])
-def test_what_is_no_run_is_not_found(alice: Client, run: str) -> None:
-    assert alice("GET", f"/v1/runs/{run}").code == "not_found"
+def test_what_is_no_run_is_not_found(chief: Client, run: str) -> None:
+    assert chief("GET", f"/v1/runs/{run}").code == "not_found"
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_what_is_no_run_is_not_found(alice: Client, run: str) -> None:
         ({"owner": "bob"}, "/owner"),
     ],
 )
-def test_a_wrong_claim_is_refused_by_field(alice: Client, body: object, pointer: str) -> None:
-    reply = alice("POST", CLAIM, body)
+def test_a_wrong_claim_is_refused_by_field(guest: Client, body: object, pointer: str) -> None:
+    reply = guest("POST", CLAIM, body)
     assert (reply.status, reply.code, reply.pointers) == (422, "invalid_input", [pointer])
 
 
@@ -141,9 +141,6 @@ def test_a_wrong_claim_is_refused_by_field(alice: Client, body: object, pointer:
         ({"detail": []}, 422),
         ({"detail": {"x": "y" * 20_000}}, 422),
         ({"detail": {"reason": "\u0000"}}, 422),
-        ({"detail": {"latency_ms": 10**400}}, 422),
-        ({"detail": {"latency_ms": -1}}, 422),
-        ({"detail": {"latency_ms": True}}, 422),
         ({"counter": 5}, 422),
     ],
 )
@@ -153,6 +150,16 @@ def test_a_wrong_outcome_changes_nothing(world: World, alice: Client, change: di
     path = run_path(item["run"])
     assert alice("POST", f"{path}/outcome", {"lease": item["lease"], "status": "ok", **change}).status == status
     assert alice("GET", path).json["state"] == "out"
+
+
+@pytest.mark.parametrize("latency", [10**400, -1, True, "fast", None, [1]])
+def test_a_latency_that_makes_no_sense_is_kept_but_not_shown(world: World, alice: Client, latency: object) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    outcome = {"lease": item["lease"], "status": "ok", "detail": {"latency_ms": latency}}
+    settled = alice("POST", f"{run_path(item['run'])}/outcome", outcome)
+    assert (settled.status, settled.json["latency_ms"]) == (200, None)
+    assert alice("GET", run_path(item["run"])).json["detail"] == {"latency_ms": latency}
 
 
 def test_a_lease_with_an_absurd_attempt_is_refused(world: World, alice: Client) -> None:
@@ -254,6 +261,7 @@ def test_a_client_that_goes_away_claims_nothing(world: World, alice: Client) -> 
     put_and_fire(world, alice, "own")
     time.sleep(0.8)
     assert claim_one(alice)["attempt"] == 1
+    assert b'route="/v1/outgoing/claim",status="499"} 1.0' in alice("GET", "/metrics").body
 
 
 def test_a_drain_ends_every_long_poll_at_once(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -261,7 +269,8 @@ def test_a_drain_ends_every_long_poll_at_once(tmp_path_factory: pytest.TempPathF
     with serving(tmp_path_factory.mktemp("drain")) as world:
         alice = world.add("alice")
         threads = [
-            threading.Thread(target=lambda: answers.append(alice("POST", CLAIM, {"wait": "20s"}).json)) for _ in range(3)
+            threading.Thread(target=lambda: answers.append(alice("POST", CLAIM, {"wait": "20s"}).json))
+            for _ in range(3)
         ]
         for thread in threads:
             thread.start()

@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -20,7 +21,8 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.shells.api.conftest import HTTP, OUTGOING, World, serving
 
-EXAMPLES = 25
+EXAMPLES = 15
+AnyCase = Case[Any]
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -42,10 +44,10 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def operations(world: World) -> list[Any]:
     schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{world.port}/openapi.json")
-    return [result.ok() for result in schema.get_all_operations()]
+    return [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
 
 
-def aim(case: Case) -> None:
+def aim(case: AnyCase) -> None:
     """Most made-up names lead nowhere; these lead to what is there, and nothing waits for long."""
     path = case.path_parameters
     if path.get("user") and case.operation.label != "DELETE /v1/users/{user}":
@@ -72,7 +74,7 @@ def walk(world: World, mode: GenerationMode) -> Counter[int]:
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )
-        def call(case: Case) -> None:
+        def call(case: AnyCase) -> None:
             aim(case)
             response = case.call_and_validate(headers=headers, checks=CHECKS, timeout=25)
             statuses[response.status_code] += 1
@@ -84,11 +86,11 @@ def walk(world: World, mode: GenerationMode) -> Counter[int]:
 @pytest.mark.timeout(60)
 def test_requests_that_fit_the_document_are_answered_as_it_says(fuzzed: World) -> None:
     statuses = walk(fuzzed, GenerationMode.POSITIVE)
-    assert statuses[200] > 100
+    assert statuses[200] > 50
     assert {201, 204, 404, 422} <= set(statuses)
 
 
 @pytest.mark.timeout(60)
 def test_requests_that_do_not_fit_the_document_are_refused_as_it_says(fuzzed: World) -> None:
     statuses = walk(fuzzed, GenerationMode.NEGATIVE)
-    assert statuses[422] > 100
+    assert statuses[422] > 50

@@ -45,7 +45,7 @@ def full_disk(file_bytes_max: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_store_that_cannot_be_written_is_a_503_and_recovers(world: World, alice: Client, tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written_is_a_503_and_recovers(alice: Client, tmp_path: Path) -> None:
     alice("PUT", f"{MONITORS}/web", HTTP)
     with full_disk((tmp_path / "api.db-wal").stat().st_size):
         refused = alice("PUT", f"{MONITORS}/other", HTTP)
@@ -75,7 +75,7 @@ def test_metrics_are_open_and_name_nobody(world: World, alice: Client) -> None:
     assert "very-private" not in text
 
 
-def test_an_admin_sees_status_and_schedulers(world: World, admin: Client, alice: Client) -> None:
+def test_an_admin_sees_status_and_schedulers(admin: Client, alice: Client) -> None:
     alice("PUT", MONITORS, {"items": [{"id": f"m{number}", **OUTGOING} for number in range(3)]})
     status = admin("GET", "/v1/status").json
     assert (status["users"], status["monitors"], status["entries"], status["changes_pending"]) == (2, 3, 3, 0)
@@ -103,7 +103,9 @@ def test_the_openapi_document_describes_checks_problems_and_security(world: Worl
             problems = [response for status, response in responses.items() if status >= "400"]
             for problem in problems:
                 assert problem["content"]["application/problem+json"]["schema"]["$ref"].endswith("/Problem")
-    references = set(re.findall(r'"\$ref":"#/components/schemas/(\w+)"', world.client()("GET", "/openapi.json").body.decode()))
+    references = set(
+        re.findall(r'"\$ref":"#/components/schemas/(\w+)"', world.client()("GET", "/openapi.json").body.decode())
+    )
     assert references <= set(schemas)
     identifiers = [op["operationId"] for ops in document["paths"].values() for op in ops.values()]
     assert len(identifiers) == len(set(identifiers))
@@ -136,5 +138,5 @@ def test_the_type_of_a_problem_leads_to_its_explanation(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"])
-def test_open_pages_take_no_parameters(world: World, path: str) -> None:
-    assert world.client()("GET", f"{path}?x=1").code == "invalid_input"
+def test_open_pages_take_no_parameters(house: World, path: str) -> None:
+    assert house.client()("GET", f"{path}?x=1").code == "invalid_input"

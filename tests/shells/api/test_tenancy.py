@@ -51,7 +51,7 @@ class Stage:
     def body(self, operation: dict[str, Any]) -> Any:
         body = BODIES.get(operation["operationId"])
         needs_lease = operation["operationId"] in ("report_outcome", "extend_lease")
-        return {**body, "lease": self.item["lease"]} if needs_lease else body
+        return {"lease": self.item["lease"], **BODIES[operation["operationId"]]} if needs_lease else body
 
     def all_of_alice(self) -> list[Any]:
         admin = self.admin

@@ -112,13 +112,18 @@ def test_after_the_close_a_call_fails_instead_of_hanging() -> None:
 # -- arrivals
 
 
+def notify_often(arrivals: Arrivals) -> None:
+    for _ in range(1_000):
+        arrivals.notify()
+
+
 def test_news_from_another_thread_wakes_every_waiter_at_once() -> None:
     async def main() -> float:
         mark = arrivals.mark()
         waits = [asyncio.create_task(arrivals.wait(mark, timeout_s=10)) for _ in range(50)]
         await asyncio.sleep(0.05)
         started_s = time.monotonic()
-        threading.Thread(target=lambda: [arrivals.notify() for _ in range(1_000)]).start()
+        threading.Thread(target=notify_often, args=(arrivals,)).start()
         await asyncio.gather(*waits)
         return time.monotonic() - started_s
 

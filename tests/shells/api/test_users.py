@@ -38,8 +38,8 @@ def test_an_admin_adds_a_user_whose_token_works_at_once(world: World, admin: Cli
         ({"id": "x", "credits_spent": 0}, "/credits_spent"),
     ],
 )
-def test_a_wrong_user_is_refused_by_field(admin: Client, body: object, pointer: str) -> None:
-    reply = admin("POST", "/v1/users", body)
+def test_a_wrong_user_is_refused_by_field(chief: Client, body: object, pointer: str) -> None:
+    reply = chief("POST", "/v1/users", body)
     assert (reply.status, reply.code, reply.pointers) == (422, "invalid_input", [pointer])
 
 

@@ -78,48 +78,40 @@ class DnsLoop:
         task.add_done_callback(self._asking.discard)
 
     async def _ask_and_report(self, order: Order, check: DnsCheck, started_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        detail: dict[str, Any] = {}
+        began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(timeout_ms(check.timeout) / 1_000):
-                reason, detail = await self._ask(check)
+                done = await self._ask(check, began_s)
         except TimeoutError:
-            reason = f"timed out after {check.timeout}"
+            done = _done(f"timed out after {check.timeout}", {}, began_s)
         except Exception as error:  # noqa: BLE001 - every order ends in exactly one outcome
-            reason = _fault_words(error, check)
-        latency_ms = round((loop.time() - began_s) * 1_000, 3)
-        reason = reason[:REASON_CHARS_MAX]
-        self._report(order, started_ms, Done(ok=not reason, reason=reason, latency_ms=latency_ms, detail=detail))
+            done = _done(_fault_words(error, check), {}, began_s)
+        self._report(order, started_ms, done)
 
-    async def _ask(self, check: DnsCheck) -> tuple[str, dict[str, Any]]:
-        """The reason, empty if all is as expected, and the detail."""
+    async def _ask(self, check: DnsCheck, began_s: float) -> Done:
         detail: dict[str, Any] = {}
         if check.server is None:
             resolver = self._system_resolver()
         else:
             address = await self._address_of(check.server)
             if address is None:
-                return "could not resolve the DNS server's name", {}
+                return _done("could not resolve the DNS server's name", {}, began_s)
             if (refusal := self._guard.refusal(address, check.port)) is not None:
-                return refusal, {}
+                return Done(ok=False, reason=refusal)
             resolver = dns.asyncresolver.Resolver(configure=False)
             resolver.nameservers = [address]
             resolver.port = check.port
             detail["server"] = address
+        lifetime_s = timeout_ms(check.timeout) / 1_000
         answer = await resolver.resolve(
-            _question(check),
-            check.type,
-            raise_on_no_answer=False,
-            search=False,
-            lifetime=timeout_ms(check.timeout) / 1_000,
+            _question(check), check.type, raise_on_no_answer=False, search=False, lifetime=lifetime_s
         )
         if answer.rrset is None:
-            return f"the name exists but has no {check.type} record", detail
+            return _done(f"the name exists but has no {check.type} record", detail, began_s)
         texts = [_text(rdata) for rdata in answer.rrset]
         detail["answers"] = [text[:ANSWER_CHARS_MAX] for text in texts[:ANSWERS_SHOWN_MAX]]
         detail["ttl_s"] = answer.rrset.ttl
-        return _mismatch(check, texts), detail
+        return _done(_mismatch(check, texts), detail, began_s)
 
     def _system_resolver(self) -> dns.asyncresolver.Resolver:
         """The operator's resolvers; read again now and then, as the machine's configuration may change."""
@@ -142,6 +134,12 @@ class DnsLoop:
                 for rdata in await self._system_resolver().resolve(bare, kind, search=False):
                     return str(ip_address(rdata.to_text()))
         return None
+
+
+def _done(reason: str, detail: dict[str, Any], began_s: float) -> Done:
+    """An empty reason: all is as expected."""
+    latency_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000, 3)
+    return Done(ok=not reason, reason=reason[:REASON_CHARS_MAX], latency_ms=latency_ms, detail=detail)
 
 
 def _question(check: DnsCheck) -> dns.name.Name:

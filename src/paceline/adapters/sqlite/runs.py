@@ -21,6 +21,9 @@ SEQUENCE_MASK = (1 << LANE_BITS) - 1
 # A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
+# A run that is caught up later may be out or settled while it still stands in the tail.
+TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+              OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
 # The columns that a claim judges a run by.
 _FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
              monitor.name, monitor.spec, user.name, user.disabled"""
@@ -97,10 +100,11 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     ended: list[tuple[Any, ...]] = []
     again: list[tuple[Any, ...]] = []
     for item in settlements:
-        attempt, until_ms = leases.pop(item.handle, (None, 0))
+        attempt, until_ms = leases.get(item.handle, (None, 0))
         if attempt != item.attempt or item.ended_ms > until_ms:
             won.append(False)
             continue
+        del leases[item.handle]  # of two that are right, the first counts
         won.append(True)
         if isinstance(item.outcome, Retry):
             again.append((item.outcome.not_before_ms, item.outcome.reason, item.handle))
@@ -174,8 +178,7 @@ def _sift(db: Connection, lane: int, position: int, *, limit: int) -> tuple[list
     """The next runs of the tail that are neither open nor settled already, and the position after them."""
     begin, end = lane_bounds(lane)
     rows = db.execute(
-        f"""SELECT {_FACTS}, EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
-                          OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+        f"""SELECT {_FACTS}, {TOUCHED}
             FROM run {_OWNER} WHERE run.handle > ? AND run.handle < ? ORDER BY run.handle LIMIT ?""",  # noqa: S608
         (begin | position, end, limit),
     ).fetchall()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paceline.adapters.sqlite import definitions, entries, history, runs, upkeep, users
+from paceline.adapters.sqlite import definitions, entries, history, runs, strides, upkeep, users
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Database, file_bytes
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.core.definition import Monitor
-from paceline.core.due import Advance, Due
+from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
 from paceline.core.schedule import Entry
 from paceline.ports import (
@@ -135,6 +136,10 @@ class SqliteStore:
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
             return entries.commit(db, advances, now_ms=now_ms)
+
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+        with self._db.write() as db:
+            return strides.advance_on_time(db, rule, limit=limit)
 
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         with self._db.read() as db:

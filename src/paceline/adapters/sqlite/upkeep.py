@@ -10,7 +10,7 @@ import apsw
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms, integers
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, lane_bounds
-from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, record_outcomes
+from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
 from paceline.errors import StoreUnavailable
 from paceline.ports import PurgeReport, StoreStatus
 
@@ -151,17 +151,17 @@ def backup(db: apsw.Connection, target: Path, *, progress: Callable[[int, int], 
 def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
     begin, end = lane_bounds(lane)
     rows = db.execute(
-        f"""SELECT handle, due_ms, previous, {CLEAR}, EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
-            FROM run WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
+        f"""SELECT handle, due_ms, previous, {CLEAR}, {TOUCHED} FROM run
+            WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
         (begin | position, end, max(limit, 0)),
     ).fetchall()
     expired: set[int] = set()
     last = None
-    for handle, due_ms, previous, clear, is_open in rows:
-        if due_ms >= due_before_ms or not (is_open or clear or previous in expired):
+    for handle, due_ms, previous, clear, touched in rows:
+        if due_ms >= due_before_ms or not (touched or clear or previous in expired):
             break
         last = handle
-        if not is_open:
+        if not touched:
             expired.add(handle)
     if last is not None:
         db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))

@@ -127,7 +127,8 @@ class Endpoint:
         )
 
     async def _body(self, route: Route, receive: Receive, headers: Mapping[bytes, bytes]) -> Any:
-        body = await read_body(receive, headers, bytes_max=self._bytes_max, timeout_s=self._parts.body_timeout_s)
+        bytes_max = min(self._bytes_max, route.body_bytes_max)
+        body = await read_body(receive, headers, bytes_max=bytes_max, timeout_s=self._parts.body_timeout_s)
         if route.body is None:
             return body
         if not body and not route.body_needed:

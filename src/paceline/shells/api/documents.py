@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from paceline.core.ids import ID_CHARS_MAX, ID_RULE
 from paceline.ports import Role
 from paceline.shells.api.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
@@ -15,18 +16,20 @@ from paceline.steps.outgoing import OutgoingItem
 CLAIM_MAX = 1_000
 WAIT_MS_MAX = 20_000
 
+ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
 DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)$"
 Duration = Annotated[
     str, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.", extra_json_schema={"pattern": DURATION_PATTERN})
 ]
 Credits = Annotated[int, Meta(ge=0, le=DAILY_CREDITS_MAX)]
-Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX)]
+Id = Annotated[str, Meta(description=f"{ID_RULE[0].upper()}{ID_RULE[1:]}.", extra_json_schema={"pattern": ID_PATTERN})]
+Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX, extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
 Instant = Annotated[str, Meta(description="ISO 8601 in UTC with Z.", extra_json_schema={"format": "date-time"})]
 
 
 class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    id: str
+    id: Id
     role: Role = "user"
     daily_credits: Credits = DAILY_CREDITS_DEFAULT
 
@@ -85,7 +88,7 @@ class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max: Annotated[int, Meta(ge=1, le=CLAIM_MAX)] = 10
     lease: Duration = "60s"
     wait: Duration = "0s"
-    user: str | msgspec.UnsetType = msgspec.UNSET
+    user: Id | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClaimAnswer(msgspec.Struct, frozen=True):

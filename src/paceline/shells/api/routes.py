@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -32,6 +33,9 @@ from paceline.steps import report
 Access = Literal["open", "user", "admin"]
 Handler = Callable[[Call], Awaitable[Answer]]
 
+SMALL_BYTES_MAX = 1_048_576
+"""More than any single document can need."""
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -48,6 +52,8 @@ class Route:
     document: str | None = None
     """Instead of ``body``: the name of a schema whose JSON the handler gets as bytes."""
     body_needed: bool = True
+    body_bytes_max: int = SMALL_BYTES_MAX
+    """The setting of the same name bounds it too."""
     paged: bool = False
     waits: bool = False
     """A long poll: taking long is its purpose."""
@@ -194,6 +200,7 @@ MONITORS = (
         "Puts many monitors; answers a disposition for each.",
         {200: documents.BulkAnswer},
         body=documents.BulkBody,
+        body_bytes_max=sys.maxsize,
     ),
 )
 

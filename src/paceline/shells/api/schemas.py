@@ -12,11 +12,10 @@ from paceline.core.definition import (
     TAGS_MAX,
     TEXT_CHARS_MAX,
 )
-from paceline.core.ids import ID_CHARS_MAX, ID_RULE
+from paceline.core.ids import ID_RULE
 from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
-from paceline.shells.api.documents import DURATION_PATTERN
+from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN
 
-ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
 Schema = dict[str, Any]
 
 

@@ -11,16 +11,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from paceline.config import Settings
 
-HEAD_TIMEOUT_S = 15.0
-HEAD_BYTES_MAX = 65_536
-UNREAD_BYTES_MAX = 256 * 1024 * 1024
-"""So much of a body that was answered early (401, 413) is thrown away before the connection is closed."""
 KEEP_ALIVE_S = 75
 DRAIN_S = 25
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers do not come to an end, or whose refused body does not."""
+
+    head_timeout_s = 15.0
+    head_bytes_max = 65_536
+    unread_bytes_max = 256 * 1024 * 1024
+    """So much of a body that was answered early (401, 413) is thrown away before the connection is closed."""
 
     _in_head = False
     _head_bytes = 0
@@ -29,7 +30,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn itself
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
@@ -40,10 +41,10 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._in_head:
             return
         self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES_MAX:
+        if self._head_bytes > self.head_bytes_max:
             self._give_up()
         elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._give_up)
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def on_message_begin(self) -> None:
         self._in_head = True
@@ -58,7 +59,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         if self.cycle.response_complete:
             self._unread_bytes += len(body)
-            if self._unread_bytes > UNREAD_BYTES_MAX:
+            if self._unread_bytes > self.unread_bytes_max:
                 self._give_up()
             return
         super().on_body(body)

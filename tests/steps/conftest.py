@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.ports import Store
+from tests.contract.stage import user
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A real file with the users ann and bob; in order at the end, whatever was done."""
+    with closing(SqliteStore(str(tmp_path / "store.db"), synchronous="normal")) as store:
+        for name in ("ann", "bob"):
+            assert store.add_user(user(name))
+        yield store
+        assert store.verify() == []
+
+
+@pytest.fixture
+def second(store: Store, tmp_path: Path) -> Iterator[Store]:
+    """Another process's view of the same file."""
+    del store
+    with closing(SqliteStore(str(tmp_path / "store.db"), synchronous="normal")) as second:
+        yield second

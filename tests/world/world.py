@@ -1,0 +1,279 @@
+"""The seeded world: the real steps on a real store, on a clock we choose, with everything going wrong that can.
+
+One seed is one story. Each step is one turn of one actor; within it, at any write, another actor may cut in or the
+process may die; calls are delivered again; the clock jumps. After each step the promises are checked against the
+ledger's books, and at the end everything must come to rest: every run ended, every living monitor firing on its grid.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import cast
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.instants import to_text
+from paceline.core.schedule import Cadence
+from paceline.ports import Store, UserEdit
+from paceline.steps import access
+from tests.world.actors import OWNERS, Checker, Daemon, Users
+from tests.world.ledger import TERMINAL, Broken, Life, demand
+from tests.world.ledger import Ledger as Ledger
+from tests.world.stores import REPEATED, Call, Crash, Perilous, Watched
+
+T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
+SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
+TRACE_LINES = 25
+LOOK_EVERY = 20
+Damage = Callable[[Store], Store]
+
+
+class World:
+    """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
+
+    DAEMONS = 2
+
+    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
+        self.random = Random(seed)
+        self.ledger = Ledger()
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.now_ms = self.true_ms = T0_MS
+        self.crashes = self.interruptions = self.repeats = self.jumps = 0
+        self._seed = seed
+        self._past: deque[Call] = deque(maxlen=60)
+        self._cut_in = False
+        self.calm = True
+        self._acting = ""
+        self._real = [SqliteStore(str(folder / f"{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
+        damaged = [damage(store) if damage else store for store in self._real]
+        self._watched = [Watched(store, self.ledger, self._past) for store in damaged]
+        perilous = [cast("Store", Perilous(store, self._peril)) for store in self._watched]
+        self._stores = perilous
+        self._users = Users(self, perilous[0])
+        self._daemons = [Daemon(self, store) for store in perilous]
+        self._checkers = [Checker(self, perilous[0], None), *(Checker(self, perilous[1], owner) for owner in OWNERS[:2])]
+
+    def run(self, steps: int) -> None:
+        """The story, and its end. Broken tells the seed and the last things that happened."""
+        number = 0
+        try:
+            self._set_clock(self.now_ms)
+            for owner in OWNERS:
+                self._users.add(owner)
+            self.calm = False
+            for number in range(steps):
+                self._step()
+                self._check(thoroughly=number % LOOK_EVERY == 0)
+            self._come_to_rest()
+        except Broken as broken:
+            story = "\n  ".join(self.trace)
+            raise Broken(f"{broken}\n  seed {self._seed}, step {number}; the last of it:\n  {story}") from broken
+
+    def close(self) -> None:
+        for store in self._real:
+            with closing(store):
+                pass
+
+    # -- what happens
+
+    def _step(self) -> None:
+        self._pass_time()
+        try:
+            self._act()
+        except Crash as crash:
+            self._note(f"crash {crash}")
+            self._restart()
+
+    def _act(self) -> None:
+        roll = self.random.random()
+        if roll < 0.62:
+            number = self.random.randrange(self.DAEMONS)
+            name = self.random.choice(Daemon.TURNS)
+            self._acting = f"daemon {number} {name}"
+            self._note(self._acting)
+            self._daemons[number].turn(name)
+        elif roll < 0.82:
+            checker = self.random.choice(self._checkers)
+            name = self.random.choice(("claim", "claim", "settle", "settle", "settle", "extend", "repeat"))
+            self._acting = f"checker {self._checkers.index(checker)} {name}"
+            self._note(self._acting)
+            getattr(checker, name)()
+        elif roll < 0.94:
+            self._acting = "a user"
+            self._note(f"user {self._users.act()}")
+        else:
+            self._deliver_again()
+
+    def _deliver_again(self) -> None:
+        if self._past:
+            name, args, kwargs = self.random.choice(list(self._past))
+            assert name in REPEATED
+            self.repeats += 1
+            self._note(f"delivered again: {name}")
+            getattr(self._watched[0], name)(*args, **kwargs)
+
+    def _peril(self, moment: str) -> None:
+        if self.calm:
+            return
+        roll = self.random.random()
+        if roll < 0.02:
+            self.crashes += 1
+            raise Crash(f"of {self._acting} {moment}")
+        if roll < 0.12 and not self._cut_in:
+            self._cut_in = True
+            self.interruptions += 1
+            acting = self._acting
+            self._note(f"  cutting in {moment}:")
+            try:
+                self._act()
+            finally:
+                self._cut_in = False
+                self._acting = acting
+
+    def _restart(self) -> None:
+        """The process is gone with all it knew; the checkers live elsewhere and remember."""
+        number = self.random.randrange(self.DAEMONS)
+        self._daemons[number] = Daemon(self, self._stores[number])
+
+    def _pass_time(self) -> None:
+        roll = self.random.random()
+        if roll < 0.70:
+            flow_ms = self.random.randint(0, 1_500)
+        elif roll < 0.94:
+            flow_ms = self.random.randint(0, 20 * SECOND_MS)
+        elif roll < 0.985:
+            flow_ms = self.random.randint(0, 8 * MINUTE_MS)
+        else:
+            flow_ms = 0
+            self._jump()
+        self.true_ms += flow_ms
+        self._set_clock(self.now_ms + flow_ms)
+
+    def _jump(self) -> None:
+        self.jumps += 1
+        ms = self.random.choice((-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS))
+        self._note(f"the clock jumps by {ms / 1000:+.0f} s")
+        self._set_clock(self.now_ms + ms)
+
+    def _set_clock(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self.ledger.set_clock(now_ms)
+
+    def _note(self, text: str) -> None:
+        self.trace.append(f"{to_text(self.now_ms)} {text}")
+
+    # -- what must be true
+
+    def _check(self, *, thoroughly: bool) -> None:
+        store = self._real[self.random.randrange(self.DAEMONS)]
+        armed = store.armed_after(None, from_ms=0, limit=10_000)
+        found = {due.generation: (due.due_ms, due.counter) for due in armed}
+        demand(1, len(found) == len(armed), "an entry has two next firings")
+        believed = {
+            generation: (life.due_ms, life.counter)
+            for generation, life in self.ledger.lives.items()
+            if life.due_ms is not None
+        }
+        demand(4, found == believed, f"entries moved on their own: {found.items() ^ believed.items()}")
+        pending = {change.generation for change in store.changes(limit=10_000, now_ms=self.now_ms)}
+        for generation, life in self.ledger.lives.items():
+            if generation in pending:
+                continue
+            demand(3, not (life.deleted and life.has_entry), f"{life.name} is deleted and still has an entry")
+            if not life.deleted:
+                demand(10, life.has_entry, f"{life.name} has no entry and no recorded change: it will never fire")
+                rests = life.due_ms is None
+                demand(1, rests == self.ledger.resting(life), f"{life.name} rests: {rests}, and should not")
+        if thoroughly:
+            self._look_closely(store)
+
+    def _look_closely(self, store: Store) -> None:
+        problems = store.verify()
+        demand(10, not problems, f"the store says {problems}")
+        for life in self.ledger.living():
+            found = store.monitor(life.monitor.owner, life.monitor.id)
+            demand(10, found == life.monitor, f"{life.name} is not as it was acknowledged")
+            runs = store.monitor_runs(life.monitor, before=None, limit=10_000, now_ms=self.now_ms)
+            counters = [run.counter for run in runs]
+            books = [run.counter for run in life.runs.values() if run.state != "gone"]
+            demand(10, counters == sorted(books, reverse=True), f"{life.name}: runs {counters} are not {books}")
+            for run in runs:
+                record = life.runs[run.counter]
+                demand(10, (run.state in TERMINAL) == (record.state == "ended"), f"{life.name}@{run.counter} is {run.state}")
+                held = run.state == "held" and self.ledger.may_be_held(record)
+                demand(10, held or (run.state == "out") == (record.state == "out"), f"{life.name}@{run.counter} is {run.state}")
+
+    # -- how it ends
+
+    def _come_to_rest(self) -> None:
+        """Nobody edits, nothing crashes, the clock goes on; then nothing may be stuck."""
+        self._note("all comes to rest")
+        self.calm = True
+        for number in range(self.DAEMONS):
+            self._daemons[number] = Daemon(self, self._stores[number])
+        for owner in sorted(self.ledger.disabled):
+            access.edit_user(self._stores[0], owner, UserEdit(disabled=False), now_ms=self.now_ms)
+        self._set_clock(max(self.ledger.latest_ms, self.ledger.latest_until_ms) + MINUTE_MS)
+        self._live_on(4 * MINUTE_MS)
+        since_ms = self.now_ms
+        self._live_on(6 * MINUTE_MS)
+        for life in self.ledger.living():
+            self._judge_rhythm(life, since_ms=since_ms)
+        self._work_off()
+        self._check(thoroughly=True)
+        for life in self.ledger.living():
+            left = [run.counter for run in life.runs.values() if not run.over]
+            demand(10, not left, f"{life.name}: runs {left} never ended")
+        status = self._real[0].status()
+        left_over = (status.runs_waiting, status.runs_out)
+        demand(10, left_over == (0, 0), f"{left_over[0]} wait and {left_over[1]} are out for ever")
+
+    def _work_off(self) -> None:
+        """Until nothing is left, or nothing happens any more."""
+        for _ in range(20_000):
+            self._set_clock(self.now_ms + 200)
+            self.true_ms += 200
+            before = [(run.state, run.attempt) for life in self.ledger.lives.values() for run in life.runs.values()]
+            self._work_once()
+            after = [(run.state, run.attempt) for life in self.ledger.lives.values() for run in life.runs.values()]
+            if before == after and self.now_ms > self.ledger.latest_until_ms:
+                return
+
+    def _live_on(self, span_ms: int) -> None:
+        until_ms = self.now_ms + span_ms
+        while self.now_ms < until_ms:
+            self._set_clock(self.now_ms + SECOND_MS)
+            self.true_ms += SECOND_MS
+            for daemon in self._daemons:
+                daemon.whole_turn()
+            self._work_once()
+            self._check(thoroughly=False)
+
+    def _work_once(self) -> None:
+        for daemon in self._daemons:
+            daemon.collect()
+            daemon.send()
+        for checker in self._checkers:
+            checker.claim()
+            checker.settle_all()
+
+    def _judge_rhythm(self, life: Life, *, since_ms: int) -> None:
+        """In a quiet time every slot of a living monitor fires, once."""
+        if self.ledger.resting(life):
+            return
+        assert life.due_ms is not None
+        fired = sorted(run.due_ms for run in life.runs.values() if run.due_ms > since_ms)
+        expected = expected_slots(life.cadence, life.due_ms, since_ms=since_ms)
+        demand(10, fired == expected, f"{life.name} fired {fired}, expected {expected}")
+
+
+def expected_slots(cadence: Cadence, next_ms: int, *, since_ms: int) -> list[int]:
+    """Backwards from the next due time; a cron of this world fires every one or five minutes, or hardly ever."""
+    periods = {"* * * * *": MINUTE_MS, "*/5 * * * *": 5 * MINUTE_MS, "30 2 * * *": 24 * HOUR_MS}
+    period_ms = cadence.every_ms or periods[cadence.cron]
+    if period_ms == 24 * HOUR_MS:
+        return []
+    return sorted(range(next_ms - period_ms, since_ms, -period_ms))
