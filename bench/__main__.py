@@ -35,9 +35,9 @@ def main() -> int:
     names = arguments.names or (list(BENCHES) if arguments.full else list(QUICK))
     reports = [_measure(name, full=arguments.full, as_json=arguments.json) for name in names]
     if arguments.docs:
-        from bench import page
+        from bench.page import write
 
-        print(f"wrote {page.write(reports)}", file=sys.stderr)
+        print(f"wrote {write(reports)}", file=sys.stderr)
     missed = [row for report in reports for row in report["results"] if row.get("met") is False]
     return 1 if arguments.strict and missed else 0
 
@@ -72,7 +72,9 @@ def _show(report: dict[str, Any]) -> None:
     columns = [name for name in LEADING if any(name in row for row in rows)]
     columns += sorted({name for row in rows for name in row} - set(columns))
     host = report["machine"]
-    caption = f"{host['date']} · {host['cpu']} · {host['cores']} cores · Python {host['python']} · SQLite {host['sqlite']}"
+    caption = (
+        f"{host['date']} · {host['cpu']} · {host['cores']} cores · Python {host['python']} · SQLite {host['sqlite']}"
+    )
     table = Table(title=report["bench"], caption=caption)
     for name in columns:
         table.add_column(name, justify="left" if name == "subject" else "right")

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from bench.harness import Context, Result, result
-from bench.real_daemon import Daemon, daemon
+from bench.real_daemon import daemon
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import HttpCheck, MonitorSpec

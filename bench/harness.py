@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import apsw
-import psutil
+import psutil  # type: ignore[import-untyped]  # it has no types of its own
+
+from paceline.adapters.sqlite.database import Connection
 
 HERE = Path(__file__).parent
 FLOOR_CACHE_KIB = 65_536
@@ -57,23 +59,23 @@ def work_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def connect(file: str) -> apsw.Connection:
+def connect(file: str) -> Connection:
     """A floor's connection: the store's driver and settings, and nothing else."""
     connection = apsw.Connection(file)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{FLOOR_CACHE_KIB}")
-    return connection
+    return cast("Connection", connection)
 
 
 @contextmanager
-def transaction(connection: apsw.Connection) -> Iterator[None]:
+def transaction(connection: Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     yield
     connection.execute("COMMIT")
 
 
-def rate(work: Callable[[], None], *, units: int) -> float:
+def rate(work: Callable[[], object], *, units: int) -> float:
     """Units per second of wall time."""
     start_s = time.perf_counter()
     work()
@@ -81,7 +83,7 @@ def rate(work: Callable[[], None], *, units: int) -> float:
 
 
 def in_turns(rounds: int, contestants: Mapping[str, Round]) -> dict[str, list[float]]:
-    """Each contestant's rates, round by round; the first round warms up and is dropped; every other one goes backwards."""
+    """Each contestant's rates, round by round; the first round warms up. Every other round goes backwards."""
     collect_seldom()
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):

@@ -13,10 +13,9 @@ import time
 from datetime import datetime
 from typing import NamedTuple
 
-import apsw
 import msgspec
 
-from bench.harness import Context, Result, judged, percentile
+from bench.harness import Context, Result, connect, judged, percentile
 from bench.real_daemon import Daemon, add_admin, daemon
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
@@ -30,10 +29,15 @@ SIZE = 100_000
 RATE_PER_S = 1_000
 OWNERS = 10
 LOOK_S = 0.004
-LEAD_S = 8.0
+LEAD_S, SETUP_PER_S = 8.0, 10_000
+"""The first firing is due so long after the set-up began."""
 AFTER_S = 2.0
 P99_MS_MAX = 250.0
 RSS_MB_MAX = 300.0
+CLAIMABLE, CLAIMED = "claimable after due", "claimed over REST after due"
+LOST, DOUBLED = "runs lost", "runs doubled"
+MEMORY, CPU = "daemon's memory, MB", "daemon's CPU share of one core"
+INSIDE = "share made within 250 ms, by the daemon's own histogram"
 
 
 class Firing(NamedTuple):
@@ -51,17 +55,18 @@ class Window(NamedTuple):
 
 def run(context: Context) -> list[Result]:
     seconds = 30 if context.full else 10
-    return measure(context, size=SIZE, seconds=seconds)
+    return measure(context, size=SIZE, per_s=RATE_PER_S, seconds=seconds)
 
 
-def measure(context: Context, *, size: int, seconds: int) -> list[Result]:
-    """``size`` monitors, 1,000 firings a second, for so many seconds."""
-    file = context.file(f"lateness-{size}.db")
+def measure(context: Context, *, size: int, per_s: int, seconds: int) -> list[Result]:
+    """``size`` monitors, ``per_s`` firings a second, for so many seconds: no longer than their interval."""
+    assert seconds <= size // per_s
+    file = context.file(f"lateness-{size}-{per_s}.db")
     store = SqliteStore(file, synchronous="full")
-    token = add_admin(store)
-    base_ms = _fill(store, size)
+    base_ms = _fill(store, size, every_s=size // per_s)
     expected = _first_firings(file)
     store.close()
+    token = add_admin(file)
     window = Window(base_ms, base_ms + seconds * 1_000)
     with daemon(file, monitors_max=str(MONITORS_MAX)) as running:
         spare_s = base_ms / 1_000 - time.time()
@@ -72,21 +77,19 @@ def measure(context: Context, *, size: int, seconds: int) -> list[Result]:
         time.sleep(spare_s)
         cpu_share = _watch(running, watcher, checker, seconds)
         on_time_share = _share_below_250_ms(running)
-    return _report(size, window, expected, watcher, checker, cpu_share=cpu_share, on_time_share=on_time_share, running=running)
+    return _report(
+        size, window, expected, watcher, checker, cpu_share=cpu_share, on_time_share=on_time_share, running=running
+    )
 
 
-def _fill(store: SqliteStore, size: int) -> int:
+def _fill(store: SqliteStore, size: int, *, every_s: int) -> int:
     """Phases are random over the interval. Returns the instant from which on the firings are evenly spread."""
     add_owners(store, [f"owner{index}" for index in range(OWNERS)])
     chance = random.Random(5)
-    every_s = size // RATE_PER_S
-    started_s = time.time()
     base_ms = 0
     for first in range(0, size, BATCH):
         now_ms = time.time_ns() // 1_000_000
-        if not base_ms:
-            # A guess for the first batch, put right by the time it took: the others are told before they are due.
-            base_ms = now_ms + int(1_000 * (LEAD_S + 1.0 * size / 10_000))
+        base_ms = base_ms or now_ms + int(1_000 * (LEAD_S + size / SETUP_PER_S))
         puts = []
         for index in range(first, min(first + BATCH, size)):
             delay_ms = base_ms - now_ms + chance.randrange(every_s * 1_000)
@@ -97,15 +100,12 @@ def _fill(store: SqliteStore, size: int) -> int:
             )
             puts.append(PutMonitor(owner=f"owner{index % OWNERS}", id=f"monitor-{index}", spec=spec))
         define.put_monitors(store, puts, monitors_max=MONITORS_MAX, now_ms=now_ms)
-    assert time.time() - started_s < LEAD_S + size / 10_000, "too busy to set up"
     return base_ms
 
 
 def _first_firings(file: str) -> list[Firing]:
     """When each entry is due first, from the due table itself."""
-    connection = apsw.Connection(file, flags=apsw.SQLITE_OPEN_READWRITE)
-    rows = connection.execute("SELECT k FROM due").fetchall()
-    connection.close()
+    rows = connect(file).execute("SELECT k FROM due").fetchall()
     return [Firing(k & GENERATION_MASK, due_ms_of(k) or 0) for (k,) in rows]
 
 
@@ -113,7 +113,7 @@ class Watcher:
     """Reads the run table and notes when each run was seen first."""
 
     def __init__(self, file: str) -> None:
-        self._db = apsw.Connection(file, flags=apsw.SQLITE_OPEN_READWRITE)
+        self._db = connect(file)
         self._db.execute("PRAGMA query_only = ON")
         self._lanes: dict[int, int] = {}
         self.seen: list[tuple[Firing, int]] = []
@@ -218,15 +218,15 @@ def _report(
     seconds = (window.end_ms - window.start_ms) / 1_000
     late = _lateness([seen_ms - firing.due_ms for firing, seen_ms in seen])
     return [
-        {"subject": "claimable after due", "size": size, "per_s": round(len(seen) / seconds, 1), **late}
+        {"subject": CLAIMABLE, "size": size, "per_s": round(len(seen) / seconds, 1), **late}
         | judged(late["p99_ms"], at_most=P99_MS_MAX),
-        {"subject": "claimed over REST after due", "size": size, "per_s": round(len(claims) / seconds, 1)}
+        {"subject": CLAIMED, "size": size, "per_s": round(len(claims) / seconds, 1)}
         | _lateness([at_ms - due_ms for _, due_ms, at_ms in claims]),
-        {"subject": "runs lost", "size": size, "value": lost, "owed": len(owed)} | judged(lost, at_most=0),
-        {"subject": "runs doubled", "size": size, "value": doubled} | judged(doubled, at_most=0),
-        {"subject": "daemon's memory, MB", "size": size, "value": round(rss_mb, 1)} | judged(rss_mb, at_most=RSS_MB_MAX),
-        {"subject": "daemon's CPU share of one core", "size": size, "value": round(cpu_share, 3)},
-        {"subject": "share made within 250 ms, by the daemon's own histogram", "size": size, "value": round(on_time_share, 4)},
+        {"subject": LOST, "size": size, "value": lost, "owed": len(owed)} | judged(lost, at_most=0),
+        {"subject": DOUBLED, "size": size, "value": doubled} | judged(doubled, at_most=0),
+        {"subject": MEMORY, "size": size, "value": round(rss_mb, 1)} | judged(rss_mb, at_most=RSS_MB_MAX),
+        {"subject": CPU, "size": size, "value": round(cpu_share, 3)},
+        {"subject": INSIDE, "size": size, "value": round(on_time_share, 4)},
     ]
 
 

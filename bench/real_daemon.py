@@ -6,18 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from urllib.parse import urlsplit
 
-import psutil
-
-from paceline.adapters.sqlite.store import SqliteStore
-from paceline.config import Settings
-from paceline.steps.access import TOKEN_BYTES, add_user
-from paceline.wiring import read_secret_key
+import psutil  # type: ignore[import-untyped]  # it has no types of its own
 
 SECRET = "a secret that is only good for measuring"  # noqa: S105 - guards nothing
 STOP_S = 30.0
@@ -57,11 +51,8 @@ class Daemon:
 @contextmanager
 def daemon(file: str, **settings: str) -> Iterator[Daemon]:
     """Settings are given by name, without the prefix."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
-    environment |= {"PACELINE_SECRET_KEY": SECRET, "PACELINE_LOG_LEVEL": "warning"}
-    environment |= {f"PACELINE_{name.upper()}": value for name, value in settings.items()}
-    command = [sys.executable, "-m", "paceline", "--store", f"sqlite:///{file}", "--json", "up", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+    command = [*_program(file), "up", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(settings), text=True) as process:
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
@@ -73,17 +64,19 @@ def daemon(file: str, **settings: str) -> Iterator[Daemon]:
             process.wait(STOP_S)
 
 
-def add_admin(store: SqliteStore) -> str:
+def add_admin(file: str) -> str:
     """The token of an admin, who may claim everybody's runs."""
-    secret_key = read_secret_key(Settings(secret_key=SECRET), ":memory:")
-    now_ms = time.time_ns() // 1_000_000
-    _, token = add_user(
-        store,
-        "admin",
-        role="admin",
-        daily_credits=0,
-        token_bytes=bytes(range(TOKEN_BYTES)),
-        secret_key=secret_key,
-        now_ms=now_ms,
-    )
-    return token.secret
+    command = [*_program(file), "user", "add", "admin", "--role", "admin"]
+    answer = subprocess.run(command, capture_output=True, check=True, text=True, env=_environment({}))
+    return str(json.loads(answer.stdout)["token"])
+
+
+def _program(file: str) -> list[str]:
+    return [sys.executable, "-m", "paceline", "--store", f"sqlite:///{file}", "--json"]
+
+
+def _environment(settings: dict[str, str]) -> dict[str, str]:
+    """This process's own settings must not leak in."""
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
+    given = {f"PACELINE_{name.upper()}": value for name, value in settings.items()}
+    return outside | {"PACELINE_SECRET_KEY": SECRET, "PACELINE_LOG_LEVEL": "warning"} | given

@@ -69,14 +69,15 @@ class Load:
     def __init__(self, port: int, token: str) -> None:
         self._port = port
         self._token = token
-        self._made = 0
+        self._made = self._rounds = 0
 
     def single(self, subject: str, requests: int) -> float:
         """Each request is another monitor, new or changed."""
         first, self._made = self._made, self._made + requests
+        self._rounds += 1
         prefix = "/floor" if subject == "floor" else "/v1"
         numbers = range(requests) if subject == "replace" else range(first, first + requests)
-        every = f"{60 + first % 3_000}s" if subject == "replace" else "60s"
+        every = f"{60 + self._rounds}s" if subject == "replace" else "60s"
         body = json.dumps({"check": CHECK, "every": every, "tags": ["bench"]}).encode()
         heads = [self._head("PUT", f"{prefix}/users/me/monitors/{subject}-{number}", len(body)) for number in numbers]
         return uvloop.run(_measure(self._port, [head + body for head in heads], connections=CONNECTIONS))

@@ -38,13 +38,21 @@ def run(context: Context) -> list[Result]:
         result("tick", size, rates=rates[f"tick {size}"], floor=rates[f"floor {size}"], target=RATIO_MIN, batch=BATCH)
         for size in SIZES
     ]
-    return [*results, _flatness(rates), result(MIXED, MIXED_SIZE, rates=rates["mixed"], floor=rates[f"floor {MIXED_SIZE}"])]
+    return [
+        *results,
+        _flatness(rates),
+        result(MIXED, MIXED_SIZE, rates=rates["mixed"], floor=rates[f"floor {MIXED_SIZE}"]),
+    ]
 
 
 def _flatness(rates: dict[str, list[float]]) -> Result:
     few, many = rates[f"tick {SIZES[0]}"], rates[f"tick {SIZES[-1]}"]
     ratio = median(large / small for small, large in zip(few, many, strict=True))
-    values: Result = {"subject": f"tick, rate against that at {SIZES[0]:,}", "size": SIZES[-1], "ratio": round(ratio, 3)}
+    values: Result = {
+        "subject": f"tick, rate against that at {SIZES[0]:,}",
+        "size": SIZES[-1],
+        "ratio": round(ratio, 3),
+    }
     return values | judged(ratio, at_least=FLATNESS_MIN)
 
 
@@ -58,14 +66,15 @@ class Ticker:
         self._now_ms = START_MS
 
     def round(self, batches: int) -> float:
-        spent_s = 0.0
+        spent_s, entries = 0.0, 0
         for _ in range(batches):
             now_ms = self._next_now_ms()
             start_s = time.perf_counter()
             report = tick(self._store, now_ms=now_ms, catch_up=CatchUp(), limit=BATCH)
             spent_s += time.perf_counter() - start_s
-            assert report.entries == report.runs == BATCH, report
-        return batches * BATCH / spent_s
+            assert report.entries == report.runs >= BATCH, report
+            entries += report.entries  # others may be due in the same slot as the last of the batch
+        return entries / spent_s
 
     def _next_now_ms(self) -> int:
         """When the last entry of the next batch is due: read beside the measurement, not in it."""

@@ -52,7 +52,7 @@ def _engine(file: str, *, wal: bool) -> sa.Engine:
     """SQLAlchemy's default is a rollback journal; WAL is what a careful user would set. Both sync in full."""
     engine = sa.create_engine(f"sqlite:///{file}")
 
-    @sa.event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
     def _connected(connection: Any, _record: Any) -> None:
         if wal:
             connection.execute("PRAGMA journal_mode=WAL")

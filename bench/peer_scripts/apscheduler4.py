@@ -24,7 +24,6 @@ from apscheduler.triggers.interval import (  # type: ignore[import-not-found]  #
 from bench.peer_scripts.meter import Meter, answer, read_task
 
 METERS: list[Meter] = []
-POLL_S = 0.05
 
 
 async def fire(index: int) -> None:
@@ -41,8 +40,7 @@ async def run() -> None:
         _seed(store, configured.id, meter)
         meter.release()
         await scheduler.start_in_background()
-        while not meter.finished:
-            await asyncio.sleep(POLL_S)
+        await asyncio.to_thread(meter.wait)
         answer(meter.report(version=version("apscheduler")))
         os._exit(0)
 
@@ -51,7 +49,7 @@ def _engine(file: str, *, wal: bool) -> sa.Engine:
     """A plain engine: the store's own documentation advises against aiosqlite."""
     engine = sa.create_engine(f"sqlite:///{file}")
 
-    @sa.event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
     def _connected(connection: Any, _record: Any) -> None:
         if wal:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -1,4 +1,4 @@
-"""DBOS on SQLite: its cron schedules (a thread each), or, as ``queue``, firings that enqueue their successor with a delay."""
+"""DBOS on SQLite: its cron schedules (a thread each); or, as ``queue``, firings that enqueue their own successor."""
 
 from __future__ import annotations
 
@@ -36,8 +36,14 @@ def fire_queued(index: int) -> None:
 
 def main() -> None:
     engine = _engine(TASK.file)
-    DBOS(config={"name": "bench", "system_database_engine": engine, "system_database_url": f"sqlite:///{TASK.file}",
-                 "log_level": "ERROR"})
+    DBOS(
+        config={
+            "name": "bench",
+            "system_database_engine": engine,
+            "system_database_url": f"sqlite:///{TASK.file}",
+            "log_level": "ERROR",
+        }
+    )
     logging.getLogger("dbos").setLevel(logging.ERROR)
     DBOS.launch()
     if TASK.variant == "queue":
@@ -58,7 +64,7 @@ def _engine(file: str) -> sa.Engine:
     """As DBOS makes it (immediate transactions, patient locks), with WAL, which a careful user would set."""
     engine = sa.create_engine(f"sqlite:///{file}")
 
-    @sa.event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
     def _connected(connection: Any, _record: Any) -> None:
         connection.isolation_level = "IMMEDIATE"
         for pragma in ("busy_timeout=30000", "foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL"):

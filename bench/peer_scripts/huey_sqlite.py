@@ -27,7 +27,9 @@ def main() -> None:
     logging.getLogger("huey").setLevel(logging.ERROR)
     _seed()
     METER.release()
-    consumer = huey.create_consumer(workers=WORKERS, worker_type="thread", scheduler_interval=1, check_worker_health=False)
+    consumer = huey.create_consumer(
+        workers=WORKERS, worker_type="thread", scheduler_interval=1, check_worker_health=False
+    )
     consumer.start()
     METER.wait()
     answer(METER.report(version=version("huey")))

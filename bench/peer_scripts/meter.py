@@ -95,10 +95,6 @@ class Meter:
     def wait(self) -> None:
         self._done.wait(self.task.seconds)
 
-    @property
-    def finished(self) -> bool:
-        return self._done.is_set() or time.time() >= self.start_s + self.task.seconds
-
     def report(self, **more: Any) -> dict[str, Any]:
         now_s = time.time()
         elapsed_s = (self._last_s if self._done.is_set() else now_s) - self.start_s

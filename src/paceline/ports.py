@@ -113,7 +113,7 @@ class Queue(msgspec.Struct, frozen=True):
 CHECKS = Queue(outgoing=False)
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, gc=False):
     """A run that is out with the claimer until ``lease_until_ms``. ``handle`` and ``attempt`` are the fence."""
 
     handle: int
@@ -130,7 +130,7 @@ class Claimed(msgspec.Struct, frozen=True):
     """As the definition is now; None: it is gone."""
 
 
-class Settlement(msgspec.Struct, frozen=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False):
     """What came of a claimed run. It counts only if the run is still out at this attempt."""
 
     handle: int
@@ -253,6 +253,7 @@ class Store(Protocol):
 
         It does what ``due``, ``advance`` and ``commit`` would do to them. A store without a faster way advances none.
         """
+
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         """Pages through entries in due order, from the given instant on."""
 
@@ -303,17 +304,13 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-class Finished(msgspec.Struct, frozen=True):
-    """A check that came to its end."""
+class Finished(Settlement, frozen=True, gc=False):
+    """What came of a check that the provider carried out."""
 
-    handle: int
-    attempt: int
     outcome: Done
-    started_ms: int
-    ended_ms: int
 
 
-class Order(msgspec.Struct, frozen=True):
+class Order(msgspec.Struct, frozen=True, gc=False):
     """A check to be made."""
 
     handle: int

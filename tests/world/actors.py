@@ -181,7 +181,7 @@ class Checker:
                     self._store, item.run, lease=item.lease, by_ms=by_ms, viewer=self._owner, now_ms=self._world.now_ms
                 )
             except (StaleLease, NotFound):
-                self._work.remove(item)
+                self._work = [other for other in self._work if other is not item]
 
     def _report(self, item: outgoing.OutgoingItem, *, status: Any = None) -> None:
         with suppress(StaleLease, NotFound):  # the ledger has judged whether that was right

@@ -74,6 +74,8 @@ class Ledger:
         self.lives: dict[int, Life] = {}
         self.disabled: set[str] = set()
         self.handles: dict[int, tuple[Life, RunRecord]] = {}
+        self.events = 0
+        """How often a run changed hands."""
         self.now_ms = 0
         self.latest_ms = 0
         """The latest that the clock has ever shown."""
@@ -162,7 +164,9 @@ class Ledger:
         """An edit is exact: what is owed stays owed, what is new takes effect now, nothing fires twice."""
         demand(2, due_ms % SLOT_MS == 0, f"{life.name} is armed off the raster")
         if life.due_ms is not None and life.due_ms <= self.now_ms:
-            demand(2, due_ms == life.due_ms, f"an edit moved the owed firing of {life.name} by {due_ms - life.due_ms} ms")
+            demand(
+                2, due_ms == life.due_ms, f"an edit moved the owed firing of {life.name} by {due_ms - life.due_ms} ms"
+            )
             return
         if self.clock_is_behind:
             return
@@ -182,7 +186,11 @@ class Ledger:
             life = self.lives[advance.due.generation]
             believed = (advance.due.counter, advance.due.due_ms)
             if not moved:
-                demand(4, believed != (life.counter, life.due_ms) or advance.due.revision, f"{life.name} lost for no reason")
+                demand(
+                    4,
+                    believed != (life.counter, life.due_ms) or advance.due.revision,
+                    f"{life.name} lost for no reason",
+                )
                 continue
             demand(3, life.has_entry, f"{life.name} fires without an entry")
             demand(4, believed == (life.counter, life.due_ms), f"{life.name} advanced from a stale belief {believed}")
@@ -209,6 +217,7 @@ class Ledger:
         return run is None or self.latest_ms >= run.until_ms
 
     def claim(self, claimed: Sequence[Claimed]) -> None:
+        self.events += len(claimed)
         for item in claimed:
             life = self.lives[item.generation]
             demand(5, item.counter in life.runs, f"{life.name}@{item.counter} was handed out but never made")
@@ -258,6 +267,7 @@ class Ledger:
             demand(10, counted or not right or self.may_be_held(run), f"a rightful outcome of {label} was refused")
             if not counted:
                 continue
+            self.events += 1
             if isinstance(item.outcome, Retry):
                 run.state, run.until_ms = "retry", item.outcome.not_before_ms
             else:

@@ -33,7 +33,7 @@ EVERYTHING = 100_000
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
-class Crash(Exception):  # noqa: N818  not an error of ours: the process is gone
+class Crash(Exception):
     """The process dies here."""
 
 
@@ -92,7 +92,9 @@ class Watched:
         demand(5, len(gone) <= limit, f"{len(gone)} moved, more than {limit}")
         for due in gone:
             late_ms, every_ms = rule.now_ms - due.due_ms, due.cadence.every_ms
-            demand(2, late_ms < every_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up")
+            demand(
+                2, late_ms < every_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up"
+            )
             advance = Advance(due, due.due_ms + every_ms, (Firing(due.counter, due.due_ms, 0),))
             self._ledger.commit([advance], [True])
         return moved

@@ -20,8 +20,7 @@ from paceline.core.schedule import Cadence
 from paceline.ports import Store, UserEdit
 from paceline.steps import access
 from tests.world.actors import OWNERS, Checker, Daemon, Users
-from tests.world.ledger import TERMINAL, Broken, Life, demand
-from tests.world.ledger import Ledger as Ledger
+from tests.world.ledger import TERMINAL, Broken, Ledger, Life, demand
 from tests.world.stores import REPEATED, Call, Crash, Perilous, Watched
 
 T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
@@ -54,7 +53,10 @@ class World:
         self._stores = perilous
         self._users = Users(self, perilous[0])
         self._daemons = [Daemon(self, store) for store in perilous]
-        self._checkers = [Checker(self, perilous[0], None), *(Checker(self, perilous[1], owner) for owner in OWNERS[:2])]
+        self._checkers = [
+            Checker(self, perilous[0], None),
+            *(Checker(self, perilous[1], owner) for owner in OWNERS[:2]),
+        ]
 
     def run(self, steps: int) -> None:
         """The story, and its end. Broken tells the seed and the last things that happened."""
@@ -70,7 +72,8 @@ class World:
             self._come_to_rest()
         except Broken as broken:
             story = "\n  ".join(self.trace)
-            raise Broken(f"{broken}\n  seed {self._seed}, step {number}; the last of it:\n  {story}") from broken
+            again = f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest tests/world -k whatever"
+            raise Broken(f"{broken}\n  at step {number}; again with: {again}\n  the last of it:\n  {story}") from broken
 
     def close(self) -> None:
         for store in self._real:
@@ -154,7 +157,9 @@ class World:
 
     def _jump(self) -> None:
         self.jumps += 1
-        ms = self.random.choice((-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS))
+        ms = self.random.choice(
+            (-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS)
+        )
         self._note(f"the clock jumps by {ms / 1000:+.0f} s")
         self._set_clock(self.now_ms + ms)
 
@@ -202,9 +207,17 @@ class World:
             demand(10, counters == sorted(books, reverse=True), f"{life.name}: runs {counters} are not {books}")
             for run in runs:
                 record = life.runs[run.counter]
-                demand(10, (run.state in TERMINAL) == (record.state == "ended"), f"{life.name}@{run.counter} is {run.state}")
+                demand(
+                    10,
+                    (run.state in TERMINAL) == (record.state == "ended"),
+                    f"{life.name}@{run.counter} is {run.state}",
+                )
                 held = run.state == "held" and self.ledger.may_be_held(record)
-                demand(10, held or (run.state == "out") == (record.state == "out"), f"{life.name}@{run.counter} is {run.state}")
+                demand(
+                    10,
+                    held or (run.state == "out") == (record.state == "out"),
+                    f"{life.name}@{run.counter} is {run.state}",
+                )
 
     # -- how it ends
 
@@ -236,10 +249,9 @@ class World:
         for _ in range(20_000):
             self._set_clock(self.now_ms + 200)
             self.true_ms += 200
-            before = [(run.state, run.attempt) for life in self.ledger.lives.values() for run in life.runs.values()]
+            before = self.ledger.events
             self._work_once()
-            after = [(run.state, run.attempt) for life in self.ledger.lives.values() for run in life.runs.values()]
-            if before == after and self.now_ms > self.ledger.latest_until_ms:
+            if before == self.ledger.events and self.now_ms > self.ledger.latest_until_ms:
                 return
 
     def _live_on(self, span_ms: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -31,6 +32,7 @@ def id_problem(value: str, pointer: str) -> FieldProblem | None:
     return FieldProblem(pointer, f"use {ID_RULE}")
 
 
+@lru_cache(maxsize=16_384)
 def entry_key(owner: str, monitor: str) -> str:
     """The global name of an entry. Parts are escaped, so (1, 2-3), (1-2, 3) and even (1/2, 3) never collide."""
     return f"{quote(owner, safe='')}/{quote(monitor, safe='')}"

@@ -22,7 +22,7 @@ REASON_CHARS_MAX = 500
 DETAIL_BYTES_MAX = 16_384
 
 
-class Done(msgspec.Struct, frozen=True):
+class Done(msgspec.Struct, frozen=True, gc=False):
     """The run was carried out; ``ok`` says whether what it found was as expected."""
 
     ok: bool

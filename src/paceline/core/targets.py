@@ -6,16 +6,18 @@ Where a name leads is judged on the socket that is really opened; this is only w
 from __future__ import annotations
 
 import re
+from ipaddress import IPv6Address
 from urllib.parse import urlsplit
 
 URL_CHARS_MAX = 2_048
 HOST_CHARS_MAX = 253
+LABEL_CHARS_MAX = 63
 HEADER_CHARS_MAX = 4_096
 RESERVED_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"}
 )
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?|\[?[0-9A-Fa-f:.]+\]?")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
 def url_problem(url: str) -> str | None:
@@ -42,9 +44,21 @@ def host_problem(host: str) -> str | None:
     """Why this cannot be a host name or an address, or None."""
     if not host or len(host) > HOST_CHARS_MAX:
         return f"a host name or address of 1 to {HOST_CHARS_MAX} characters"
-    if not _HOST.fullmatch(host) or any(len(label) > 63 for label in host.split(".")):
+    if ":" in host or "[" in host or "]" in host:
+        return None if _is_ipv6(host) else "not an IPv6 address; a port is given apart from the host"
+    labels = host.removesuffix(".").split(".")
+    if not _HOST.fullmatch(host) or any(not 1 <= len(label) <= LABEL_CHARS_MAX for label in labels):
         return "not a host name or address; write international names in their xn-- form"
     return None
+
+
+def _is_ipv6(host: str) -> bool:
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    try:
+        IPv6Address(bare)
+    except ValueError:
+        return False
+    return "%" not in bare
 
 
 def header_problem(name: str, value: str) -> str | None:

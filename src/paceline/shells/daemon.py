@@ -123,9 +123,9 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     await server.listening(serving)
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     log.info("serving", url=url, store=system.settings.store)
-    if ready is not None:
-        ready(url)
     try:
+        if ready is not None:
+            ready(url)
         await serving
     finally:
         log.info("draining")

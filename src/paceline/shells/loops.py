@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -27,8 +27,11 @@ LOOK_MS = 200
 """How long a loop sleeps at most: another process may have written, and it cannot wake us."""
 STUCK_S = 30.0
 PASSES_MAX = 50
-SETTLE_MS = 10
-"""Checks that end within this time are settled together."""
+SETTLE_MS = 50
+SETTLE_MAX = 250
+"""Checks that end within this time, or so many of them, are settled together."""
+CLAIM_SHARE = 8
+"""While checks are in flight, more are claimed only when this part of the room is free: few claims, each of many."""
 DRAIN_S = 10.0
 FAULT_PAUSE_S = 1.0
 
@@ -138,6 +141,7 @@ class Sender:
         self._settled_ms = 0
         self._looked_ms = 0
         self._news = threading.Event()
+        self._lease_ms = duration_ms(system.settings.check_lease)
 
     def wake(self) -> None:
         """There may be runs to claim."""
@@ -147,8 +151,7 @@ class Sender:
     def turn(self) -> Turn:
         """The provider does the sleeping: it wakes for a socket as well as for news."""
         self._claim()
-        waiting_ms = SETTLE_MS if self._ended else LOOK_MS
-        self._ended.extend(self._provider.finished(wait_ms=waiting_ms))
+        self._ended.extend(self._provider.finished(wait_ms=self._wait_ms()))
         self._settle()
         self._metrics.set_in_flight(self._provider.in_flight)
         return Turn(0)
@@ -166,10 +169,18 @@ class Sender:
             self._system.store.release(left, now_ms=self._system.clock.now_ms())
         log.info("drained", given_back=len(left), left_to_lease=len(self._out) - len(left))
 
+    def _wait_ms(self) -> int:
+        if not self._ended:
+            return LOOK_MS
+        return max(0, SETTLE_MS - abs(self._system.clock.now_ms() - self._settled_ms))
+
     def _claim(self) -> None:
         settings, now_ms = self._system.settings, self._system.clock.now_ms()
-        room = settings.checks_in_flight_max - len(self._out)
-        if room <= 0 or not (self._news.is_set() or now_ms - self._looked_ms >= LOOK_MS):
+        in_flight = self._provider.in_flight
+        room = settings.checks_in_flight_max - in_flight
+        if not (self._news.is_set() or abs(now_ms - self._looked_ms) >= LOOK_MS):
+            return
+        if in_flight and room < max(1, settings.checks_in_flight_max // CLAIM_SHARE):
             return
         self._news.clear()
         self._looked_ms = now_ms
@@ -177,7 +188,7 @@ class Sender:
             self._system.store,
             now_ms=now_ms,
             runs_max=room,
-            lease_ms=duration_ms(settings.check_lease),
+            lease_ms=self._lease_ms,
             policy=self._system.retry_policy,
         )
         self._out.update((order.handle, order) for order in orders)
@@ -187,22 +198,25 @@ class Sender:
 
     def _settle(self, *, at_once: bool = False) -> None:
         now_ms = self._system.clock.now_ms()
-        if not self._ended or not (at_once or abs(now_ms - self._settled_ms) >= SETTLE_MS):
+        soon = len(self._ended) < SETTLE_MAX and abs(now_ms - self._settled_ms) < SETTLE_MS
+        if not self._ended or (soon and not at_once):
             return
         batch = list(self._ended)
         report = settle(self._system.store, batch)
         # Only now: had the store been unavailable, the batch would be tried again.
         self._ended.clear()
         self._settled_ms = now_ms
-        for item in report.settled:
-            order = self._out[item.handle]
-            self._metrics.count_runs(check_kind(order.check), terminal_state(item.outcome))
+        self._count(report.settled)
         if report.stale:
             log.warning("stale_outcomes", count=report.stale)
         for item in batch:
             self._out.pop(item.handle, None)
-        if len(self._out) < self._system.settings.checks_in_flight_max:
-            self._news.set()  # what was parked behind these may start
+        self._news.set()  # what was parked behind these may start
+
+    def _count(self, settled: Sequence[Finished]) -> None:
+        kinds = Counter((check_kind(self._out[item.handle].check), terminal_state(item.outcome)) for item in settled)
+        for (kind, outcome), count in kinds.items():
+            self._metrics.count_runs(kind, outcome, count)
 
 
 class Keeper:

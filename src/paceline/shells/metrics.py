@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
+REFRESH_MS = 1_000
 REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -73,6 +74,8 @@ class Metrics:
             registry=self.registry,
         )
         self._gauge("build_info", "Always 1; the label says which version runs.", "version").labels(version).set(1)
+        self._lock = threading.Lock()
+        self._refreshed_ms = 0
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
@@ -97,6 +100,14 @@ class Metrics:
     def set_queue(self, *, waiting: int, age_s: float) -> None:
         self._waiting.set(waiting)
         self._queue_age.set(age_s)
+
+    def take_refresh(self, now_ms: int) -> bool:
+        """True for one caller a second: gauges that cost a look into the store are refreshed no more often."""
+        with self._lock:
+            if 0 <= now_ms - self._refreshed_ms < REFRESH_MS:
+                return False
+            self._refreshed_ms = now_ms
+            return True
 
     def set_store_up(self, up: int) -> None:
         """1 or 0."""

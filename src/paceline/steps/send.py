@@ -55,7 +55,7 @@ def claim_orders(store: Store, *, now_ms: int, runs_max: int, lease_ms: int, pol
             misplaced.append(_settlement(item, Dead(reason), now_ms))
             continue
         name = run_id(item.owner, item.monitor, generation=item.generation, counter=item.counter)
-        orders.append(Order(handle=item.handle, attempt=item.attempt, run_id=name, check=item.check))
+        orders.append(Order(item.handle, item.attempt, name, item.check))
     if misplaced:
         store.settle(misplaced)
     return orders
@@ -65,12 +65,7 @@ def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
     """Records what came of the checks."""
     if not finished:
         return SettleReport([], 0)
-    won = store.settle(
-        [
-            Settlement(item.handle, item.attempt, item.outcome, started_ms=item.started_ms, ended_ms=item.ended_ms)
-            for item in finished
-        ]
-    )
+    won = store.settle(finished)
     settled = [item for item, ok in zip(finished, won, strict=True) if ok]
     return SettleReport(settled, len(finished) - len(settled))
 

@@ -197,7 +197,7 @@ def test_times_come_from_the_clock(server: ModelHttpServer) -> None:
 
 
 @pytest.mark.parametrize("attempt", [1, 5])
-def test_a_finished_names_its_order(attempt: int, provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_an_outcome_names_its_order(attempt: int, provider: CheckProvider, server: ModelHttpServer) -> None:
     provider.start(
         [Order(handle=77, attempt=attempt, run_id="ada/web#1@1", check=HttpCheck(url=f"{server.base_url}/ok"))]
     )

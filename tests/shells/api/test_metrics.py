@@ -63,6 +63,11 @@ def test_every_method_moves_its_figure() -> None:
         assert line in text
 
 
+def test_a_look_into_the_store_is_taken_once_a_second() -> None:
+    metrics = Metrics()
+    assert [metrics.take_refresh(ms) for ms in (5_000, 5_999, 6_000, 6_001, 3_000)] == [True, False, True, False, True]
+
+
 def test_two_processes_of_figures_do_not_share_any() -> None:
     one, other = Metrics(), Metrics()
     one.count_runs("http", "ok")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -30,7 +30,7 @@ _FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, 
 _OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
 
 
-class Candidate(NamedTuple):
+class Candidate(msgspec.Struct, frozen=True, gc=False):
     """A run that may be claimed, and what is known of earlier attempts."""
 
     handle: int
@@ -177,8 +177,14 @@ def _claim_open(db: Connection, lane: int, *, now_ms: int, runs_max: int, lease_
 def _sift(db: Connection, lane: int, position: int, *, limit: int) -> tuple[list[Candidate], int]:
     """The next runs of the tail that are neither open nor settled already, and the position after them."""
     begin, end = lane_bounds(lane)
+    # Most often nothing in the tail has been touched, and then it need not be asked of each run.
+    touched = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM open WHERE handle > ?1 AND handle < ?2)
+               OR EXISTS (SELECT 1 FROM outcome WHERE handle > ?1 AND handle < ?2)""",
+        (begin | position, end),
+    ).get
     rows = db.execute(
-        f"""SELECT {_FACTS}, {TOUCHED}
+        f"""SELECT {_FACTS}, {TOUCHED if touched else "0"}
             FROM run {_OWNER} WHERE run.handle > ? AND run.handle < ? ORDER BY run.handle LIMIT ?""",  # noqa: S608
         (begin | position, end, limit),
     ).fetchall()

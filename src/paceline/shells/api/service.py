@@ -55,8 +55,10 @@ async def list_schedulers(call: Call) -> Answer:
 
 
 def _refresh(parts: Parts) -> None:
-    """Gauges are read when they are asked for."""
+    """Gauges are read when they are asked for; anybody may ask, so not more than once a second."""
     figures = parts.hooks.metrics
+    if not figures.take_refresh(parts.now_ms()):
+        return
     figures.set_loop_ages((loop.name, loop.age_s) for loop in parts.hooks.loops())
     try:
         view = status_view(parts.store, now_ms=parts.now_ms())

@@ -1,0 +1,187 @@
+"""Writes docs/benchmarks.md: the figures as they were measured, with machine, versions and date, and two plots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bench.harness import HERE, Result
+
+DOCS = HERE.parent / "docs"
+PAGE = DOCS / "benchmarks.md"
+FOLDER = DOCS / "benchmarks"
+RECORD = FOLDER / "results.json"
+TITLES = {
+    "tick": "Tick: due entries to committed entries and runs",
+    "edit": "Edit: put, replace, delete",
+    "lateness": "Lateness of the real daemon",
+    "checks": "HTTP checks per CPU-second",
+    "rest": "REST writes",
+    "peers": "Beside its peers",
+}
+NOTES = {
+    "tick": """\
+Batches of 1,000, `synchronous=FULL`. The floor inserts the same run rows and moves as many neighbouring rows with
+one statement, in one transaction a batch.""",
+    "edit": """\
+Through the step that the API calls. The floor writes exactly the rows that the work leaves behind, by rowid, with
+one commit.""",
+    "lateness": """\
+`paceline up` on a file, monitors of kind `outgoing` with random phases, and a checker that claims every run over
+REST while it is measured.""",
+    "checks": """\
+All CPU time of `paceline up` counts; the HTTP server is another process. The floor is the cheaper of two bare
+pycurl loops doing the same requests on kept-alive connections.""",
+    "rest": """\
+64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
+    "peers": """\
+Saturation: every schedule is overdue and fires once. Load: firings are evenly spread; what did not fire counts with
+the time it has been waiting. *Due to claimable* is the run made and durable; *due to settled* also claims it and
+records its outcome, which the peers do not. On time: 99 of 100 within a second.""",
+}
+COLUMNS = {
+    "subject": "",
+    "size": "size",
+    "work": "work",
+    "per_s": "per second",
+    "floor_per_s": "floor",
+    "ratio_to_floor": "of the floor",
+    "ratio": "ratio",
+    "cost_ratio": "cost ratio",
+    "value": "value",
+    "p50_ms": "p50 ms",
+    "p99_ms": "p99 ms",
+    "max_ms": "max ms",
+    "missing": "missing",
+    "cpu_share": "CPU share",
+    "rss_mb": "MB",
+    "on_time": "on time",
+    "target": "target",
+    "met": "met",
+    "cannot": "cannot",
+}
+
+
+def write(reports: Iterable[dict[str, Any]]) -> Path:
+    """Benchmarks that were not run again keep their last figures, with their own date."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    known |= {report["bench"]: report for report in reports}
+    RECORD.write_text(json.dumps(known, indent=1) + "\n")
+    parts = [_opening()]
+    parts += [_section(known[name]) for name in TITLES if name in known]
+    PAGE.write_text("\n".join(parts))
+    if "peers" in known:
+        _plot_saturation(known["peers"]["results"])
+        _plot_lateness(known["peers"]["results"])
+    return PAGE
+
+
+def _opening() -> str:
+    return """# Benchmarks
+
+Written by `make bench-full`. Absolute figures depend on the machine and on what else runs on it; ratios are taken
+within one run, floor and subject in turns, and carry further. A *floor* is the least that must be done for the same
+result: bare SQLite with the same driver, disk, durability, batch size and bytes, or a bare loop of the same library.
+One benchmark alone: `.venv/bin/python -m bench NAME` (`--list` names them, `--json` is for programs).
+"""
+
+
+def _section(report: dict[str, Any]) -> str:
+    name = report["bench"]
+    rows: list[Result] = report["results"]
+    lines = [f"## {TITLES[name]}", "", NOTES[name], "", _table(rows), "", f"*{_machine(report['machine'])}*", ""]
+    if name == "peers":
+        lines += ["![Firings per second at saturation](benchmarks/saturation.svg)", ""]
+        lines += ["![Lateness under load](benchmarks/lateness.svg)", ""]
+    if missed := [row for row in rows if row.get("met") is False]:
+        lines += ["Not met: " + "; ".join(f"{row['subject']} at {row['size']:,}" for row in missed) + ".", ""]
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Result]) -> str:
+    columns = [name for name in COLUMNS if any(name in row for row in rows)]
+    header = "| " + " | ".join(COLUMNS[name] for name in columns) + " |"
+    rule = "|" + "|".join("---" if name in ("subject", "work", "cannot") else "--:" for name in columns) + "|"
+    body = ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
+    return "\n".join([header, rule, *body])
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "**no**"
+        case float() if abs(value) >= 100:
+            return f"{value:,.0f}"
+        case float() if abs(value) >= 10:
+            return f"{value:,.1f}"
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value).replace("|", "\\|")
+
+
+def _machine(host: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {host[name]}" for name in ("paceline", "apsw", "pycurl", "uvicorn") if name in host)
+    return (
+        f"{host['date']} · {host['cpu']}, {host['cores']} cores, {host['memory_gb']} GB, {host['system']},"
+        f" {host['file_system']}, load {host['load_1m']} at the start · Python {host['python']},"
+        f" SQLite {host['sqlite']}, {versions}"
+    )
+
+
+# -- plots
+
+
+def _plot_saturation(rows: Sequence[Result]) -> None:
+    measured = [row for row in rows if row.get("work") == "saturation" and row.get("per_s")]
+    axes = _axes()
+    for subject in dict.fromkeys(row["subject"] for row in measured):
+        points = [(row["size"], row["per_s"]) for row in measured if row["subject"] == subject]
+        _line(axes, subject, points)
+    axes.set(xscale="log", yscale="log", xlabel="schedules", ylabel="firings per second", title="Firings at saturation")
+    _save(axes, "saturation.svg")
+
+
+def _plot_lateness(rows: Sequence[Result]) -> None:
+    loads = [row for row in rows if str(row.get("work", "")).startswith("load") and row.get("p99_ms") is not None]
+    axes = _axes()
+    works = list(dict.fromkeys((row["size"], row["work"]) for row in loads))
+    for subject in dict.fromkeys(row["subject"] for row in loads):
+        points = [
+            (works.index((row["size"], row["work"])), row["p99_ms"]) for row in loads if row["subject"] == subject
+        ]
+        _line(axes, subject, points)
+    axes.axhline(1_000, color="grey", linewidth=0.8, linestyle=":")
+    axes.set_xticks(range(len(works)), [f"{size:,} schedules\n{work}" for size, work in works])
+    axes.set(yscale="log", ylabel="p99 lateness, ms", title="Lateness under load (dotted: one second)")
+    axes.margins(x=0.15)
+    _save(axes, "lateness.svg")
+
+
+def _axes() -> Axes:
+    axes: Axes = Figure(figsize=(8, 4.8), layout="constrained").add_subplot()
+    axes.grid(visible=True, which="major", linewidth=0.4)
+    return axes
+
+
+def _line(axes: Axes, subject: str, points: Sequence[tuple[float, float]]) -> None:
+    ours = subject.startswith("Paceline")
+    axes.plot(*zip(*points, strict=True), label=subject, marker="o", linewidth=2.4 if ours else 1.2)
+
+
+def _save(axes: Axes, name: str) -> None:
+    """The same figures give the same bytes."""
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    figure = axes.get_figure()
+    assert isinstance(figure, Figure)
+    with mpl.rc_context({"svg.hashsalt": "paceline"}):
+        figure.savefig(FOLDER / name, metadata={"Date": None})
