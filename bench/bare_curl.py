@@ -1,7 +1,7 @@
 """The floor of ``checks``: a bare CurlMulti loop in a process of its own, keeping so many requests in flight.
 
-``python -m bench.bare_curl URL REQUESTS CONCURRENCY`` prints what it cost. Handles are made once and used again, so
-connections are kept alive; each answer's status and bytes are read, and nothing else is done.
+``python -m bench.bare_curl URL CONCURRENCY``. Handles are made once and used again, so connections are kept alive; each
+answer's status and bytes are read, and nothing else is done.
 """
 
 from __future__ import annotations
@@ -92,16 +92,23 @@ class PerformLoop(BareLoop):
 
 
 def main() -> None:
-    """Both loops are measured and the cheaper one counts: the floor must not flatter."""
-    url, requests, concurrency = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    per_cpu_s = {}
-    for loop in (BareLoop(url, concurrency), PerformLoop(url, concurrency)):
+    """Answers each line of input, a number of requests, with requests per CPU-second.
+
+    Both loops are measured and the cheaper one counts: the floor must not flatter.
+    """
+    url, concurrency = sys.argv[1], int(sys.argv[2])
+    loops = (BareLoop(url, concurrency), PerformLoop(url, concurrency))
+    for loop in loops:
         loop.run(concurrency)  # opens the connections
-        cpu_s = time.process_time()
-        loop.run(requests)
-        per_cpu_s[type(loop).__name__] = requests / (time.process_time() - cpu_s)
-        assert loop.good == requests + concurrency, loop.good
-    print(json.dumps(per_cpu_s))
+    for line in sys.stdin:
+        print(json.dumps({type(loop).__name__: _per_cpu_s(loop, int(line)) for loop in loops}), flush=True)
+
+
+def _per_cpu_s(loop: BareLoop, requests: int) -> float:
+    good, cpu_s = loop.good, time.process_time()
+    loop.run(requests)
+    assert loop.good - good == requests, loop.good - good
+    return requests / (time.process_time() - cpu_s)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """HTTP checks per CPU-second of the whole daemon, against a bare loop of the same library doing the same requests.
 
 In waves: all monitors are due within the same second, so the daemon works with all its checks in flight, and rests
-between the waves while the bare loop takes its turn. Everything it does counts: ticking, claiming, sending, settling,
-the API's loop, the keeper, and what it costs to be idle. The HTTP server is a process of its own and does not count.
+until the next wave. Everything it does counts: ticking, claiming, sending, settling, the API's loop, the keeper, and
+what it costs to be idle. A few times a second it is stopped for a moment and the bare loop takes its turn, so that both
+meet the same machine. The HTTP server is a process of its own and does not count.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from bench.harness import Context, Result, result
-from bench.real_daemon import daemon
+from bench.harness import Context, Result, median, result
+from bench.real_daemon import Daemon, daemon
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import HttpCheck, MonitorSpec
@@ -29,20 +30,26 @@ RATIO_MIN = 0.4
 SETTLED = 'paceline_runs_total{kind="http",outcome="ok"}'
 OWNERS = 10
 LEAD_MS = 6_000
+REST_MS = 500
+SLICE_S = 0.3
+SLICE_REQUESTS = 2_000
+
+Bare = Callable[[int], float]
 
 
 class Load(NamedTuple):
-    """``monitors`` fire once in each period, within ``spread_ms``."""
+    """``monitors`` fire once in each period, within ``spread_ms``; the bare loop has its turn for ``busy_ms`` of it."""
 
     subject: str
     monitors: int
     period_s: int
     spread_ms: int
+    busy_ms: int
     bare_in_flight: int
 
 
-WAVES = Load("checks in waves", monitors=10_000, period_s=8, spread_ms=1_000, bare_in_flight=IN_FLIGHT)
-EVENLY = Load("checks evenly spread", monitors=10_000, period_s=10, spread_ms=10_000, bare_in_flight=10)
+WAVES = Load("checks in waves", 15_000, period_s=8, spread_ms=1_000, busy_ms=3_000, bare_in_flight=IN_FLIGHT)
+EVENLY = Load("checks evenly spread", 8_000, period_s=8, spread_ms=8_000, busy_ms=7_000, bare_in_flight=10)
 
 
 def run(context: Context) -> list[Result]:
@@ -52,26 +59,35 @@ def run(context: Context) -> list[Result]:
 
 
 def _measure(context: Context, load: Load, url: str, rounds: int) -> Result:
-    file = context.file(f"checks-{load.period_s}-{load.spread_ms}.db")
+    file = context.file(f"checks-{load.spread_ms}.db")
     base_ms = _fill(file, load, url)
     context.say(f"checks: {load.subject}, {rounds} rounds of {load.monitors:,} in {load.period_s} s each")
-    rates: list[float] = []
-    floor: list[float] = []
-    with daemon(
-        file, outbound_allow="127.0.0.0/8", checks_in_flight_max=str(IN_FLIGHT), monitors_max=str(MONITORS_MAX)
-    ) as running:
+    settings = {
+        "outbound_allow": "127.0.0.0/8",
+        "checks_in_flight_max": str(IN_FLIGHT),
+        "monitors_max": str(MONITORS_MAX),
+    }
+    with daemon(file, **settings) as running, bare_loop(url, load.bare_in_flight) as bare:
         # The first wave opens connections and fills caches; what counts begins with the second.
-        _sleep_until(base_ms + load.period_s * 1_000 - 500)
-        for number in range(1, rounds + 1):
-            before = (running.metric(SETTLED), running.cpu_s())
-            end_ms = base_ms + (number + 1) * load.period_s * 1_000 - 500
-            busy_ms = 3_000 if load.spread_ms < load.period_s * 1_000 else 0
-            _sleep_until(end_ms - busy_ms)
-            after = (running.metric(SETTLED), running.cpu_s())
-            rates.append((after[0] - before[0]) / (after[1] - before[1]))
-            floor.append(_bare(url, load))
-            _sleep_until(end_ms)
+        _sleep_until(base_ms + load.period_s * 1_000 - REST_MS)
+        pairs = [
+            _round(running, bare, load, base_ms + number * load.period_s * 1_000) for number in range(1, rounds + 1)
+        ]
+    rates, floor = [rate for rate, _ in pairs], [bare_rate for _, bare_rate in pairs]
     return result(load.subject, load.monitors, rates=rates, floor=floor, target=RATIO_MIN, unit="per CPU-second")
+
+
+def _round(running: Daemon, bare: Bare, load: Load, wave_ms: int) -> tuple[float, float]:
+    """Checks per CPU-second over one whole period, and the bare loop's figure from moments within it."""
+    settled, cpu_s = running.metric(SETTLED), running.cpu_s()
+    _sleep_until(wave_ms)
+    slices = []
+    while time.time() * 1_000 < wave_ms + load.busy_ms:
+        time.sleep(SLICE_S)
+        with running.stopped():
+            slices.append(bare(SLICE_REQUESTS))
+    _sleep_until(wave_ms + load.period_s * 1_000 - REST_MS)
+    return (running.metric(SETTLED) - settled) / (running.cpu_s() - cpu_s), median(slices)
 
 
 def _fill(file: str, load: Load, url: str) -> int:
@@ -97,11 +113,24 @@ def _fill(file: str, load: Load, url: str) -> int:
     return now_ms + LEAD_MS
 
 
-def _bare(url: str, load: Load) -> float:
-    """Requests per CPU-second of the cheaper of the two bare loops."""
-    command = [sys.executable, "-m", "bench.bare_curl", url, str(load.monitors), str(load.bare_in_flight)]
-    answer = subprocess.run(command, capture_output=True, check=True, text=True, timeout=120)
-    return float(max(json.loads(answer.stdout).values()))
+@contextmanager
+def bare_loop(url: str, concurrency: int) -> Iterator[Bare]:
+    """Takes a number of requests, answers with requests per CPU-second of the cheaper of the two bare loops."""
+    command = [sys.executable, "-m", "bench.bare_curl", url, str(concurrency)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        to, back = process.stdin, process.stdout
+        assert to is not None
+        assert back is not None
+
+        def ask(requests: int) -> float:
+            to.write(f"{requests}\n")
+            to.flush()
+            return float(max(json.loads(back.readline()).values()))
+
+        try:
+            yield ask
+        finally:
+            process.terminate()
 
 
 def _sleep_until(ms: int) -> None:

@@ -68,7 +68,7 @@ def _row(subject: str, size: int, seconds: float) -> Result:
         "subject": subject,
         "size": size,
         "work": "saturation",
-        "seconds": seconds,
+        "seconds": round(seconds, 4),
         "per_s": round(size / seconds, 1),
     }
 

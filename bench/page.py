@@ -48,7 +48,7 @@ records its outcome, which the peers do not. On time: 99 of 100 within a second.
 COLUMNS = {
     "subject": "",
     "size": "size",
-    "work": "work",
+    "version": "version",
     "per_s": "per second",
     "floor_per_s": "floor",
     "ratio_to_floor": "of the floor",
@@ -96,7 +96,10 @@ One benchmark alone: `.venv/bin/python -m bench NAME` (`--list` names them, `--j
 def _section(report: dict[str, Any]) -> str:
     name = report["bench"]
     rows: list[Result] = report["results"]
-    lines = [f"## {TITLES[name]}", "", NOTES[name], "", _table(rows), "", f"*{_machine(report['machine'])}*", ""]
+    lines = [f"## {TITLES[name]}", "", NOTES[name], "", f"*{_machine(report['machine'])}*", ""]
+    for work in dict.fromkeys(row.get("work", "") for row in rows):
+        heading = [f"### {work[0].upper()}{work[1:]}", ""] if work else []
+        lines += [*heading, _table([row for row in rows if row.get("work", "") == work]), ""]
     if name == "peers":
         lines += ["![Firings per second at saturation](benchmarks/saturation.svg)", ""]
         lines += ["![Lateness under load](benchmarks/lateness.svg)", ""]
@@ -108,7 +111,7 @@ def _section(report: dict[str, Any]) -> str:
 def _table(rows: Sequence[Result]) -> str:
     columns = [name for name in COLUMNS if any(name in row for row in rows)]
     header = "| " + " | ".join(COLUMNS[name] for name in columns) + " |"
-    rule = "|" + "|".join("---" if name in ("subject", "work", "cannot") else "--:" for name in columns) + "|"
+    rule = "|" + "|".join("---" if name in ("subject", "cannot") else "--:" for name in columns) + "|"
     body = ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
     return "\n".join([header, rule, *body])
 

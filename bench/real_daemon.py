@@ -30,6 +30,15 @@ class Daemon:
         times = self._process.cpu_times()
         return float(times.user + times.system)
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """While something else is measured, the daemon does nothing at all."""
+        self._process.suspend()
+        try:
+            yield
+        finally:
+            self._process.resume()
+
     def note_memory(self) -> None:
         self.rss_bytes_max = max(self.rss_bytes_max, self._process.memory_info().rss)
 

@@ -28,6 +28,7 @@ from paceline.config import Settings
 from paceline.core.definition import SpecLimits, parse_spec
 from paceline.core.health import Health
 from paceline.shells.api.problems import CODES
+from paceline.shells.api.routes import ROUTES
 
 ROOT = Path(__file__).resolve().parent.parent
 DECISION_LINES_MAX = 40
@@ -273,6 +274,16 @@ def test_every_metric_is_in_the_reference(file: Path) -> None:
 def test_every_error_code_goes_with_its_status(file: Path) -> None:
     told = re.findall(r"`([45]\d\d) ([a-z]+_[a-z_]+)`", file.read_text())
     assert {code: status for status, code in told if str(CODES[code].status) != status} == {}
+
+
+@every_own
+def test_every_route_exists(file: Path) -> None:
+    known = [(route.method, re.sub(r"\\{[^}]*\\}", "[^/]+", re.escape(route.path))) for route in ROUTES]
+    told = re.findall(r"\b(GET|PUT|POST|PATCH|DELETE) (/[\w/{}.]+)", file.read_text())
+    unknown = [
+        (method, path) for method, path in told if not any(m == method and re.fullmatch(p, path) for m, p in known)
+    ]
+    assert unknown == []
 
 
 # -- what the text shows

@@ -62,7 +62,7 @@ def main() -> None:
 
 def _engine(file: str) -> sa.Engine:
     """As DBOS makes it (immediate transactions, patient locks), with WAL, which a careful user would set."""
-    engine = sa.create_engine(f"sqlite:///{file}")
+    engine = sa.create_engine(f"sqlite:///{file}", pool_size=20, max_overflow=20, pool_timeout=60)
 
     @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
     def _connected(connection: Any, _record: Any) -> None:

@@ -58,6 +58,8 @@ class PutMonitor(msgspec.Struct, frozen=True):
     spec: MonitorSpec
     expected_revision: int | None = None
     """The revision the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
+    expected_generation: int | None = None
+    """Whose revision that is, so that a monitor removed and made anew in between is not taken for the one seen."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -83,6 +85,7 @@ class RemoveMonitor(msgspec.Struct, frozen=True):
     owner: str
     id: str
     expected_revision: int | None = None
+    expected_generation: int | None = None
 
 
 RemoveResult = Literal["removed", "not_found", "revision_mismatch"]

@@ -290,6 +290,15 @@ def test_promise_3_a_run_of_a_deleted_monitor_comes_without_a_check(store: Store
     assert (new.generation, new.check) == (again.generation, GET)
 
 
+def test_a_small_claim_looks_past_runs_that_must_wait(store: Store) -> None:
+    busy = armed(store, "busy")
+    make_runs(store, busy)
+    assert names(claim(store, lease_ms=100 * LEASE_MS)) == [("busy", 0)]
+    make_runs(store, busy, 40, after_ms=T0_MS + 1_000)
+    make_runs(store, armed(store, "quiet"), after_ms=T0_MS + 2_000)
+    assert names(claim(store, now_ms=T0_MS + 5_000, runs_max=1)) == [("quiet", 0)]
+
+
 def test_many_runs_of_one_monitor_do_not_hide_the_others(store: Store) -> None:
     busy = armed(store, "busy")
     for _ in range(3):

@@ -58,7 +58,7 @@ hours = st.one_of(field(0, 23), field(0, 4))
 expressions = st.builds("{} {} {} {} {}".format, field(0, 59), hours, days, months, weekdays)
 
 
-@settings(max_examples=600)
+@settings(max_examples=6 * settings().max_examples)
 @given(
     expression=expressions,
     window=st.sampled_from(WINDOWS),
@@ -81,7 +81,7 @@ def test_cron_agrees_with_the_oracle_around_every_change(
             assert found_ms >= end_ms
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings().max_examples * 2 // 3)
 @given(expression=expressions, window=st.sampled_from(WINDOWS))
 def test_a_chain_of_firings_is_the_oracles_list(expression: str, window: tuple[str, datetime]) -> None:
     if cron_problem(expression):

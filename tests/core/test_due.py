@@ -138,6 +138,14 @@ def test_on_time_makes_one_run_at_once() -> None:
     )
 
 
+def test_where_the_store_found_an_entry_is_no_part_of_it() -> None:
+    one, other = Due(7, 3, 1, T0_MS, Cadence(), place=(1,)), Due(7, 3, 1, T0_MS, Cadence(), place=(2,))
+    assert one == other
+    assert not one != other  # noqa: SIM202  the two operators are two methods
+    assert len({one, other}) == 1
+    assert one != Due(7, 3, 2, T0_MS, Cadence())
+
+
 @pytest.mark.parametrize("missed", POLICIES)
 def test_within_the_grace_a_single_firing_is_late_and_not_missed(missed: Missed) -> None:
     due = Due(7, 3, 1, T0_MS, Cadence(every_ms=HOUR_MS, missed=missed))

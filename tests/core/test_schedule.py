@@ -96,7 +96,7 @@ cadences = st.one_of(
 pauses_ms = st.one_of(st.just(0), st.integers(0, 300), st.integers(0, 20_000))
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(first=intervals, story=st.lists(st.tuples(pauses_ms, st.booleans(), intervals, st.booleans()), max_size=40))
 def test_promise_2_edits_neither_lose_nor_double_a_firing(
     first: Cadence, story: list[tuple[int, bool, Cadence, bool]]
@@ -121,7 +121,7 @@ def test_promise_2_edits_neither_lose_nor_double_a_firing(
     assert life.now_ms < life.entry.due_ms <= life.now_ms + max(used)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     first=cadences,
     story=st.lists(st.tuples(pauses_ms, st.one_of(st.none(), cadences), st.booleans(), st.booleans()), max_size=40),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from paceline.core.definition import Check, HttpCheck, Monitor, duration_ms
-from paceline.core.due import Advance
+from paceline.core.due import Advance, CatchUp
 from paceline.core.outcome import Retry
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
 from paceline.ports import Claimed, PutResult, Reacted, RemoveMonitor, RemoveResult, Run, Settlement
@@ -70,7 +70,8 @@ class Life:
 
 
 class Ledger:
-    def __init__(self) -> None:
+    def __init__(self, catch_up: CatchUp) -> None:
+        self._catch_up = catch_up
         self.lives: dict[int, Life] = {}
         self.disabled: set[str] = set()
         self.handles: dict[int, tuple[Life, RunRecord]] = {}
@@ -181,7 +182,7 @@ class Ledger:
             longest_ms = cadence.every_ms + min(cadence.jitter_ms, cadence.every_ms)
             demand(2, due_ms <= since_ms + longest_ms, f"{life.name} is armed later than its new interval allows")
 
-    def commit(self, advances: Sequence[Advance], won: Sequence[bool]) -> None:
+    def commit(self, advances: Sequence[Advance], won: Sequence[bool], *, now_ms: int) -> None:
         for advance, moved in zip(advances, won, strict=True):
             life = self.lives[advance.due.generation]
             believed = (advance.due.counter, advance.due.due_ms)
@@ -194,7 +195,22 @@ class Ledger:
                 continue
             demand(3, life.has_entry, f"{life.name} fires without an entry")
             demand(4, believed == (life.counter, life.due_ms), f"{life.name} advanced from a stale belief {believed}")
+            self._judge_slots(life, advance, now_ms)
             self._fire(life, advance)
+
+    def _judge_slots(self, life: Life, advance: Advance, now_ms: int) -> None:
+        """Which slots of an interval run is the policy's affair, and the next due time lies ahead."""
+        due_ms, every_ms = advance.due.due_ms, life.cadence.every_ms
+        demand(1, advance.next_due_ms > now_ms, f"{life.name} was left due")
+        if not every_ms or advance.next_due_ms < due_ms:
+            return  # cron has its own oracle; backwards it goes when the clock was set back
+        count = (now_ms - due_ms) // every_ms + 1
+        newest_ms = due_ms + (count - 1) * every_ms
+        on_time = now_ms - newest_ms <= self._catch_up.grace_ms
+        kept = {"skip": int(on_time), "once": 1, "all": min(count, self._catch_up.runs_max)}[life.cadence.missed]
+        expected = [newest_ms - back * every_ms for back in range(kept - 1, -1, -1)]
+        fired = [firing.due_ms for firing in advance.firings]
+        demand(2, fired == expected, f"{life.name} ({life.cadence.missed}) fired {fired} instead of {expected}")
 
     def _fire(self, life: Life, advance: Advance) -> None:
         if every_ms := life.cadence.every_ms:

@@ -78,7 +78,7 @@ class Watched:
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         won = self._inner.commit(advances, now_ms=now_ms)
-        self._ledger.commit(advances, won)
+        self._ledger.commit(advances, won, now_ms=now_ms)
         self._past.append(("commit", (advances,), {"now_ms": now_ms}))
         return won
 
@@ -96,7 +96,7 @@ class Watched:
                 2, late_ms < every_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up"
             )
             advance = Advance(due, due.due_ms + every_ms, (Firing(due.counter, due.due_ms, 0),))
-            self._ledger.commit([advance], [True])
+            self._ledger.commit([advance], [True], now_ms=rule.now_ms)
         return moved
 
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:

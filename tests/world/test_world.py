@@ -19,12 +19,12 @@ from tests.world.damage import FAULTS, Faulty
 from tests.world.ledger import Broken
 from tests.world.world import Damage, World
 
-STEPS = int(os.environ.get("PACELINE_WORLD_STEPS", "1200"))
+STEPS = int(os.environ.get("PACELINE_WORLD_STEPS", "1500"))
 Maker = Callable[..., World]
 
 
 def seeds() -> list[int]:
-    first, _, last = os.environ.get("PACELINE_WORLD_SEEDS", "1-5").partition("-")
+    first, _, last = os.environ.get("PACELINE_WORLD_SEEDS", "1-6").partition("-")
     return list(range(int(first), int(last or first) + 1))
 
 

@@ -35,6 +35,9 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Due) and self.token == other.token and self.cadence == other.cadence
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has its own, which would compare identities
+
     def __hash__(self) -> int:
         return hash(self.token)
 

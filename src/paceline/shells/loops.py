@@ -30,8 +30,8 @@ PASSES_MAX = 50
 SETTLE_MS = 50
 SETTLE_MAX = 250
 """Checks that end within this time, or so many of them, are settled together."""
-CLAIM_SHARE = 8
-"""While checks are in flight, more are claimed only when this part of the room is free: few claims, each of many."""
+CLAIM_MS = 20
+"""More checks are claimed after this time, or when half the room is free: few claims, each of many."""
 DRAIN_S = 10.0
 FAULT_PAUSE_S = 1.0
 
@@ -170,17 +170,22 @@ class Sender:
         log.info("drained", given_back=len(left), left_to_lease=len(self._out) - len(left))
 
     def _wait_ms(self) -> int:
-        if not self._ended:
-            return LOOK_MS
-        return max(0, SETTLE_MS - abs(self._system.clock.now_ms() - self._settled_ms))
+        """Until something must be settled, or may be claimed."""
+        now_ms = self._system.clock.now_ms()
+        wait_ms = LOOK_MS
+        if self._news.is_set() and self._provider.in_flight < self._system.settings.checks_in_flight_max:
+            wait_ms = max(0, CLAIM_MS - abs(now_ms - self._looked_ms))
+        if self._ended:
+            wait_ms = min(wait_ms, max(0, SETTLE_MS - abs(now_ms - self._settled_ms)))
+        return wait_ms
 
     def _claim(self) -> None:
         settings, now_ms = self._system.settings, self._system.clock.now_ms()
         in_flight = self._provider.in_flight
         room = settings.checks_in_flight_max - in_flight
-        if not (self._news.is_set() or abs(now_ms - self._looked_ms) >= LOOK_MS):
-            return
-        if in_flight and room < max(1, settings.checks_in_flight_max // CLAIM_SHARE):
+        passed_ms = abs(now_ms - self._looked_ms)
+        soon = passed_ms < CLAIM_MS and room < in_flight
+        if room <= 0 or soon or not (self._news.is_set() or passed_ms >= LOOK_MS):
             return
         self._news.clear()
         self._looked_ms = now_ms

@@ -68,7 +68,7 @@ def edit_monitor(
         if monitor is None:
             raise no_monitor(owner, monitor_id)
         seen = expected_revision if expected_revision is not None else monitor.revision
-        put = PutMonitor(owner=owner, id=monitor_id, spec=change(monitor.spec), expected_revision=seen)
+        put = PutMonitor(owner, monitor_id, change(monitor.spec), seen, expected_generation=monitor.generation)
         result = put_monitors(store, [put], monitors_max=monitors_max, now_ms=now_ms)[0]
         if result.disposition != "revision_mismatch" or expected_revision is not None:
             break

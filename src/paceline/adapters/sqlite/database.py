@@ -62,6 +62,7 @@ class Database:
         self._synchronous = synchronous
         self._lock = threading.RLock()
         self._readers: list[apsw.Connection] = []
+        self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit
         self._local = threading.local()
         with translated_errors():
             self._writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, WRITER_CACHE_KIB)
@@ -98,13 +99,23 @@ class Database:
                 connection.execute("COMMIT")
 
     @contextmanager
+    def peek(self) -> Iterator[Connection]:
+        """For a single statement, which is consistent by itself: no transaction around it."""
+        if self.path == MEMORY:
+            with self._lock, translated_errors():
+                yield cast("Connection", self._writer)
+            return
+        with translated_errors():
+            yield cast("Connection", self._reader())
+
+    @contextmanager
     def writer(self) -> Iterator[apsw.Connection]:
         """The writing connection outside a transaction: for backup, checks and pragmas."""
         with self._lock, translated_errors():
             yield self._writer
 
     def close(self) -> None:
-        with self._lock:
+        with self._lock, self._readers_lock:
             for reader in self._readers:
                 reader.close()
             self._readers.clear()
@@ -116,7 +127,7 @@ class Database:
             connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)
             connection.execute("PRAGMA query_only = ON")
             self._local.connection = connection
-            with self._lock:
+            with self._readers_lock:
                 self._readers.append(connection)
         return connection
 

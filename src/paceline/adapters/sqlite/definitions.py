@@ -111,7 +111,7 @@ class _Batch:
         if owner is None:
             return PutResult("no_owner")
         row = self._current.get((item.owner, item.id))
-        if item.expected_revision is not None and item.expected_revision != (row[1] if row else 0):
+        if not _as_expected(item, row[0] if row else None, row[1] if row else 0):
             return PutResult("revision_mismatch", _monitor(item.owner, item.id, row) if row else None)
         text = encode_spec(item.spec).decode()
         if row is None and owner[1] >= self._monitors_max:
@@ -160,12 +160,18 @@ def _remove_one(db: Connection, item: RemoveMonitor, gone: list[int]) -> RemoveR
     if row is None:
         return "not_found"
     generation, revision, owner = row
-    if item.expected_revision is not None and item.expected_revision != revision:
+    if not _as_expected(item, generation, revision):
         return "revision_mismatch"
     db.execute("DELETE FROM monitor WHERE generation = ?", (generation,))
     db.execute("UPDATE user SET monitors = monitors - 1 WHERE id = ?", (owner,))
     gone.append(generation)
     return "removed"
+
+
+def _as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revision: int) -> bool:
+    if item.expected_revision is not None and item.expected_revision != revision:
+        return False
+    return item.expected_generation is None or item.expected_generation == generation
 
 
 def _owners(db: Connection, names: set[str]) -> dict[str, list[int]]:

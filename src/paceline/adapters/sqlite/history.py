@@ -84,6 +84,8 @@ def _newest(db: Connection, cadences: Cadences, generations: Sequence[int], *, n
 
 
 def _glance(db: Connection, handle: int) -> Glance:
+    if not handle:
+        return Glance()  # it has not fired yet
     open_due_ms: int | None = None
     for _ in range(GLANCE_STEPS_MAX):
         row = db.execute(

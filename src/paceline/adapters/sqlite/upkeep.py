@@ -112,12 +112,13 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
            FROM lane LEFT JOIN run ON run.handle = (lane.id << ? | (lane.position + 1))""",
         (LANE_BITS,),
     ).fetchone()
-    # Runs that are caught up later stand in the tail and are open as well.
-    both = db.execute(
-        """SELECT count(*) FROM open JOIN lane ON lane.id = open.lane
-           WHERE open.state = 'later' AND open.handle > (lane.id << ? | lane.position)""",
+    # Runs that are caught up later may be open or settled while they still stand in the tail.
+    touched = db.execute(
+        """SELECT coalesce(sum((SELECT count(*) FROM open WHERE handle > seen AND handle < beyond)
+                             + (SELECT count(*) FROM outcome WHERE handle > seen AND handle < beyond)), 0)
+           FROM (SELECT id << ?1 | position AS seen, id + 1 << ?1 AS beyond FROM lane WHERE position < tail)""",
         (LANE_BITS,),
-    ).fetchone()[0]
+    ).get
     oldest_open_ms = db.execute(
         "SELECT min(run.due_ms) FROM open JOIN run USING (handle) WHERE state NOT IN ('out', 'later')"
     ).fetchone()[0]
@@ -126,7 +127,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
         monitors=monitors,
         entries=db.execute("SELECT count(*) FROM entry").fetchone()[0],
         changes=db.execute("SELECT count(*) FROM change").fetchone()[0],
-        runs_waiting=untouched + opened.get(0, 0) - both,
+        runs_waiting=untouched + opened.get(0, 0) - touched,
         runs_out=opened.get(1, 0),
         next_due_ms=first_due_ms(db),
         oldest_waiting_due_ms=min((ms for ms in (oldest_ms, oldest_open_ms) if ms is not None), default=None),

@@ -70,11 +70,13 @@ async def remove_monitor(call: Call) -> Answer:
     parts, owner, monitor_id = call.parts, call.owner, call.params["id"]
     guard = guard_of(call.headers)
     for _ in range(TRIES_MAX):
-        seen = None
+        remove = RemoveMonitor(owner, monitor_id)
         if guard is not NO_GUARD:
-            seen = expected_revision(guard, define.get_monitor(parts.store, owner, monitor_id), monitor_id)
+            monitor = define.get_monitor(parts.store, owner, monitor_id)
+            seen = expected_revision(guard, monitor, monitor_id)
+            remove = RemoveMonitor(owner, monitor_id, seen, expected_generation=monitor.generation)
         try:
-            await parts.together.do(parts.writes.remove, RemoveMonitor(owner, monitor_id, expected_revision=seen))
+            await parts.together.do(parts.writes.remove, remove)
         except RevisionMismatch:
             continue
         return empty_answer(204)
@@ -117,9 +119,14 @@ async def list_runs(call: Call) -> Answer:
 async def _put_guarded(parts: Parts, put: PutMonitor, guard: Guard) -> Put:
     """The guard is judged on what is there now, and written only onto that."""
     for _ in range(TRIES_MAX):
-        seen = expected_revision(guard, parts.store.monitor(put.owner, put.id), put.id)
+        monitor = parts.store.monitor(put.owner, put.id)
+        guarded = msgspec.structs.replace(
+            put,
+            expected_revision=expected_revision(guard, monitor, put.id),
+            expected_generation=monitor.generation if monitor is not None else None,
+        )
         try:
-            return await parts.together.do(parts.writes.put, msgspec.structs.replace(put, expected_revision=seen))
+            return await parts.together.do(parts.writes.put, guarded)
         except RevisionMismatch:
             continue
     raise _too_busy(put.id)

@@ -1,0 +1,174 @@
+"""The shape of the house: imports point inward, core is pure, one lifecycle, every promise defended by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from paceline.core.outcome import OpenState, RunState, TerminalState
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "paceline"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+# From the inside out: each may import itself and what stands before it.
+LAYERS = (
+    {"errors"},
+    {"core"},
+    {"ports"},
+    {"steps", "adapters", "config", "simulators"},
+    {"wiring"},
+    {"shells"},
+    {"__main__"},
+)
+CORE_MAY_IMPORT = {
+    "__future__",
+    "collections",
+    "cronsim",
+    "datetime",
+    "functools",
+    "hashlib",
+    "ipaddress",
+    "msgspec",
+    "paceline",
+    "re",
+    "typing",
+    "urllib",
+    "zoneinfo",
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file names in an import, in full."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: write imports in full"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def layer_of(part: str) -> int:
+    return next(index for index, layer in enumerate(LAYERS) if part in layer)
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def sources(folder: Path = SOURCE) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def test_the_import_contracts_hold() -> None:
+    tool = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([tool, "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def test_the_contracts_have_the_layers_that_are_meant() -> None:
+    (layers,) = [one for one in PYPROJECT["tool"]["importlinter"]["contracts"] if one["type"] == "layers"]
+    assert layers["exhaustive"]
+    assert [set(row.split(" | ")) for row in reversed(layers["layers"])] == list(LAYERS)
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_inward(path: Path) -> None:
+    part = part_of(path)
+    for name in imports(path):
+        if not name.startswith("paceline."):
+            continue
+        other = name.split(".")[1]
+        if other not in set().union(*LAYERS):
+            continue  # a name of the package itself, such as its version
+        assert other == part or layer_of(other) < layer_of(part), f"{part} imports {other}"
+
+
+@pytest.mark.parametrize("path", sources(SOURCE / "core"), ids=lambda path: path.name)
+def test_core_imports_nothing_that_could_surprise_it(path: Path) -> None:
+    assert {name.split(".")[0] for name in imports(path)} <= CORE_MAY_IMPORT
+    assert not {"urllib.request", "datetime.datetime.now"} & imports(path)
+
+
+@pytest.mark.parametrize("path", sources(SOURCE / "core") + sources(SOURCE / "steps"), ids=lambda path: path.name)
+def test_core_and_steps_never_ask_what_time_it_is(path: Path) -> None:
+    asked = re.search(
+        r"\b(time\(\)|time_ns\(|monotonic\(|now\(\)|utcnow\(|today\(\)|environ|getenv|print\()", path.read_text()
+    )
+    assert asked is None, asked
+
+
+def states_in_checks(table: str) -> set[str]:
+    """What the newest CHECK constraint of the table's state column allows."""
+    found: set[str] = set()
+    for migration in sorted((SOURCE / "adapters" / "sqlite" / "migrations").glob("*.sql")):
+        for match in re.finditer(rf"CREATE TABLE {table} \((.*?)\n\)", migration.read_text(), re.DOTALL):
+            check = re.search(r"\bstate\b[^\n]*CHECK \(state IN \(([^)]*)\)\)", match[1])
+            assert check is not None, f"{migration.name}: the state of {table} is not checked"
+            found = set(re.findall(r"'(\w+)'", check[1]))
+    return found
+
+
+def test_the_lifecycle_of_core_is_the_one_that_the_schema_allows() -> None:
+    assert states_in_checks("open") == set(get_args(OpenState))
+    assert states_in_checks("outcome") == set(get_args(TerminalState))
+    assert {"waiting", *get_args(OpenState), *get_args(TerminalState)} == set(get_args(RunState))
+
+
+def test_the_lifecycle_of_core_is_the_one_in_the_docs() -> None:
+    text = (ROOT / "docs" / "concepts.md").read_text()
+    told = re.search(r"```lifecycle\n(.*?)```", text, re.DOTALL)
+    assert told is not None
+    assert [line.split(":")[0] for line in told[1].splitlines()] == list(get_args(RunState))
+    drawn = re.search(r"## The life of a run\n+```text\n(.*?)```", text, re.DOTALL)
+    assert drawn is not None
+    assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(RunState))
+
+
+def test_the_lifecycle_of_core_is_the_one_drawn_beside_it() -> None:
+    docstring = ast.get_docstring(ast.parse((SOURCE / "core" / "outcome.py").read_text()))
+    assert docstring is not None
+    assert set(re.findall(r"\w+", docstring)) >= set(get_args(RunState))
+
+
+def names_of_tests() -> set[str]:
+    """Every test of the suite, by name."""
+    return {
+        node.name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+
+
+@pytest.mark.parametrize("promise", [1, 2, 3, 4, 5, 6, 9, 10, 12])
+def test_every_promise_that_holds_is_defended_by_name(promise: int) -> None:
+    assert [name for name in names_of_tests() if name.startswith(f"test_promise_{promise}_")]
+
+
+def test_the_architecture_page_cites_tests_that_exist() -> None:
+    cited = set(re.findall(r"`(test_\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert cited
+    assert cited <= names_of_tests()
+
+
+def test_the_architecture_page_points_to_files_that_exist() -> None:
+    pointed = set(re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    assert pointed
+    assert [name for name in sorted(pointed) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_file_outgrows_the_screen(path: Path) -> None:
+    """About 400 lines; what is longer wants to be split by subject."""
+    assert len(path.read_text().splitlines()) <= 460
