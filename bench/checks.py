@@ -2,7 +2,8 @@
 
 In waves: all monitors are due within the same second, so the daemon works with all its checks in flight, and rests
 until the next wave. Everything it does counts: ticking, claiming, sending, settling, the API's loop, the keeper, and
-what it costs to be idle. A few times a second it is stopped for a moment and the bare loop takes its turn, so that both
+what it costs to be idle. Evenly spread, the daemon is never busy, and each commit carries few runs: that costs more for
+each check, and is shown beside. A few times a second it is stopped for a moment and the bare loop takes its turn, so that both
 meet the same machine. The HTTP server is a process of its own and does not count.
 """
 
@@ -26,7 +27,6 @@ from paceline.ports import PutMonitor
 from paceline.steps import define
 
 IN_FLIGHT = 200
-RATIO_MIN = 0.4
 SETTLED = 'paceline_runs_total{kind="http",outcome="ok"}'
 OWNERS = 10
 LEAD_MS = 6_000
@@ -46,9 +46,10 @@ class Load(NamedTuple):
     spread_ms: int
     busy_ms: int
     bare_in_flight: int
+    ratio_min: float | None = None
 
 
-WAVES = Load("checks in waves", 15_000, period_s=8, spread_ms=1_000, busy_ms=3_000, bare_in_flight=IN_FLIGHT)
+WAVES = Load("checks in waves", 15_000, 8, spread_ms=1_000, busy_ms=3_000, bare_in_flight=IN_FLIGHT, ratio_min=0.4)
 EVENLY = Load("checks evenly spread", 8_000, period_s=8, spread_ms=8_000, busy_ms=7_000, bare_in_flight=10)
 
 
@@ -74,7 +75,7 @@ def _measure(context: Context, load: Load, url: str, rounds: int) -> Result:
             _round(running, bare, load, base_ms + number * load.period_s * 1_000) for number in range(1, rounds + 1)
         ]
     rates, floor = [rate for rate, _ in pairs], [bare_rate for _, bare_rate in pairs]
-    return result(load.subject, load.monitors, rates=rates, floor=floor, target=RATIO_MIN, unit="per CPU-second")
+    return result(load.subject, load.monitors, rates=rates, floor=floor, target=load.ratio_min, unit="per CPU-second")
 
 
 def _round(running: Daemon, bare: Bare, load: Load, wave_ms: int) -> tuple[float, float]:

@@ -163,15 +163,25 @@ def _claim_lane(db: Connection, lane: int, *, now_ms: int, runs_max: int, lease_
 
 
 def _claim_open(db: Connection, lane: int, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    claimed: list[Claimed] = []
+    looked, looked_max = 0, 4 * runs_max + SIFTED_MIN
+    while len(claimed) < runs_max and looked < looked_max:
+        rows = _claimable(db, lane, now_ms=now_ms, limit=runs_max - len(claimed))
+        if not rows:
+            break
+        looked += len(rows)
+        claimed += _decide(db, lane, rows, now_ms=now_ms, lease_ms=lease_ms)
+    return claimed
+
+
+def _claimable(db: Connection, lane: int, *, now_ms: int, limit: int) -> list[Candidate]:
     rows = db.execute(
         f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out'
             FROM open JOIN run ON run.handle = open.handle {_OWNER}
             WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
-        (lane, now_ms, runs_max),
+        (lane, now_ms, limit),
     ).fetchall()
-    if not rows:
-        return []
-    return _decide(db, lane, [Candidate(*row) for row in rows], now_ms=now_ms, lease_ms=lease_ms)
+    return [Candidate(*row) for row in rows]
 
 
 def _sift(db: Connection, lane: int, position: int, *, limit: int) -> tuple[list[Candidate], int]:
