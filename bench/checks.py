@@ -1,10 +1,10 @@
 """HTTP checks per CPU-second of the whole daemon, against a bare loop of the same library doing the same requests.
 
-In waves: all monitors are due within the same second, so the daemon works with all its checks in flight, and rests
-until the next wave. Everything it does counts: ticking, claiming, sending, settling, the API's loop, the keeper, and
-what it costs to be idle. Evenly spread, the daemon is never busy, and each commit carries few runs: that costs more for
-each check, and is shown beside. A few times a second it is stopped for a moment and the bare loop takes its turn, so that both
-meet the same machine. The HTTP server is a process of its own and does not count.
+In waves: all monitors are due within the same second, so the daemon works with all its checks in flight, as the bare
+loop does, and rests until the next wave. Everything it does counts: ticking, claiming, sending, settling, the API's
+loop, the keeper, and what it costs to be idle. Evenly spread, it is never busy and each commit carries few runs: that
+costs more for each check, and is shown beside. A few times a second the daemon is stopped for a moment and the bare
+loop takes its turn, so that both meet the same machine. The HTTP server is a process of its own and does not count.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from bench.harness import Context, Result, median, result
 from bench.real_daemon import Daemon, daemon
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import HttpCheck, MonitorSpec
+from paceline.core.checks import HttpCheck
+from paceline.core.definition import MonitorSpec
 from paceline.ports import PutMonitor
 from paceline.steps import define
 
-IN_FLIGHT = 200
+IN_FLIGHT = 500
 SETTLED = 'paceline_runs_total{kind="http",outcome="ok"}'
 OWNERS = 10
 LEAD_MS = 6_000

@@ -20,7 +20,8 @@ from bench.real_daemon import Daemon, add_admin, daemon
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import MonitorSpec, OutgoingCheck
+from paceline.core.checks import OutgoingCheck
+from paceline.core.definition import MonitorSpec
 from paceline.core.instants import to_ms
 from paceline.ports import PutMonitor
 from paceline.steps import define

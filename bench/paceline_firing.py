@@ -10,7 +10,8 @@ from bench import lateness
 from bench.harness import Context, Result, collect_seldom
 from bench.seed import BATCH, MONITORS_MAX, START_MS, add_owners, owner_name
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import HttpCheck, MonitorSpec
+from paceline.core.checks import HttpCheck
+from paceline.core.definition import MonitorSpec
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
 from paceline.core.outcome import Done

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from paceline.core.definition import HttpCheck, MonitorSpec, OutgoingCheck
+from paceline.core.checks import HttpCheck, OutgoingCheck
+from paceline.core.definition import MonitorSpec
 from paceline.ports import PutMonitor, Store, User
 from paceline.steps import define
 

@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from paceline.core.definition import Check, Monitor, MonitorSpec, PolledCheck
+from paceline.core.checks import Check, PolledCheck
+from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
 from paceline.core.outcome import Done, Outcome, RunState

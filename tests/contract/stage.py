@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paceline.core.definition import Check, HttpCheck, Monitor, MonitorSpec, OutgoingCheck
+from paceline.core.checks import Check, HttpCheck, OutgoingCheck
+from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.due import Advance, Due, Firing
 from paceline.core.outcome import Done, Outcome
 from paceline.core.schedule import Arm, Cadence, Reaction, Remove

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.core.definition import Check
+from paceline.core.checks import Check
 from paceline.core.schedule import Arm, Keep, Remove, Rest
 from paceline.ports import PutMonitor, Reacted, RemoveMonitor, Store, UserEdit
 from tests.contract.stage import (

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from paceline.core.definition import Check
+from paceline.core.checks import Check
 from paceline.core.outcome import Retry
 from paceline.ports import CHECKS, Queue, Store, UserEdit
 from tests.contract.stage import (

@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.core.checks import OutgoingCheck, check_kind, repeatable
 from paceline.core.definition import (
     MonitorSpec,
-    OutgoingCheck,
     SpecLimits,
-    check_kind,
     encode_spec,
     parse_spec,
     parse_stored_spec,
-    repeatable,
     spec_document,
     wish_of,
 )

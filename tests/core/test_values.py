@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.definition import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
+from paceline.core.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
 from paceline.core.durations import format_duration, parse_duration_ms
 from paceline.core.health import Glance, Health, judge

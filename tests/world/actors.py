@@ -7,7 +7,8 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Protocol
 
-from paceline.core.definition import DnsCheck, HttpCheck, MonitorSpec, OutgoingCheck, repeatable
+from paceline.core.checks import DnsCheck, HttpCheck, OutgoingCheck, repeatable
+from paceline.core.definition import MonitorSpec
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
 from paceline.core.outcome import Done

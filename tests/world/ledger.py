@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paceline.core.definition import Check, HttpCheck, Monitor, duration_ms
+from paceline.core.checks import Check, HttpCheck
+from paceline.core.definition import Monitor, duration_ms
 from paceline.core.due import Advance, CatchUp
 from paceline.core.outcome import Retry
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest

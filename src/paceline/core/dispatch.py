@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from paceline.core.definition import Check, repeatable
+from paceline.core.checks import Check, repeatable
 from paceline.core.outcome import Dead, Unknown
 
 

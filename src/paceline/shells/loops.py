@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import structlog
 
-from paceline.core.definition import check_kind, duration_ms, repeatable
+from paceline.core.checks import check_kind, repeatable
+from paceline.core.definition import duration_ms
 from paceline.core.outcome import terminal_state
 from paceline.errors import StoreUnavailable
 from paceline.ports import Finished, Order, Provider

@@ -6,8 +6,8 @@ import hmac
 from hashlib import sha256
 from typing import NamedTuple
 
-from paceline.core.definition import text_problem
 from paceline.core.ids import id_problem
+from paceline.core.parsing import text_problem
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound
 from paceline.ports import Role, Store, Token, User, UserEdit
 from paceline.steps.react import react_to_all

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, decode, encode_spec, parse_spec, spec_document
+from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, encode_spec, parse_spec, spec_document
 from paceline.core.ids import id_problem
+from paceline.core.parsing import decode
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
 from paceline.steps.react import CHANGES_MAX, react_to, react_to_all

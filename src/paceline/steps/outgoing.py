@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from paceline.core.definition import OutgoingCheck, check_document, document_problem
+from paceline.core.checks import OutgoingCheck, check_document
 from paceline.core.dispatch import RetryPolicy, retry_delay_ms
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
 from paceline.core.outcome import DETAIL_BYTES_MAX, REASON_CHARS_MAX, Dead, Done, Outcome, Retry
+from paceline.core.parsing import document_problem
 from paceline.errors import FieldProblem, InvalidInput, NotFound, StaleLease
 from paceline.ports import Claimed, Queue, Run, Settlement, Store
 from paceline.steps.send import claim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
-from paceline.core.definition import OutgoingCheck
+from paceline.core.checks import OutgoingCheck
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
 from paceline.core.ids import run_id
 from paceline.core.outcome import Dead, Outcome

@@ -8,7 +8,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import PolledCheck
+from paceline.core.checks import PolledCheck
 from paceline.core.outcome import Done
 from paceline.ports import Finished, Order
 

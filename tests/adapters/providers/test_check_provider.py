@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
+from paceline.core.checks import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
 from paceline.ports import Order, Provider
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.dns_server import dns_server
@@ -207,7 +207,7 @@ def test_an_outcome_names_its_order(attempt: int, provider: CheckProvider, serve
 
 SCARCE = """
 import resource, sys
-from paceline.core.definition import HttpCheck
+from paceline.core.checks import HttpCheck
 from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order
 
 provider = open_provider(*LOOPBACK)

@@ -8,7 +8,7 @@ import dns.rcode
 import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import DnsCheck, DnsExpect, DnsType
+from paceline.core.checks import DnsCheck, DnsExpect, DnsType
 from tests.adapters.providers.dns_server import Zone, dns_server
 from tests.adapters.providers.drive import gather, order, outcome
 

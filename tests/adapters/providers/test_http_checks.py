@@ -11,7 +11,7 @@ import pytest
 
 from paceline import __version__
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import HttpCheck, HttpExpect, Method
+from paceline.core.checks import HttpCheck, HttpExpect, Method
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.certificates import make_authority, make_chain_file, tls_server
 from tests.adapters.providers.drive import open_provider, outcome

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
 from paceline.adapters.providers.guard import NOT_PUBLIC, OWN_API
-from paceline.core.definition import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
+from paceline.core.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
 from paceline.core.outcome import Done
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.drive import gather, open_provider, order, outcome

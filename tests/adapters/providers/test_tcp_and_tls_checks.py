@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.definition import HttpCheck, TcpCheck, TlsCheck
+from paceline.core.checks import HttpCheck, TcpCheck, TlsCheck
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.certificates import Authority, make_authority, make_chain_file, tls_server
 from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order, outcome

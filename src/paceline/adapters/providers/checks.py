@@ -15,7 +15,7 @@ from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.dns import DnsLoop
 from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.definition import DnsCheck, HttpCheck, TcpCheck, TlsCheck
+from paceline.core.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
 from paceline.core.outcome import Done
 from paceline.ports import Clock, Finished, Order
 

@@ -20,7 +20,7 @@ from dns.rdtypes.ANY.TXT import TXT
 
 from paceline.adapters.providers.guard import Guard
 from paceline.adapters.providers.transfer import timeout_ms
-from paceline.core.definition import DnsCheck
+from paceline.core.checks import DnsCheck
 from paceline.core.outcome import REASON_CHARS_MAX, Done
 from paceline.ports import Order
 

@@ -9,7 +9,7 @@ import pycurl
 
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.transfer import Transfer, phases_ms
-from paceline.core.definition import HttpCheck, HttpExpect
+from paceline.core.checks import HttpCheck, HttpExpect
 from paceline.core.outcome import REASON_CHARS_MAX, Done
 
 QUOTED_CHARS_MAX = 80

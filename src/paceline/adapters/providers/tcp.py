@@ -8,7 +8,7 @@ import pycurl
 
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.transfer import Transfer, phases_ms
-from paceline.core.definition import TcpCheck
+from paceline.core.checks import TcpCheck
 from paceline.core.outcome import Done
 
 

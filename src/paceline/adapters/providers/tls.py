@@ -10,7 +10,7 @@ import pycurl
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.tcp import connect_only, in_url, measure_connection
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.definition import TlsCheck
+from paceline.core.checks import TlsCheck
 from paceline.core.instants import to_text
 from paceline.core.outcome import Done
 

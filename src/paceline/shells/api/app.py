@@ -13,7 +13,7 @@ import structlog
 from starlette import routing
 from starlette.types import Receive, Scope, Send
 
-from paceline.core.definition import decode
+from paceline.core.parsing import decode
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.ports import User
 from paceline.shells.api import pages

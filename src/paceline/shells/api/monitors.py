@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from paceline.core.definition import Monitor, MonitorSpec, decode
+from paceline.core.definition import Monitor, MonitorSpec
+from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor
 from paceline.shells.api.answers import Answer, Header, empty_answer, json_answer

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from paceline import __version__
-from paceline.core.definition import CHECK_KINDS
+from paceline.core.checks import CHECK_KINDS
 from paceline.errors import PacelineError
 from paceline.shells.api.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.problems import Internal, Problem

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.core.definition import (
-    BYTES_CAP_MAX,
-    CHECK_KINDS,
-    HEADERS_MAX,
-    TAG_CHARS_MAX,
-    TAGS_MAX,
-    TEXT_CHARS_MAX,
-)
+from paceline.core.checks import BYTES_CAP_MAX, CHECK_KINDS, HEADERS_MAX
+from paceline.core.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.ids import ID_RULE
+from paceline.core.parsing import TEXT_CHARS_MAX
 from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
 from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN
 
