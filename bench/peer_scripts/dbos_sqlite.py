@@ -80,18 +80,19 @@ def _enqueue(index: int) -> None:
 
 
 def _create_schedules() -> None:
-    """Cron knows whole seconds: each second, or once in ten or sixty, at a second that differs between schedules."""
-    every_s = 1 if TASK.mode == "saturation" else round(TASK.every_s)
-    for index in range(TASK.schedules):
-        phase_s = int(METER.first_due_s[index]) % every_s
-        seconds = ",".join(str(second) for second in range(phase_s, 60, every_s)) if every_s > 1 else "*"
-        DBOS.create_schedule(
-            schedule_name=f"s{index}",
-            workflow_fn=fire_scheduled,
-            schedule=f"{seconds} * * * * *",
-            context=index,
-            queue_name=QUEUE,
-        )
+    """Cron knows whole seconds: each schedule fires every second, all in one transaction."""
+    DBOS.apply_schedules(
+        [
+            {
+                "schedule_name": f"s{index}",
+                "workflow_fn": fire_scheduled,
+                "schedule": "* * * * * *",
+                "context": index,
+                "queue_name": QUEUE,
+            }
+            for index in range(TASK.schedules)
+        ]
+    )
 
 
 if __name__ == "__main__":

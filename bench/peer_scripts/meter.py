@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-OVERDUE_EVERY_S = 3_600.0
+OVERDUE_EVERY_S = 7_200.0
 GRACE_S = 1.0
 """A firing that is owed for less than this when the time is up is not counted as missing."""
 
@@ -48,8 +48,10 @@ class Meter:
     def __init__(self, task: Task) -> None:
         self.task = task
         chance = random.Random(7)
-        begin_s = time.time() + (-task.every_s if task.mode == "saturation" else task.setup_s)
-        self.first_due_s = [begin_s + chance.random() * task.every_s for _ in range(task.schedules)]
+        begin_s = time.time() + (-task.every_s / 2 if task.mode == "saturation" else task.setup_s)
+        # What is overdue is so by less than its interval even when the time is up: each is owed exactly one firing.
+        spread_s = task.every_s / 2 if task.mode == "saturation" else task.every_s
+        self.first_due_s = [begin_s + chance.random() * spread_s for _ in range(task.schedules)]
         self.start_s = begin_s
         self._counts = [0] * task.schedules
         self._late_s: list[float] = []

@@ -16,6 +16,7 @@ HEADER_CHARS_MAX = 4_096
 RESERVED_HEADERS = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "proxy-authorization"}
 )
+_PRINTABLE = re.compile(r"[!-\[\]-~]*")  # ASCII without blanks, and without the backslash
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
@@ -24,7 +25,7 @@ def url_problem(url: str) -> str | None:
     """Why this URL cannot be saved, or None."""
     if len(url) > URL_CHARS_MAX:
         return f"at most {URL_CHARS_MAX} characters"
-    if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url) or "\\" in url:
+    if not _PRINTABLE.fullmatch(url):
         return "spaces, control and non-ASCII characters must be percent-encoded"
     try:
         parts = urlsplit(url)

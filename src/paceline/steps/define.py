@@ -10,6 +10,7 @@ import msgspec
 from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, encode_spec, parse_spec, spec_document
 from paceline.core.ids import id_problem
 from paceline.core.parsing import decode
+from paceline.core.schedule import Entry
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
 from paceline.steps.react import CHANGES_MAX, react_to, react_to_all
@@ -23,10 +24,11 @@ def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int,
     results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
     new = [result.change for result in results if result.change is not None]
     pages = [new[start : start + CHANGES_MAX] for start in range(0, len(new), CHANGES_MAX)]
-    lost = sum(react_to(store, page, now_ms=now_ms).lost for page in pages)
-    if lost or any(result.disposition == "replaced" for result in results):
-        react_to_all(store, now_ms=now_ms)
-    return results
+    reports = [react_to(store, page, now_ms=now_ms) for page in pages]
+    if any(report.lost for report in reports) or any(result.disposition == "replaced" for result in results):
+        reports.append(react_to_all(store, now_ms=now_ms))
+    entries = {generation: entry for report in reports for generation, entry in report.entries.items()}
+    return [_with_entry(result, entries) for result in results]
 
 
 def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int) -> PutResult:
@@ -141,6 +143,11 @@ def no_monitor(owner: str, monitor_id: str) -> NotFound:
 
 def same_document(one: MonitorSpec, other: MonitorSpec) -> bool:
     return encode_spec(one) == encode_spec(other)
+
+
+def _with_entry(result: PutResult, entries: dict[int, Entry]) -> PutResult:
+    entry = entries.get(result.monitor.generation) if result.monitor else None
+    return result if entry is None else msgspec.structs.replace(result, entry=entry)
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

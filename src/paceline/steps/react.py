@@ -17,6 +17,8 @@ class ReactReport(NamedTuple):
     lost: int
     """Entries that moved in between; their changes stay recorded and come up again."""
     more: bool
+    entries: dict[int, schedule.Entry]
+    """How the entries stand that followed their changes, by generation."""
 
 
 def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport:
@@ -29,21 +31,27 @@ def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport
 def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactReport:
     """To these changes, as they were read or recorded a moment ago."""
     if not changes:
-        return ReactReport(0, 0, more=False)
-    won = store.react([Reacted(change=change, reaction=_decide(change, now_ms)) for change in changes])
-    return ReactReport(sum(won), len(won) - sum(won), more=not all(won))
+        return ReactReport(0, 0, more=False, entries={})
+    reacted = [Reacted(change=change, reaction=_decide(change, now_ms)) for change in changes]
+    won = store.react(reacted)
+    entries = {
+        item.change.generation: entry
+        for item, moved in zip(reacted, won, strict=True)
+        if moved and (entry := _entry_after(item)) is not None
+    }
+    return ReactReport(sum(won), len(won) - sum(won), more=not all(won), entries=entries)
 
 
 def react_to_all(store: Store, *, now_ms: int, passes_max: int = 1_000) -> ReactReport:
     """Passes until no change is left; bounded, because another process may keep writing."""
-    reacted = lost = 0
-    more = True
+    total = ReactReport(0, 0, more=True, entries={})
     for _ in range(passes_max):
         report = react(store, now_ms=now_ms)
-        reacted, lost, more = reacted + report.reacted, lost + report.lost, report.more
-        if not more:
+        entries = total.entries | report.entries
+        total = ReactReport(total.reacted + report.reacted, total.lost + report.lost, report.more, entries)
+        if not report.more:
             break
-    return ReactReport(reacted, lost, more)
+    return total
 
 
 def _decide(change: Change, now_ms: int) -> schedule.Reaction:
@@ -52,3 +60,24 @@ def _decide(change: Change, now_ms: int) -> schedule.Reaction:
     if monitor is not None:
         wish = wish_of(monitor.spec, created_ms=monitor.created_ms, owner_disabled=change.owner_disabled)
     return schedule.react(wish, change.entry, generation=change.generation, now_ms=now_ms)
+
+
+def _entry_after(item: Reacted) -> schedule.Entry | None:
+    """The entry as the reaction leaves it."""
+    entry, monitor = item.change.entry, item.change.monitor
+    match item.reaction:
+        case schedule.Keep():
+            return entry
+        case schedule.Remove():
+            return None
+        case schedule.Arm() | schedule.Rest() as reaction:
+            assert monitor is not None
+            return schedule.Entry(
+                generation=item.change.generation,
+                counter=entry.counter if entry else 0,
+                revision=monitor.revision,
+                due_ms=reaction.due_ms if isinstance(reaction, schedule.Arm) else None,
+                cadence=reaction.cadence,
+                outgoing=reaction.outgoing,
+                last_due_ms=entry.last_due_ms if entry else None,
+            )

@@ -300,7 +300,8 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> li
     """Where the row of an entry that is not overdue can be: at rest, at its first due time, or one of the next two."""
     following_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=base_ms, generation=generation)
     second_ms = next_due_ms(cadence, after_ms=following_ms, due_ms=base_ms, generation=generation)
-    return [due_key(ms, generation) for ms in (None, base_ms, following_ms, second_ms)]
+    slots = {RESTING_SLOT, *((ms - EPOCH_MS) // SLOT_MS for ms in (base_ms, following_ms, second_ms))}
+    return [slot << GENERATION_BITS | generation for slot in slots]
 
 
 def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:

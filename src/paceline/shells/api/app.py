@@ -121,6 +121,7 @@ class Endpoint:
             parts.store,
             headers,
             secret_key=parts.system.secret_key,
+            recent=parts.recent,
             brake=parts.brake,
             address=client[0] if client else "",
             now_ms=parts.now_ms(),

@@ -12,7 +12,7 @@ from paceline.core.definition import SpecLimits, duration_ms
 from paceline.core.dispatch import RetryPolicy
 from paceline.ports import Store, User
 from paceline.shells.api.arrivals import Arrivals
-from paceline.shells.api.auth import Brake, owner_of
+from paceline.shells.api.auth import Brake, Recent, owner_of
 from paceline.shells.api.together import Together
 from paceline.shells.api.writes import Writes, each
 from paceline.shells.metrics import Metrics
@@ -49,6 +49,7 @@ class Parts:
     hooks: ApiHooks
     together: Together
     writes: Writes
+    recent: Recent
     brake: Brake
     limits: SpecLimits
     policy: RetryPolicy
@@ -61,6 +62,7 @@ class Parts:
             hooks=hooks,
             together=Together(),
             writes=Writes(system, wake=hooks.wake),
+            recent=Recent(),
             brake=Brake(per_minute=system.settings.wrong_tokens_max),
             limits=system.limits,
             policy=system.retry_policy,

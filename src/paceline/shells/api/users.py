@@ -89,6 +89,7 @@ async def list_tokens(call: Call) -> Answer:
 async def revoke_token(call: Call) -> Answer:
     parts, owner, token_id = call.parts, owner_of(call.user, call.params["user"]), call.params["token_id"]
     await parts.write(lambda: access.revoke_token(parts.store, owner, token_id))
+    parts.recent.forget()
     return empty_answer(204)
 
 
@@ -106,7 +107,8 @@ def _add_token(parts: Parts, owner: str, label: str) -> access.NewToken:
 
 
 def _tell_all(parts: Parts) -> None:
-    """Entries may have begun or ceased to rest, and held runs may be free again."""
+    """Tokens may count no more, entries may have begun or ceased to rest, and held runs may be free again."""
+    parts.recent.forget()
     parts.hooks.wake()
     parts.hooks.arrivals.notify()
 

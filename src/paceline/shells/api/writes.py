@@ -47,11 +47,12 @@ class Writes:
         self._pinged_ms = 0
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
-        """One commit for the definitions, one for their entries, two reads for all answers."""
+        """One commit for the definitions, one for their entries, at most two reads for all answers."""
         now_ms = self._system.clock.now_ms()
         results = self._put_all(puts, now_ms)
         done = [result.monitor for result in results if result.monitor is not None and _is_done(result)]
-        views = iter(monitor_views(self._store, done, now_ms=now_ms))
+        known = {result.entry.generation: result.entry for result in results if result.entry is not None}
+        views = iter(monitor_views(self._store, done, now_ms=now_ms, known=known))
         answers: list[Put | PacelineError] = []
         for put, result in zip(puts, results, strict=True):
             error = define.put_error(result, put, monitors_max=self._monitors_max)
