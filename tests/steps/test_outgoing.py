@@ -3,12 +3,20 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from paceline.core.outcome import DETAIL_BYTES_MAX
 from paceline.errors import InvalidInput, NotFound, StaleLease
 from paceline.ports import Run, Store
 from paceline.steps.define import remove_monitor
-from paceline.steps.outgoing import OutgoingItem, claim_outgoing, extend_lease, record_outcome
+from paceline.steps.outgoing import (
+    OutcomeReport,
+    OutgoingItem,
+    claim_outgoing,
+    extend_lease,
+    record_outcome,
+    record_outcomes,
+)
 from tests.steps.scene import OUTGOING, POLICY, SECOND_MS, T0_MS, put, run_tick, runs
 
 LEASE_MS = 60_000
@@ -29,17 +37,15 @@ def record(
     run: str | None = None,
     lease: str | None = None,
 ) -> Run:
-    return record_outcome(
-        store,
+    report = OutcomeReport(
         item.run if run is None else run,
-        lease=item.lease if lease is None else lease,
-        status=status,
-        detail=detail or {},
-        viewer=viewer,
-        now_ms=now_ms,
-        policy=POLICY,
+        item.lease if lease is None else lease,
+        status,
+        detail or {},
+        viewer,
         chance=0.5,
     )
+    return record_outcome(store, report, now_ms=now_ms, policy=POLICY)
 
 
 def extend(store: Store, item: OutgoingItem, *, now_ms: int, viewer: str | None = "ann", by_ms: int = LEASE_MS) -> int:
@@ -227,3 +233,21 @@ def test_promise_6_a_checker_gets_one_run_of_a_monitor_at_a_time(store: Store) -
         seen.append(items[0].run[-2:])
         record(store, items[0], now_ms=now_ms)
     assert seen == ["@0", "@1", "@2", "@3"]
+
+
+def test_outcomes_that_come_together_are_settled_in_one_act_and_answered_each(store: Store, item: OutgoingItem) -> None:
+    good = OutcomeReport(item.run, item.lease, "ok", {}, "ann", chance=0.5)
+    answers = record_outcomes(
+        store,
+        [
+            replace(good, viewer="bob"),
+            good,
+            replace(good, status="failed"),
+            replace(good, detail={"reason": "a\x00b"}),
+        ],
+        now_ms=T0_MS,
+        policy=POLICY,
+    )
+    assert [type(answer) for answer in answers] == [NotFound, Run, StaleLease, InvalidInput]
+    assert isinstance(answers[1], Run)
+    assert answers[1].state == "ok"

@@ -186,17 +186,15 @@ class Checker:
 
     def _report(self, item: outgoing.OutgoingItem, *, status: Any = None) -> None:
         with suppress(StaleLease, NotFound):  # the ledger has judged whether that was right
-            outgoing.record_outcome(
-                self._store,
+            report = outgoing.OutcomeReport(
                 item.run,
-                lease=item.lease,
-                status=status or self._world.random.choice(("ok", "ok", "failed", "retry")),
-                detail={"reason": "looked"},
-                viewer=self._owner,
-                now_ms=self._world.now_ms,
-                policy=POLICY,
-                chance=self._world.random.random(),
+                item.lease,
+                status or self._world.random.choice(("ok", "ok", "failed", "retry")),
+                {"reason": "looked"},
+                self._owner,
+                self._world.random.random(),
             )
+            outgoing.record_outcome(self._store, report, now_ms=self._world.now_ms, policy=POLICY)
 
 
 class Users:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from paceline.core.ids import run_id
 from paceline.core.instants import to_text
 from paceline.core.outcome import DETAIL_BYTES_MAX, REASON_CHARS_MAX, Dead, Done, Outcome, Retry
 from paceline.core.parsing import document_problem
-from paceline.errors import FieldProblem, InvalidInput, NotFound, StaleLease
+from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, StaleLease
 from paceline.ports import Claimed, Queue, Run, Settlement, Store
 from paceline.steps.send import claim
 
@@ -35,6 +36,17 @@ class OutgoingItem(msgspec.Struct, frozen=True):
     lease_until: str
 
 
+class OutcomeReport(msgspec.Struct, frozen=True):
+    """What a checker says came of a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry."""
+
+    run: str
+    lease: str
+    status: Literal["ok", "failed", "retry"]
+    detail: dict[str, Any]
+    viewer: str | None
+    chance: float
+
+
 def claim_outgoing(
     store: Store, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy
 ) -> list[OutgoingItem]:
@@ -44,27 +56,31 @@ def claim_outgoing(
     return [_item(item) for item in claims.granted]
 
 
-def record_outcome(
-    store: Store,
-    run: str,
-    *,
-    lease: str,
-    status: Literal["ok", "failed", "retry"],
-    detail: dict[str, Any],
-    viewer: str | None,
-    now_ms: int,
-    policy: RetryPolicy,
-    chance: float,
-) -> Run:
-    """Settles one outgoing run, or raises NotFound or StaleLease. ``viewer`` None may settle anybody's."""
-    handle, attempt, record = _leased_run(store, run, lease=lease, viewer=viewer)
-    outcome = _outcome(status, detail, attempt=attempt, now_ms=now_ms, policy=policy, chance=chance)
-    settlement = Settlement(handle, attempt, outcome, started_ms=_claimed_ms(record), ended_ms=now_ms)
-    if not store.settle([settlement])[0]:
-        raise _stale(run)
-    settled = store.run(handle)
-    assert settled is not None
-    return settled
+def record_outcomes(
+    store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
+) -> list[Run | PacelineError]:
+    """Settles outgoing runs in one act: for each the run as it stands then, or NotFound, StaleLease or InvalidInput."""
+    answers: list[Run | PacelineError | None] = []
+    settlements: dict[int, Settlement] = {}
+    for index, report in enumerate(reports):
+        try:
+            settlements[index] = _settlement(store, report, now_ms=now_ms, policy=policy)
+            answers.append(None)
+        except PacelineError as error:
+            answers.append(error)
+    won = store.settle(list(settlements.values())) if settlements else []
+    for (index, settlement), settled in zip(settlements.items(), won, strict=True):
+        run = store.run(settlement.handle) if settled else None
+        answers[index] = run if run is not None else _stale(reports[index].run)
+    return [answer for answer in answers if answer is not None]
+
+
+def record_outcome(store: Store, report: OutcomeReport, *, now_ms: int, policy: RetryPolicy) -> Run:
+    """One of them; its error is raised."""
+    answer = record_outcomes(store, [report], now_ms=now_ms, policy=policy)[0]
+    if isinstance(answer, PacelineError):
+        raise answer
+    return answer
 
 
 def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
@@ -74,6 +90,12 @@ def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str 
     if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
         raise _stale(run)
     return until_ms
+
+
+def _settlement(store: Store, report: OutcomeReport, *, now_ms: int, policy: RetryPolicy) -> Settlement:
+    handle, attempt, record = _leased_run(store, report.run, lease=report.lease, viewer=report.viewer)
+    outcome = _outcome(report, attempt=attempt, now_ms=now_ms, policy=policy)
+    return Settlement(handle, attempt, outcome, started_ms=_claimed_ms(record), ended_ms=now_ms)
 
 
 def _leased_run(store: Store, run: str, *, lease: str, viewer: str | None) -> tuple[int, int, Run]:
@@ -97,15 +119,8 @@ def _stale(run: str) -> StaleLease:
     return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")
 
 
-def _outcome(
-    status: Literal["ok", "failed", "retry"],
-    detail: dict[str, Any],
-    *,
-    attempt: int,
-    now_ms: int,
-    policy: RetryPolicy,
-    chance: float,
-) -> Outcome:
+def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> Outcome:
+    detail, status = report.detail, report.status
     if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
         raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
     if problem := document_problem(detail):
@@ -115,7 +130,7 @@ def _outcome(
     if status == "retry":
         if attempt >= policy.attempts_max:
             return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
-        delay_ms = retry_delay_ms(attempt, policy=policy, chance=chance)
+        delay_ms = retry_delay_ms(attempt, policy=policy, chance=report.chance)
         return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
     return Done(
         ok=status == "ok",

@@ -57,19 +57,8 @@ async def claim(call: Call) -> Answer:
 async def report_outcome(call: Call) -> Answer:
     body: OutcomeBody = call.body
     parts, run = call.parts, canonical_run(call.params["run"])
-    settled = await parts.write(
-        lambda: outgoing.record_outcome(
-            parts.store,
-            run,
-            lease=body.lease,
-            status=body.status,
-            detail=body.detail,
-            viewer=viewer_of(call.user),
-            now_ms=parts.now_ms(),
-            policy=parts.policy,
-            chance=_chance(),
-        )
-    )
+    report = outgoing.OutcomeReport(run, body.lease, body.status, body.detail, viewer_of(call.user), _chance())
+    settled = await parts.together.do(parts.writes.report, report)
     parts.hooks.metrics.count_runs("outgoing", settled.state)
     # The next run of the same monitor may be claimable now.
     parts.hooks.arrivals.notify()

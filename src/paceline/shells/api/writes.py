@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from paceline.core.definition import Monitor
 from paceline.errors import PacelineError, RevisionMismatch
-from paceline.ports import PutMonitor, PutResult, RemoveMonitor
+from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Run
 from paceline.steps import define, outgoing
-from paceline.steps.outgoing import OutgoingItem
+from paceline.steps.outgoing import OutcomeReport, OutgoingItem
 from paceline.steps.react import react_to_all
 from paceline.steps.report import MonitorView, monitor_views
 from paceline.wiring import System
@@ -109,6 +109,10 @@ class Writes:
             for index in members:
                 items[index], granted = granted[: asks[index].runs_max], granted[asks[index].runs_max :]
         return items
+
+    def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
+        """One commit for all outcomes that came together."""
+        return outgoing.record_outcomes(self._store, reports, now_ms=self._system.clock.now_ms(), policy=self._policy)
 
     def ping(self, asks: Sequence[None]) -> list[PacelineError | None]:
         """One trial write for all who ask, and not more than one a second."""
