@@ -103,9 +103,26 @@ def _section(report: dict[str, Any]) -> str:
     if name == "peers":
         lines += ["![Firings per second at saturation](benchmarks/saturation.svg)", ""]
         lines += ["![Lateness under load](benchmarks/lateness.svg)", ""]
+        lines += [*_verdicts(rows), ""]
     if missed := [row for row in rows if row.get("met") is False]:
         lines += ["Not met: " + "; ".join(f"{row['subject']} at {row['size']:,}" for row in missed) + ".", ""]
     return "\n".join(lines)
+
+
+def _verdicts(rows: Sequence[Result]) -> list[str]:
+    """Who was on time, and who got by with less memory, read off the table: also where it does not favour Paceline."""
+    loads = [row for row in rows if str(row.get("work", "")).startswith("load")]
+    lines = []
+    for size, work in dict.fromkeys((row["size"], row["work"]) for row in loads):
+        here = [row for row in loads if (row["size"], row["work"]) == (size, work)]
+        on_time = [row["subject"] for row in here if row.get("on_time")]
+        ours_mb = max((row["rss_mb"] for row in here if row["subject"].startswith("Paceline")), default=0)
+        leaner = [f"{row['subject']} ({row['rss_mb']:,} MB)" for row in here if row.get("rss_mb", ours_mb) < ours_mb]
+        lines.append(
+            f"- {size:,} schedules, {work}. On time: {'; '.join(on_time) or 'nobody'}."
+            f" With less memory than Paceline's {ours_mb:,.0f} MB: {'; '.join(leaner) or 'nobody'}."
+        )
+    return lines
 
 
 def _table(rows: Sequence[Result]) -> str:

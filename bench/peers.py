@@ -7,6 +7,7 @@ schedules whose firings are evenly spread; how late are they? A peer that cannot
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import venv
@@ -48,21 +49,20 @@ APSCHEDULER_3 = ("apscheduler==3.11.3", "sqlalchemy==2.1.8")
 APSCHEDULER_4 = ("apscheduler==4.0.0a6", "sqlalchemy==2.1.8", "sniffio==1.3.1", "greenlet==3.5.6")
 HUEY = ("huey==3.5.4",)
 DBOS = ("dbos==3.3.0", "sqlalchemy==2.1.8")
-SLOW_STORE = "storing so many takes it minutes: one transaction each"
 PEERS = (
     Peer("APScheduler 3, WAL", "apscheduler3", APSCHEDULER_3),
     Peer("APScheduler 3, as it comes", "apscheduler3", APSCHEDULER_3, variant="default", sizes_max=10_000, loads=False),
     Peer("APScheduler 4 alpha, WAL", "apscheduler4", APSCHEDULER_4, stores_per_s=2_000),
     Peer("Huey", "huey_sqlite", HUEY),
     Peer("Huey, without fsync", "huey_sqlite", HUEY, variant="no fsync", sizes_max=10_000, loads=False),
-    Peer("DBOS, delayed queue", "dbos_sqlite", DBOS, "queue", 10_000, SLOW_STORE, stores_per_s=150),
+    Peer("DBOS, delayed queue", "dbos_sqlite", DBOS, "queue", stores_per_s=2_000),
     Peer(
         "DBOS, cron schedules",
         "dbos_sqlite",
         DBOS,
         "",
         1_000,
-        "each schedule is a thread",
+        "not tried: each schedule is a thread",
         stores_per_s=100,
         loads=False,
     ),
@@ -146,9 +146,16 @@ def _ask(context: Context, peer: Peer, task: Task) -> Result:
         return {"cannot": f"no end within {limit_s:.0f} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        return {"cannot": (done.stderr.strip().splitlines() or ["no answer"])[-1][:200]}
+        return {"cannot": _reason(done.stderr)}
     answer: Result = json.loads(lines[-1])
     return answer
+
+
+def _reason(stderr: str) -> str:
+    """The last line that names an error, without the frame that tracebacks of grouped errors draw."""
+    lines = [line.strip(" |+-") for line in stderr.splitlines()]
+    errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
+    return "ended with: " + ((errors or lines or ["no answer"])[-1][:200])
 
 
 def _times(results: list[Result], subject: str) -> Result:

@@ -286,6 +286,20 @@ def test_every_route_exists(file: Path) -> None:
     assert unknown == []
 
 
+def test_the_readme_claims_no_more_speed_than_was_measured() -> None:
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    claim = re.search(r"more than (\d+) times the rate", " ".join((ROOT / "README.md").read_text().split()))
+    measured = re.findall(
+        r"^\| Paceline, due to settled: times the best peer \| [\d,]+ \| ([\d.,]+) \|", page, re.MULTILINE
+    )
+    assert claim
+    assert measured
+    assert float(measured[-1].replace(",", "")) > int(claim[1])
+    load = page[page.index("### Load of 5,000/s") :].partition("\n\n|")[2].partition("\n\n")[0]
+    on_time = {line.split("|")[1].partition(",")[0].strip() for line in load.splitlines() if "| yes |" in line}
+    assert on_time == {"Paceline"}
+
+
 # -- what the text shows
 
 

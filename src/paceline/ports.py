@@ -279,6 +279,9 @@ class Store(Protocol):
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Records each outcome once. False (fencing): it is not out at this attempt, or ended after its lease."""
 
+    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
+        """After the clock was set back: leases that began after now begin now, no other run waits longer than given."""
+
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         """Gives claimed runs back that were never started; they may be claimed again at once."""
 

@@ -51,6 +51,11 @@ class System(NamedTuple):
         )
 
     @property
+    def run_wait_ms_max(self) -> int:
+        """No retry and no catch-up waits longer."""
+        return max(duration_ms(self.settings.retry_cap), duration_ms(self.settings.missed_window))
+
+    @property
     def retry_policy(self) -> RetryPolicy:
         settings = self.settings
         return RetryPolicy(

@@ -308,3 +308,15 @@ def test_many_runs_of_one_monitor_do_not_hide_the_others(store: Store) -> None:
     for _ in range(20):
         found += names(claim(store, runs_max=10))
     assert found == [("busy", 0), ("quiet", 0)]
+
+
+def test_after_the_clock_was_set_back_a_lease_of_the_future_ends_in_its_own_time(store: Store) -> None:
+    """A worker that died holds its run for the length of its lease, not for as long as the clock was wrong."""
+    make_runs(store, armed(store, "a"), 1)
+    day_ms = 86_400_000
+    (item,) = claim(store, now_ms=T0_MS + day_ms, lease_ms=60_000)
+    assert store.pull_back_runs(now_ms=T0_MS, wait_ms_max=1) == 1
+    assert claim(store, now_ms=T0_MS + 59_999) == []
+    (again,) = claim(store, now_ms=T0_MS + 60_000)
+    assert (again.handle, again.attempt, again.lost) == (item.handle, 2, True)
+    assert store.pull_back_runs(now_ms=T0_MS + 60_000, wait_ms_max=1) == 0

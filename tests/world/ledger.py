@@ -43,9 +43,12 @@ class RunRecord:
     lost: bool = False
     until_ms: int = 0
     """Out: when the lease ends. Retry: when it may start."""
+    started_ms: int = 0
     ended_ms: int = 0
     posts: int = 0
     handed_alive: bool = False
+    may_have_expired: bool = False
+    """Its monitor is deleted and its lease ran out: it may have been held and expired, and nobody can see that."""
 
     @property
     def over(self) -> bool:
@@ -245,13 +248,18 @@ class Ledger:
             demand(6, self.latest_ms >= run.after_ms, f"{label} was handed out before its moment")
             free = run.state == "waiting" or self.latest_ms >= run.until_ms
             demand(6, free, f"{label} was handed out too early")
-            earlier = [other.counter for other in life.runs.values() if other.counter < run.counter and not other.over]
+            earlier = [
+                other.counter
+                for other in life.runs.values()
+                if other.counter < run.counter and not (other.over or other.may_have_expired)
+            ]
             demand(6, not earlier, f"{label} was handed out before {earlier} ended")
             demand(10, item.attempt > run.attempt, f"{label} came back with an old fence")
             run.lost = run.lost or run.state == "out"
             demand(9, item.lost == run.lost, f"{label}: lost is {item.lost}, should be {run.lost}")
             self._judge_check(life, label, item.check)
             run.state, run.attempt, run.until_ms, run.handle = "out", item.attempt, item.lease_until_ms, item.handle
+            run.started_ms = self.now_ms
             run.handed_alive = item.check is not None
             self.handles[item.handle] = (life, run)
 
@@ -307,12 +315,23 @@ class Ledger:
             if given_back:
                 run.state, run.until_ms = "retry", self.now_ms
 
+    def pull_back(self, *, now_ms: int, wait_ms_max: int) -> None:
+        """A lease keeps its length by the clock that counts now, and nothing waits for a time that was never near."""
+        for run in (run for life in self.lives.values() for run in life.runs.values() if not run.over):
+            if run.state == "out" and run.started_ms > now_ms:
+                run.until_ms, run.started_ms = now_ms + run.until_ms - run.started_ms, now_ms
+            elif run.state == "retry":
+                run.until_ms = min(run.until_ms, now_ms + wait_ms_max)
+            run.after_ms = min(run.after_ms, now_ms + wait_ms_max)
+
     def fade(self, *, due_before_ms: int) -> None:
         """Runs of deleted monitors cannot be looked at: what may have expired is let go."""
         for life in self.lives.values():
             for run in life.runs.values() if life.deleted else ():
                 if run.state in ("waiting", "retry") and run.due_ms < due_before_ms:
                     run.state = "faded"
+                elif run.state == "out" and run.due_ms < due_before_ms and self.may_be_held(run):
+                    run.may_have_expired = True
 
     def purged(self, life: Life, kept: dict[int, Run], *, settled_before_ms: int, due_before_ms: int) -> None:
         """What is left of a life's runs after a purge; only what was old may be gone or ended."""

@@ -256,9 +256,9 @@ class Keeper:
         """At the start, and whenever the wall clock falls back behind the monotonic one, entries are looked through."""
         ahead_ms = now_ms - int(time.monotonic() * 1000)
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - self.STEP_BACK_MS:
-            report = pull_back(self._system.store, now_ms=now_ms)
-            if report.moved:
-                log.warning("clock_set_back", entries=report.scanned, moved=report.moved)
+            report = pull_back(self._system.store, now_ms=now_ms, wait_ms_max=self._system.run_wait_ms_max)
+            if report.moved or report.runs:
+                log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=report.runs)
         self._ahead_ms = ahead_ms
 
     def _purge(self, now_ms: int) -> None:

@@ -27,6 +27,7 @@ class TickReport(NamedTuple):
 class PullBackReport(NamedTuple):
     scanned: int
     moved: int
+    runs: int
 
 
 def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_MAX) -> TickReport:
@@ -54,8 +55,11 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
     )
 
 
-def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBackReport:
-    """After the clock was set back: entries that wait further ahead than their cadence allows return to their grid."""
+def pull_back(store: Store, *, now_ms: int, wait_ms_max: int, limit: int = ENTRIES_MAX) -> PullBackReport:
+    """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
+
+    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right.
+    """
     scanned = moved = 0
     after = None
     while dues := store.armed_after(after, from_ms=now_ms, limit=limit):
@@ -67,7 +71,8 @@ def pull_back(store: Store, *, now_ms: int, limit: int = ENTRIES_MAX) -> PullBac
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
-    return PullBackReport(scanned, moved)
+    runs = store.pull_back_runs(now_ms=now_ms, wait_ms_max=wait_ms_max)
+    return PullBackReport(scanned, moved, runs)
 
 
 def _entry(due: Due) -> Entry:

@@ -191,3 +191,38 @@ def test_a_backup_of_a_store_in_use_is_whole(tmp_path: Path) -> None:
     assert copy.verify() == []
     copy.close()
     store.close()
+
+
+def test_a_backup_ends_while_another_process_keeps_writing(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    store = loaded(path)
+    with store._db.write() as db:
+        db.execute("CREATE TABLE bulk (x TEXT)")
+        db.executemany("INSERT INTO bulk VALUES (?)", [("x" * 3_000,)] * 4_000)
+    other = SqliteStore(str(path))
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            other.ping()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    steps: list[int] = []
+
+    def progress(done: int, _total: int) -> None:
+        steps.append(done)
+        assert len(steps) < 100, "it begins anew at each write"
+
+    store.backup(tmp_path / "copy.db", progress=progress)
+    stop.set()
+    writer.join()
+    copy = SqliteStore(str(tmp_path / "copy.db"))
+    assert copy.verify() == []
+    for opened in (copy, store, other):
+        opened.close()
+
+
+def test_a_new_store_is_its_owner_s_alone(tmp_path: Path) -> None:
+    loaded(tmp_path / "p.db").close()
+    assert (tmp_path / "p.db").stat().st_mode & 0o777 == 0o600

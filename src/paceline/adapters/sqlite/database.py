@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,6 +67,7 @@ class Database:
         self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit
         self._local = threading.local()
         with translated_errors():
+            _make_private(path)
             self._writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, WRITER_CACHE_KIB)
             self._writer.execute("PRAGMA journal_mode = WAL").fetchall()
             self._writer.execute(f"PRAGMA synchronous = {'NORMAL' if synchronous == 'normal' else 'FULL'}")
@@ -156,6 +159,14 @@ def translated_errors() -> Iterator[None]:
             apsw.CorruptError: "the file is damaged; restore a backup",
         }.get(type(error), "the disk reported an error")
         raise StoreUnavailable(f"The store cannot be used now: {hint} ({error}).", retry_after_s=5) from error
+
+
+def _make_private(path: str) -> None:
+    """A new file is its owner's alone: users' checks may carry secrets. SQLite's side files take its mode."""
+    if path == MEMORY:
+        return
+    with contextlib.suppress(OSError):  # there already, or impossible: SQLite will say so in the words above
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def file_bytes(path: str) -> int:

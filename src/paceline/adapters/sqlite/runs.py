@@ -137,6 +137,19 @@ def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: 
     return db.changes() == 1
 
 
+def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
+    db.execute(
+        """UPDATE open SET at_ms = ?1 + (at_ms - started_ms), started_ms = ?1
+           WHERE state = 'out' AND started_ms > ?1""",
+        (now_ms,),
+    )
+    moved = db.changes()
+    db.execute(
+        "UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'later', 'held') AND at_ms > ?1", (now_ms + wait_ms_max,)
+    )
+    return moved + db.changes()
+
+
 def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
     released = []
     for handle, attempt in fences:

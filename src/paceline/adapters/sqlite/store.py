@@ -159,6 +159,10 @@ class SqliteStore:
         with self._db.write() as db:
             return runs.settle(db, settlements)
 
+    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
+        with self._db.write() as db:
+            return runs.pull_back(db, now_ms=now_ms, wait_ms_max=wait_ms_max)
+
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
             return runs.release(db, fences, now_ms=now_ms)
@@ -208,7 +212,9 @@ class SqliteStore:
             return int(db.pragma("data_version"))
 
     def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None:
-        with self._db.writer() as db:
+        # One snapshot for all of it: else a backup would begin anew at each write of another process.
+        with self._db.read() as db:
+            db.execute("SELECT id FROM lane LIMIT 1").fetchall()
             upkeep.backup(db, target, progress=progress)
 
     def close(self) -> None:

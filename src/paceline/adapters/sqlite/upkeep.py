@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import apsw
 
@@ -135,13 +136,13 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
     )
 
 
-def backup(db: apsw.Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
+def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
     """Online: a consistent copy while others go on writing."""
     if target.exists():
         raise StoreUnavailable(f"{target} exists already; give a new file name.")
     copy = apsw.Connection(str(target))
     try:
-        with copy.backup("main", db, "main") as steps:
+        with copy.backup("main", cast("apsw.Connection", db), "main") as steps:
             while not steps.done:
                 steps.step(BACKUP_PAGES)
                 progress(steps.page_count - steps.remaining, steps.page_count)
