@@ -26,7 +26,7 @@ Rows = tuple[tuple[object, ...], tuple[object, ...], tuple[object, ...]]
 
 
 def run(context: Context) -> list[Result]:
-    edits, rounds = (200, 11) if context.full else (60, 7)
+    edits, rounds = (500, 11) if context.full else (250, 7)
     contestants: dict[str, Round] = {}
     for size in (SMALL, LARGE):
         started_s = time.perf_counter()

@@ -78,6 +78,7 @@ class Settings(BaseSettings):
     body_bytes_max: int = Field(8_388_608, ge=1_024, description="The largest request body in bytes.")
     body_timeout: Duration = Field("30s", description="How long a request body may take to arrive.")
     bulk_max: int = Field(10_000, ge=1, description="How many monitors one bulk request may carry.")
+    page_max: int = Field(1_000, ge=1, le=1_000, description="How many items one page of a list may have.")
     checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")
     check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
     attempts_max: int = Field(5, ge=1, le=100, description="After so many attempts an outgoing run is dead.")

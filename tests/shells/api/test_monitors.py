@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
-from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
+from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path, serving
 
 PATH = "/v1/users/me/monitors"
 
@@ -296,3 +297,15 @@ def test_a_user_can_have_only_so_many_monitors(tmp_path_factory: pytest.TempPath
         bulk = alice("PUT", PATH, {"items": [{"id": "m0", **HTTP}, {"id": "m3", **HTTP}]}).json["items"]
         assert [item["disposition"] for item in bulk] == ["unchanged", "refused"]
         assert bulk[1]["error"]["code"] == "limit_reached"
+
+
+def test_an_operator_may_ask_for_smaller_pages(tmp_path: Path) -> None:
+    with serving(tmp_path, page_max=2) as world:
+        alice = world.add("alice")
+        for name in "abc":
+            assert alice("PUT", f"{PATH}/{name}", HTTP).status == 201
+        first = alice("GET", PATH).json
+        assert [item["id"] for item in first["items"]] == ["a", "b"]
+        assert [item["id"] for item in alice("GET", f"{PATH}?cursor={first['next_cursor']}").json["items"]] == ["c"]
+        refused = alice("GET", f"{PATH}?limit=3")
+        assert (refused.status, refused.pointers) == (422, ["/query/limit"])

@@ -86,7 +86,7 @@ async def remove_monitor(call: Call) -> Answer:
 
 async def list_monitors(call: Call) -> Answer:
     owner = access.get_user(call.parts.store, call.owner).id
-    query = page_query(call.query_string)
+    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
     scope = f"monitors {owner}"
     after = str(position_of(query.cursor, scope, ""))
     views, more = await asyncio.to_thread(_page_of_monitors, call.parts, owner, after=after, limit=query.limit)
@@ -108,7 +108,7 @@ async def put_monitors(call: Call) -> Answer:
 async def list_runs(call: Call) -> Answer:
     parts = call.parts
     monitor = define.get_monitor(parts.store, call.owner, call.params["id"])
-    query = page_query(call.query_string)
+    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
     scope = f"runs {monitor.generation}"
     before = int(position_of(query.cursor, scope, 0)) or None
     views, following = await asyncio.to_thread(

@@ -39,11 +39,15 @@ def no_query(query_string: bytes) -> None:
         _parse(query_string, known=())
 
 
-def page_query(query_string: bytes) -> PageQuery:
+def page_query(query_string: bytes, *, limit_max: int = LIMIT_MAX) -> PageQuery:
+    """``limit_max`` is the operator's; no page is larger than LIMIT_MAX in any case."""
+    limit = min(LIMIT_DEFAULT, limit_max)
     if not query_string:
-        return PageQuery()
+        return PageQuery(limit)
     given = _parse(query_string, known=("limit", "cursor"))
-    return PageQuery(_limit(given["limit"]) if "limit" in given else LIMIT_DEFAULT, given.get("cursor", ""))
+    if "limit" in given:
+        limit = _limit(given["limit"], limit_max=limit_max)
+    return PageQuery(limit, given.get("cursor", ""))
 
 
 def make_cursor(scope: str, position: Position) -> str:
@@ -75,10 +79,10 @@ def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _limit(text: str) -> int:
+def _limit(text: str, *, limit_max: int) -> int:
     limit = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
-    if not 1 <= limit <= LIMIT_MAX:
-        raise InvalidInput.of(FieldProblem("/query/limit", f"a whole number from 1 to {LIMIT_MAX}"))
+    if not 1 <= limit <= limit_max:
+        raise InvalidInput.of(FieldProblem("/query/limit", f"a whole number from 1 to {limit_max}"))
     return limit
 
 

@@ -44,7 +44,7 @@ async def status(call: Call) -> Answer:
 
 async def list_schedulers(call: Call) -> Answer:
     parts = call.parts
-    query = page_query(call.query_string)
+    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
     after = int(position_of(query.cursor, "schedulers", 0))
     rows = await asyncio.to_thread(
         parts.store.schedulers, after_generation=after, limit=query.limit + 1, now_ms=parts.now_ms()

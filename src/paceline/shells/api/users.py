@@ -40,7 +40,7 @@ async def add_user(call: Call) -> Answer:
 
 
 async def list_users(call: Call) -> Answer:
-    query = page_query(call.query_string)
+    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
     after = str(position_of(query.cursor, "users", ""))
     users = call.parts.store.users(after=after, limit=query.limit + 1)
     cursor = make_cursor("users", users[query.limit - 1].id) if len(users) > query.limit else None
@@ -78,7 +78,7 @@ async def add_token(call: Call) -> Answer:
 
 async def list_tokens(call: Call) -> Answer:
     owner = access.get_user(call.parts.store, call.owner).id
-    query = page_query(call.query_string)
+    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
     scope = f"tokens {owner}"
     after = str(position_of(query.cursor, scope, ""))
     tokens = sorted((token for token in call.parts.store.tokens(owner) if token.id > after), key=_token_id)
