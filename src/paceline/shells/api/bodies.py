@@ -10,7 +10,13 @@ from starlette.types import Message, Receive
 from paceline.errors import BodyTooLarge, BodyTooSlow
 from paceline.shells.api.problems import UnsupportedMediaType
 
-_TYPES = (b"application/json", b"application/merge-patch+json")
+# The last two are what curl -d and other plain clients say when they are told nothing; what they send is JSON or refused.
+_TYPES = (
+    b"application/json",
+    b"application/merge-patch+json",
+    b"application/x-www-form-urlencoded",
+    b"text/plain",
+)
 
 
 class ClientGone(Exception):
