@@ -10,7 +10,7 @@ from starlette.types import Message, Receive
 from paceline.errors import BodyTooLarge, BodyTooSlow
 from paceline.shells.api.problems import UnsupportedMediaType
 
-# The last two are what curl -d and other plain clients say when they are told nothing; what they send is JSON or refused.
+# The last two are what curl -d and other plain clients say by themselves; what is not JSON is refused all the same.
 _TYPES = (
     b"application/json",
     b"application/merge-patch+json",
