@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -89,19 +90,24 @@ def encode_spec(spec: MonitorSpec) -> bytes:
 
 
 def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
-    cadence = Cadence(
-        every_ms=duration_ms(spec.every) if spec.every is not None else 0,
-        cron=" ".join(spec.cron.split()) if spec.cron is not None else "",
-        timezone=spec.timezone if spec.cron is not None else "UTC",
-        jitter_ms=duration_ms(spec.jitter),
-        missed=spec.missed,
-    )
     return Wish(
-        cadence=cadence,
+        cadence=_cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed),
         initial_delay_ms=duration_ms(spec.initial_delay),
         resting=spec.paused or owner_disabled,
         outgoing=isinstance(spec.check, OutgoingCheck),
         created_ms=created_ms,
+    )
+
+
+@lru_cache(maxsize=4_096)
+def _cadence(every: str | None, cron: str | None, timezone: str, jitter: str, missed: Missed) -> Cadence:
+    """Memoised: most monitors share their cadence with many others."""
+    return Cadence(
+        every_ms=duration_ms(every) if every is not None else 0,
+        cron=" ".join(cron.split()) if cron is not None else "",
+        timezone=timezone if cron is not None else "UTC",
+        jitter_ms=duration_ms(jitter),
+        missed=missed,
     )
 
 

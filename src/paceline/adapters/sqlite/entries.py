@@ -230,6 +230,7 @@ class _Moves:
         self._gone_keys: list[tuple[int]] = []
         self._gone: list[tuple[int]] = []
         self._entries: list[tuple[int, int, int]] = []
+        self._rearmed: list[tuple[int, int, int]] = []
         self._dues: list[tuple[int, ...]] = []
         self._done: list[int] = []
 
@@ -263,11 +264,9 @@ class _Moves:
     def write(self, db: Connection) -> None:
         db.executemany("DELETE FROM due WHERE k = ?", self._gone_keys)
         db.executemany("DELETE FROM entry WHERE generation = ?", self._gone)
-        db.executemany(
-            """INSERT INTO entry (generation, cadence, base_ms) VALUES (?, ?, ?)
-               ON CONFLICT (generation) DO UPDATE SET cadence = excluded.cadence, base_ms = excluded.base_ms""",
-            self._entries,
-        )
+        db.executemany("UPDATE entry SET cadence = ?, base_ms = ? WHERE generation = ?", self._rearmed)
+        db.executemany("INSERT INTO entry (cadence, base_ms, generation) VALUES (?, ?, ?)", self._entries)
+        self._dues.sort()
         db.executemany(
             "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
         )
@@ -288,7 +287,7 @@ class _Moves:
         counter, last_run = (place[1], place[3]) if place is not None else (0, 0)
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else change.monitor.created_ms
-        self._entries.append((generation, number, base_ms))
+        (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
         k = due_key(due_ms, generation)
         self._dues.append((k, counter, change.monitor.revision, number, lane, last_run))
 
