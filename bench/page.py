@@ -36,8 +36,10 @@ one commit.""",
 `paceline up` on a file, monitors of kind `outgoing` with random phases, and a checker that claims every run over
 REST while it is measured.""",
     "checks": """\
-All CPU time of `paceline up` counts; the HTTP server is another process. The floor is the cheaper of two bare
-pycurl loops doing the same requests on kept-alive connections.""",
+All CPU time of `paceline up` counts; the HTTP server is another process. The floor is the cheaper of two bare pycurl
+loops doing the same requests on kept-alive connections, taken in moments in which the daemon is stopped. In waves the
+daemon is busy, with as many requests in flight as the floor; evenly spread it is nearly idle, each commit carries few
+runs, and a check costs more. The target is for the busy daemon.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
     "peers": """\

@@ -80,8 +80,6 @@ class PutResult(msgspec.Struct, frozen=True):
     """The monitor as it stands after the act; None if there is none."""
     change: Change | None = None
     """The recorded change, where nothing more need be read to react to it: a new monitor has no entry yet."""
-    entry: Entry | None = None
-    """How the entry stands after it has followed the change; filled in by the step that lets it follow."""
 
 
 class RemoveMonitor(msgspec.Struct, frozen=True):

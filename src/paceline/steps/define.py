@@ -13,7 +13,7 @@ from paceline.core.parsing import decode
 from paceline.core.schedule import Entry
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
-from paceline.steps.react import CHANGES_MAX, react_to, react_to_all
+from paceline.steps.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
 
 EDIT_TRIES_MAX = 8
 _PATCH = msgspec.json.Decoder(dict[str, Any])
@@ -22,13 +22,16 @@ _PATCH = msgspec.json.Decoder(dict[str, Any])
 def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
     """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
     results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
-    new = [result.change for result in results if result.change is not None]
-    pages = [new[start : start + CHANGES_MAX] for start in range(0, len(new), CHANGES_MAX)]
-    reports = [react_to(store, page, now_ms=now_ms) for page in pages]
-    if any(report.lost for report in reports) or any(result.disposition == "replaced" for result in results):
-        reports.append(react_to_all(store, now_ms=now_ms))
-    entries = {generation: entry for report in reports for generation, entry in report.entries.items()}
-    return [_with_entry(result, entries) for result in results]
+    _let_follow(store, results, now_ms=now_ms)
+    return results
+
+
+def put_monitors_and_entries(
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int
+) -> tuple[list[PutResult], dict[int, Entry]]:
+    """The same, and how the entries stand that followed, by generation: for those who show them at once."""
+    results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
 def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int) -> PutResult:
@@ -145,9 +148,13 @@ def same_document(one: MonitorSpec, other: MonitorSpec) -> bool:
     return encode_spec(one) == encode_spec(other)
 
 
-def _with_entry(result: PutResult, entries: dict[int, Entry]) -> PutResult:
-    entry = entries.get(result.monitor.generation) if result.monitor else None
-    return result if entry is None else msgspec.structs.replace(result, entry=entry)
+def _let_follow(store: Store, results: Sequence[PutResult], *, now_ms: int) -> list[ReactReport]:
+    new = [result.change for result in results if result.change is not None]
+    pages = [new[start : start + CHANGES_MAX] for start in range(0, len(new), CHANGES_MAX)]
+    reports = [react_to(store, page, now_ms=now_ms) for page in pages]
+    if any(report.lost for report in reports) or any(result.disposition == "replaced" for result in results):
+        reports.append(react_to_all(store, now_ms=now_ms))
+    return reports
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

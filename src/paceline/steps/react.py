@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from paceline.core import schedule
@@ -17,8 +17,8 @@ class ReactReport(NamedTuple):
     lost: int
     """Entries that moved in between; their changes stay recorded and come up again."""
     more: bool
-    entries: dict[int, schedule.Entry]
-    """How the entries stand that followed their changes, by generation."""
+    followed: list[Reacted]
+    """What was reacted to, and how; ``entries_after`` tells how the entries stand."""
 
 
 def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport:
@@ -31,27 +31,29 @@ def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport
 def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactReport:
     """To these changes, as they were read or recorded a moment ago."""
     if not changes:
-        return ReactReport(0, 0, more=False, entries={})
+        return ReactReport(0, 0, more=False, followed=[])
     reacted = [Reacted(change=change, reaction=_decide(change, now_ms)) for change in changes]
     won = store.react(reacted)
-    entries = {
-        item.change.generation: entry
-        for item, moved in zip(reacted, won, strict=True)
-        if moved and (entry := _entry_after(item)) is not None
-    }
-    return ReactReport(sum(won), len(won) - sum(won), more=not all(won), entries=entries)
+    followed = [item for item, moved in zip(reacted, won, strict=True) if moved]
+    return ReactReport(len(followed), len(won) - len(followed), more=not all(won), followed=followed)
 
 
 def react_to_all(store: Store, *, now_ms: int, passes_max: int = 1_000) -> ReactReport:
     """Passes until no change is left; bounded, because another process may keep writing."""
-    total = ReactReport(0, 0, more=True, entries={})
+    total = ReactReport(0, 0, more=True, followed=[])
     for _ in range(passes_max):
         report = react(store, now_ms=now_ms)
-        entries = total.entries | report.entries
-        total = ReactReport(total.reacted + report.reacted, total.lost + report.lost, report.more, entries)
+        followed = total.followed + report.followed
+        total = ReactReport(total.reacted + report.reacted, total.lost + report.lost, report.more, followed)
         if not report.more:
             break
     return total
+
+
+def entries_after(reports: Iterable[ReactReport]) -> dict[int, schedule.Entry]:
+    """How the entries stand that followed their changes, by generation; the last reaction counts."""
+    entries = {item.change.generation: _entry_after(item) for report in reports for item in report.followed}
+    return {generation: entry for generation, entry in entries.items() if entry is not None}
 
 
 def _decide(change: Change, now_ms: int) -> schedule.Reaction:

@@ -247,15 +247,15 @@ class _Moves:
             if place is None or place[1:3] != (entry.counter, entry.revision):
                 return False
         match reaction:
+            case Arm():
+                self._arm(db, change, place, reaction, due_ms=reaction.due_ms)
+            case Rest():
+                self._arm(db, change, place, reaction, due_ms=None)
             case Keep():
                 pass
             case Remove():
                 self._gone.append((change.generation,))
                 self._leave(place)
-            case Arm():
-                self._arm(db, change, place, reaction, due_ms=reaction.due_ms)
-            case Rest():
-                self._arm(db, change, place, reaction, due_ms=None)
             case never:
                 assert_never(never)
         self._done.append(change.generation)

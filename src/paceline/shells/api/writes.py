@@ -49,9 +49,11 @@ class Writes:
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
         """One commit for the definitions, one for their entries, at most two reads for all answers."""
         now_ms = self._system.clock.now_ms()
-        results = self._put_all(puts, now_ms)
+        results, known = define.put_monitors_and_entries(
+            self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms
+        )
+        self._tell(results)
         done = [result.monitor for result in results if result.monitor is not None and _is_done(result)]
-        known = {result.entry.generation: result.entry for result in results if result.entry is not None}
         views = iter(monitor_views(self._store, done, now_ms=now_ms, known=known))
         answers: list[Put | PacelineError] = []
         for put, result in zip(puts, results, strict=True):
@@ -124,9 +126,12 @@ class Writes:
 
     def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
         results = define.put_monitors(self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms)
+        self._tell(results)
+        return results
+
+    def _tell(self, results: Sequence[PutResult]) -> None:
         if any(result.disposition in ("created", "replaced") for result in results):
             self._wake()
-        return results
 
 
 def each(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
