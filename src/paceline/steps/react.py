@@ -9,7 +9,7 @@ from paceline.core import schedule
 from paceline.core.definition import wish_of
 from paceline.ports import Change, Reacted, Store
 
-CHANGES_MAX = 2_000
+CHANGES_MAX = 5_000
 
 
 class ReactReport(NamedTuple):

@@ -118,7 +118,6 @@ class _Batch:
             return PutResult("limit_reached")
         if row is not None and row[2] == text:
             return PutResult("unchanged", _monitor(item.owner, item.id, row))
-        _specs.keep(text, item.spec)
         return self._insert(item, owner, text) if row is None else self._replace(item, row, text)
 
     def write(self, db: Connection) -> None:
@@ -146,6 +145,7 @@ class _Batch:
 
     def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:
         generation, revision, _, created_ms, _ = row
+        _specs.keep(text, item.spec)  # the change that follows will read it
         self._updates.append((revision + 1, text, self._now_ms, generation))
         self._current[item.owner, item.id] = row = (generation, revision + 1, text, created_ms, self._now_ms)
         return PutResult("replaced", _monitor(item.owner, item.id, row))

@@ -24,6 +24,7 @@ from paceline.adapters.sqlite.keys import (
     due_ms_of,
     user_lane,
 )
+from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Entry, Keep, Reaction, Remove, Rest, next_due_ms
@@ -224,8 +225,11 @@ class _Moves:
             row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
         }
         # A monitor that is gone by now has no owner: its removal is recorded and comes next.
+        outgoing = [change.generation for change in changes if _is_outgoing(change)]
         self._owners = dict(
-            db.execute("SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (generations,)).fetchall()
+            db.execute(
+                "SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (integers(outgoing),)
+            ).fetchall()
         )
         self._gone_keys: list[tuple[int]] = []
         self._gone: list[tuple[int]] = []
@@ -290,6 +294,10 @@ class _Moves:
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
         k = due_key(due_ms, generation)
         self._dues.append((k, counter, change.monitor.revision, number, lane, last_run))
+
+
+def _is_outgoing(change: Change) -> bool:
+    return change.monitor is not None and isinstance(change.monitor.spec.check, OutgoingCheck)
 
 
 # -- rows to values
