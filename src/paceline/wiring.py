@@ -8,8 +8,9 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import Settings
@@ -29,13 +30,18 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class System(NamedTuple):
+@dataclass(frozen=True)
+class System:
     """All that a shell needs."""
 
     settings: Settings
     store: Store
     clock: Clock
-    secret_key: bytes
+
+    @cached_property
+    def secret_key(self) -> bytes:
+        """Read when it is first needed, so that a command that needs none makes no key file beside, say, a backup."""
+        return read_secret_key(self.settings, sqlite_path(self.settings))
 
     @property
     def limits(self) -> SpecLimits:
@@ -66,10 +72,10 @@ class System(NamedTuple):
 
 
 def open_system(settings: Settings) -> System:
-    """Opens the store, bringing its schema up to date, and finds or makes the secret key."""
-    path = sqlite_path(settings)
-    store = SqliteStore(path, synchronous=settings.synchronous)
-    return System(settings, store, SystemClock(), read_secret_key(settings, path))
+    """Opens the store, bringing its schema up to date."""
+    if settings.secret_key is not None:
+        read_secret_key(settings, sqlite_path(settings))  # a wrong one is refused before anything is opened
+    return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
 
 
 def open_provider(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Provider:

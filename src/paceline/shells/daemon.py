@@ -107,6 +107,7 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
 
 async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
     host, port = listener.getsockname()[:2]
+    assert system.secret_key, "made at the first start, before anybody asks for a token"
     engine: Engine | None = None
 
     def loops() -> list[LoopHealth]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, encode_spec, parse_spec, spec_document
+from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.ids import id_problem
 from paceline.core.parsing import decode
 from paceline.core.schedule import Entry
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
-from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Store
+from paceline.ports import PutMonitor, PutResult, RemoveMonitor, RemoveResult, Store
 from paceline.steps.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
 
 EDIT_TRIES_MAX = 8
@@ -103,18 +103,21 @@ def set_paused(spec: MonitorSpec, *, paused: bool) -> MonitorSpec:
     return msgspec.structs.replace(spec, paused=paused)
 
 
+def remove_monitors(store: Store, removes: Sequence[RemoveMonitor], *, now_ms: int) -> list[PacelineError | None]:
+    """When this returns nothing more fires. None: it is removed."""
+    results = store.remove_monitors(removes)
+    if "removed" in results:
+        react_to_all(store, now_ms=now_ms)
+    return [_remove_error(result, remove) for result, remove in zip(results, removes, strict=True)]
+
+
 def remove_monitor(
     store: Store, owner: str, monitor_id: str, *, now_ms: int, expected_revision: int | None = None
 ) -> None:
-    """When this returns nothing more fires."""
+    """One of them; its error is raised."""
     remove = RemoveMonitor(owner=owner, id=monitor_id, expected_revision=expected_revision)
-    match store.remove_monitors([remove])[0]:
-        case "not_found":
-            raise no_monitor(owner, monitor_id)
-        case "revision_mismatch":
-            raise RevisionMismatch(f"Monitor {monitor_id!r} was changed in the meantime. Read it again and retry.")
-        case "removed":
-            react_to_all(store, now_ms=now_ms)
+    if error := remove_monitors(store, [remove], now_ms=now_ms)[0]:
+        raise error
 
 
 def get_monitor(store: Store, owner: str, monitor_id: str) -> Monitor:
@@ -144,8 +147,14 @@ def no_monitor(owner: str, monitor_id: str) -> NotFound:
     return NotFound(f"User {owner!r} has no monitor {monitor_id!r}.")
 
 
-def same_document(one: MonitorSpec, other: MonitorSpec) -> bool:
-    return encode_spec(one) == encode_spec(other)
+def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError | None:
+    match result:
+        case "removed":
+            return None
+        case "not_found":
+            return no_monitor(remove.owner, remove.id)
+        case "revision_mismatch":
+            return RevisionMismatch(f"Monitor {remove.id!r} was changed in the meantime. Read it again and retry.")
 
 
 def _let_follow(store: Store, results: Sequence[PutResult], *, now_ms: int) -> list[ReactReport]:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from paceline.core.definition import Monitor
-from paceline.errors import PacelineError, RevisionMismatch
+from paceline.errors import PacelineError
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Run
 from paceline.steps import define, outgoing
 from paceline.steps.outgoing import OutcomeReport, OutgoingItem
-from paceline.steps.react import react_to_all
 from paceline.steps.report import MonitorView, monitor_views
 from paceline.wiring import System
 
@@ -75,22 +74,10 @@ class Writes:
 
     def remove(self, removes: Sequence[RemoveMonitor]) -> list[PacelineError | None]:
         """One commit for the definitions, one for their entries."""
-        results = self._store.remove_monitors(removes)
-        if "removed" in results:
-            react_to_all(self._store, now_ms=self._system.clock.now_ms())
+        errors = define.remove_monitors(self._store, removes, now_ms=self._system.clock.now_ms())
+        if None in errors:
             self._wake()
-        answers: list[PacelineError | None] = []
-        for remove, result in zip(removes, results, strict=True):
-            match result:
-                case "removed":
-                    answers.append(None)
-                case "not_found":
-                    answers.append(define.no_monitor(remove.owner, remove.id))
-                case "revision_mismatch":
-                    answers.append(
-                        RevisionMismatch(f"Monitor {remove.id!r} was changed in the meantime. Read it again and retry.")
-                    )
-        return answers
+        return errors
 
     def claim(self, asks: Sequence[ClaimAsk]) -> list[list[OutgoingItem] | PacelineError]:
         """Claimers of one queue with one lease claim in one act; who asked first is served first."""
