@@ -107,7 +107,10 @@ class Daemon:
         react_to_all(self._store, now_ms=self._world.now_ms, passes_max=20)
 
     def tick(self) -> None:
-        tick(self._store, now_ms=self._world.now_ms, catch_up=CATCH_UP, limit=self._world.random.choice((3, 1_000)))
+        """Once, or as a daemon does that nothing disturbs: until nothing is due."""
+        limit = self._world.random.choice((3, 1_000))
+        while tick(self._store, now_ms=self._world.now_ms, catch_up=CATCH_UP, limit=limit).more and self._world.calm:
+            pass
 
     def send(self) -> None:
         room = 8 - self._provider.in_flight

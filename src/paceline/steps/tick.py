@@ -33,13 +33,15 @@ class PullBackReport(NamedTuple):
 def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_MAX) -> TickReport:
     """One bounded pass: first what is on time, in one act of the store; then whatever else is due, one by one.
 
-    However much is on time, the earliest of the rest have their turn.
+    However much is on time, what was due before it has its turn in the same pass.
     """
-    on_time = store.advance_on_time(OnTime(now_ms, catch_up.grace_ms), limit=limit)
+    rule = OnTime(now_ms, catch_up.grace_ms)
+    on_time = store.advance_on_time(rule, limit=limit)
     made = on_time.total()
     late_ms = [now_ms - due_ms for due_ms in on_time.elements()]
-    rest_max = limit if made < limit else max(1, limit // REST_SHARE)
-    dues = store.due(now_ms=now_ms, limit=rest_max)
+    dues = store.due(now_ms=now_ms, limit=limit if made < limit else max(1, limit // REST_SHARE))
+    if made == limit:
+        dues = [due for due in dues if not rule.covers(due)]  # the rest of what is on time goes with the next pass
     if not dues:
         return TickReport(made, made, 0, late_ms, more=made == limit)
     advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
@@ -50,9 +52,7 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
         if moved
         for firing in advance.firings
     ]
-    return TickReport(
-        made + sum(won), len(late_ms), len(won) - sum(won), late_ms, more=made == limit or len(dues) == rest_max
-    )
+    return TickReport(made + sum(won), len(late_ms), len(won) - sum(won), late_ms, more=limit in (made, len(dues)))
 
 
 def pull_back(store: Store, *, now_ms: int, wait_ms_max: int, limit: int = ENTRIES_MAX) -> PullBackReport:
