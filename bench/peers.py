@@ -39,6 +39,8 @@ class Peer(NamedTuple):
     too_large: str = ""
     stores_per_s: int = 4_000
     loads: bool = True
+    durable: bool = True
+    seconds_min: float = 0.0
 
     @property
     def folder(self) -> Path:
@@ -54,7 +56,7 @@ PEERS = (
     Peer("APScheduler 3, as it comes", "apscheduler3", APSCHEDULER_3, variant="default", sizes_max=10_000, loads=False),
     Peer("APScheduler 4 alpha, WAL", "apscheduler4", APSCHEDULER_4, stores_per_s=2_000),
     Peer("Huey", "huey_sqlite", HUEY),
-    Peer("Huey, without fsync", "huey_sqlite", HUEY, variant="no fsync", sizes_max=10_000, loads=False),
+    Peer("Huey, without fsync", "huey_sqlite", HUEY, variant="no fsync", sizes_max=10_000, loads=False, durable=False),
     Peer("DBOS, delayed queue", "dbos_sqlite", DBOS, "queue", stores_per_s=2_000),
     Peer(
         "DBOS, cron schedules",
@@ -65,6 +67,7 @@ PEERS = (
         "not tried: each schedule is a thread",
         stores_per_s=100,
         loads=False,
+        seconds_min=20.0,  # its threads take their time to begin
     ),
 )
 
@@ -77,7 +80,7 @@ def run(context: Context) -> list[Result]:
         for size in SIZES:
             if size <= peer.sizes_max or peer.too_large:
                 results.append(_saturation(context, peer, size, seconds, problem))
-    results += [_times(results, subject) for subject in (paceline_firing.MADE, paceline_firing.SETTLED)]
+    results += [row for subject in (paceline_firing.MADE, paceline_firing.SETTLED) for row in _times(results, subject)]
     results += [row for size, per_s in LOADS for row in paceline_firing.load(context, size, per_s)]
     for peer in PEERS:
         if peer.loads:
@@ -105,6 +108,7 @@ def _saturation(context: Context, peer: Peer, size: int, seconds: float, problem
     row: Result = {"subject": peer.name, "size": size, "work": "saturation"}
     if problem or size > peer.sizes_max:
         return row | {"cannot": problem or peer.too_large}
+    seconds = max(seconds, peer.seconds_min)
     task = Task(
         "saturation", size, seconds, context.file(f"{peer.module}-{peer.variant}-{size}.db"), variant=peer.variant
     )
@@ -158,14 +162,18 @@ def _reason(stderr: str) -> str:
     return "ended with: " + ((errors or lines or ["no answer"])[-1][:200])
 
 
-def _times(results: list[Result], subject: str) -> Result:
-    """Against the best peer at each size; the worst of the sizes counts."""
-    times = []
-    for size in SIZES:
-        rates = {row["subject"]: row["per_s"] for row in results if row["size"] == size and "per_s" in row}
-        times.append(rates[subject] / max(rate for name, rate in rates.items() if not name.startswith("Paceline")))
-    values: Result = {"subject": f"{subject}: times the best peer", "size": SIZES[-1], "ratio": round(min(times), 1)}
-    return values | judged(min(times), at_least=TIMES_MIN)
+def _times(results: list[Result], subject: str) -> list[Result]:
+    """Against the best peer at each size, and against the best that is as durable; the worst of the sizes counts."""
+    unsafe = {peer.name for peer in PEERS if not peer.durable}
+    rows: list[Result] = []
+    for text, left_out in (("the best peer", set[str]()), ("the best peer that syncs", unsafe)):
+        times = []
+        for size in SIZES:
+            rates = {row["subject"]: row["per_s"] for row in results if row["size"] == size and "per_s" in row}
+            rivals = [rate for name, rate in rates.items() if not name.startswith("Paceline") and name not in left_out]
+            times.append(rates[subject] / max(rivals))
+        rows.append({"subject": f"{subject}: times {text}", "size": SIZES[-1], "ratio": round(min(times), 1)})
+    return [rows[0] | judged(rows[0]["ratio"], at_least=TIMES_MIN), rows[1]]
 
 
 if __name__ == "__main__":
