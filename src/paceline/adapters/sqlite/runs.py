@@ -126,7 +126,9 @@ def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     )
     handles = [row[0] for row in rows]
     db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
-    db.execute("UPDATE open SET at_ms = 0 WHERE behind IN carray(?)", (integers(handles),))
+    # Most often nothing at all is parked, and then it need not be asked of each run.
+    if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:
+        db.execute("UPDATE open SET at_ms = 0 WHERE behind IN carray(?)", (integers(handles),))
 
 
 def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
