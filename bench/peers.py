@@ -163,16 +163,17 @@ def _reason(stderr: str) -> str:
 
 
 def _times(results: list[Result], subject: str) -> list[Result]:
-    """Against the best peer at each size, and against the best that is as durable; the worst of the sizes counts."""
+    """Against the best peer at each size, and the best that is as durable. The size with the worst ratio is named."""
     unsafe = {peer.name for peer in PEERS if not peer.durable}
     rows: list[Result] = []
     for text, left_out in (("the best peer", set[str]()), ("the best peer that syncs", unsafe)):
-        times = []
+        times: list[tuple[float, int]] = []
         for size in SIZES:
             rates = {row["subject"]: row["per_s"] for row in results if row["size"] == size and "per_s" in row}
             rivals = [rate for name, rate in rates.items() if not name.startswith("Paceline") and name not in left_out]
-            times.append(rates[subject] / max(rivals))
-        rows.append({"subject": f"{subject}: times {text}", "size": SIZES[-1], "ratio": round(min(times), 1)})
+            times.append((rates[subject] / max(rivals), size))
+        ratio, worst = min(times)
+        rows.append({"subject": f"{subject}: times {text}", "size": worst, "ratio": round(ratio, 1)})
     return [rows[0] | judged(rows[0]["ratio"], at_least=TIMES_MIN), rows[1]]
 
 
