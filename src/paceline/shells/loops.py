@@ -140,7 +140,8 @@ class Sender:
         self._system = system
         self._provider = provider
         self._metrics = metrics
-        self._out: dict[int, Order] = {}
+        # By attempt too: a check that outlives its lease may be out once more, and the two must not be confused.
+        self._out: dict[tuple[int, int], Order] = {}
         self._ended: deque[Finished] = deque()
         self._settled_ms = 0
         self._looked_ms = 0
@@ -203,7 +204,7 @@ class Sender:
             lease_ms=self._lease_ms,
             policy=self._system.retry_policy,
         )
-        self._out.update((order.handle, order) for order in orders)
+        self._out.update(((order.handle, order.attempt), order) for order in orders)
         self._provider.start(orders)
         if len(orders) == room:
             self._news.set()  # there may be more
@@ -222,11 +223,13 @@ class Sender:
         if report.stale:
             log.warning("stale_outcomes", count=report.stale)
         for item in batch:
-            self._out.pop(item.handle, None)
+            self._out.pop((item.handle, item.attempt), None)
         self._news.set()  # what was parked behind these may start
 
     def _count(self, settled: Sequence[Finished]) -> None:
-        kinds = Counter((check_kind(self._out[item.handle].check), terminal_state(item.outcome)) for item in settled)
+        kinds = Counter(
+            (check_kind(self._out[item.handle, item.attempt].check), terminal_state(item.outcome)) for item in settled
+        )
         for (kind, outcome), count in kinds.items():
             self._metrics.count_runs(kind, outcome, count)
 

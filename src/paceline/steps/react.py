@@ -22,7 +22,7 @@ class ReactReport(NamedTuple):
 
 
 def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport:
-    """One bounded pass over the oldest recorded changes."""
+    """One bounded pass over the recorded changes."""
     changes = store.changes(limit=limit, now_ms=now_ms)
     report = react_to(store, changes, now_ms=now_ms)
     return report._replace(more=report.more or len(changes) == limit)

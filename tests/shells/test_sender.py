@@ -1,0 +1,82 @@
+"""The sender on a real store, with a provider that does what the test tells it and a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.config import Settings
+from paceline.core.definition import SpecLimits
+from paceline.core.due import CatchUp
+from paceline.core.outcome import Done
+from paceline.ports import Finished, Order, User
+from paceline.shells.loops import Sender
+from paceline.shells.metrics import Metrics
+from paceline.steps.define import parse_put, put_monitor
+from paceline.steps.tick import tick
+from paceline.wiring import System
+
+T0_MS = 1_800_000_000_000
+
+
+class Hand:
+    """A clock, and a provider whose checks end when the test says so."""
+
+    def __init__(self) -> None:
+        self.ms = T0_MS
+        self.started: list[Order] = []
+        self.ends: list[Finished] = []
+        self.in_flight = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def start(self, orders: Sequence[Order]) -> None:
+        self.started += orders
+        self.in_flight += len(orders)
+
+    def finished(self, *, wait_ms: int) -> list[Finished]:
+        del wait_ms
+        ended, self.ends = self.ends, []
+        self.in_flight -= len(ended)
+        return ended
+
+    def end(self, order: Order) -> None:
+        self.ends.append(Finished(order.handle, order.attempt, Done(ok=True), started_ms=T0_MS, ended_ms=self.ms))
+
+    def wake(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(str(tmp_path / "p.db"))
+    yield store
+    store.close()
+
+
+def test_a_check_that_outlives_its_lease_does_not_confuse_its_second_attempt(store: SqliteStore) -> None:
+    store.add_user(User("ann", "user", 0, disabled=False, created_ms=T0_MS))
+    spec = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "1h"}'
+    put_monitor(store, parse_put("ann", "a", spec, SpecLimits()), monitors_max=1, now_ms=T0_MS)
+    tick(store, now_ms=T0_MS, catch_up=CatchUp())
+    hand, metrics = Hand(), Metrics()
+    given: dict[str, Any] = {"check_lease": "1s"}
+    sender = Sender(System(Settings(**given), store, hand), hand, metrics)
+    sender.turn()
+    hand.ms += 1_500  # the lease is over, the check is not
+    sender.turn()
+    first, second = hand.started
+    assert (first.attempt, second.attempt) == (1, 2)
+    for order in (first, second):
+        hand.ms += 100
+        hand.end(order)
+        sender.turn()
+    assert 'paceline_runs_total{kind="http",outcome="ok"} 1.0' in metrics.render().decode()
+    run = store.run(second.handle)
+    assert run is not None
+    assert (run.state, run.attempt) == ("ok", 2)
