@@ -19,9 +19,15 @@ BENCHES = {
     "lateness": "the real daemon with 100,000 monitors firing at 1,000 per second",
     "checks": "HTTP checks per CPU-second of the whole daemon, against a bare pycurl loop",
     "rest": "single monitor PUTs per second over REST, against the same server without a store",
+    "plan": "a million records imported, and planned into a day's runs, against bare SQLite; memory",
+    "dispatch": "claim to result with one, a hundred and ten thousand providers, against bare SQLite",
+    "day": "a day of a million records on a virtual clock, with the real engine and model providers",
+    "spread": "how evenly a batch's day is planned, beside random times, hashes and windows; time and memory",
+    "submit": "a job of 1,000 measurements: validated, priced, admitted, against bare SQLite",
+    "pool": "decisions per second with 100 accounts, and how evenly they are used",
     "peers": "the same firing work on APScheduler 3 and 4, Huey and DBOS",
 }
-QUICK = ("tick", "edit", "lateness", "checks", "rest")
+QUICK = ("tick", "edit", "lateness", "checks", "rest", "plan", "dispatch", "day", "spread", "submit", "pool")
 """What runs when nothing is named; the peers come with --full."""
 LEADING = ("subject", "size", "per_s", "ratio_to_floor", "target", "met")
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.harness import HERE, Result
+from bench.spread import plot as plot_spread
 
 DOCS = HERE.parent / "docs"
 PAGE = DOCS / "benchmarks.md"
@@ -23,6 +24,7 @@ TITLES = {
     "lateness": "Lateness of the real daemon",
     "checks": "HTTP checks per CPU-second",
     "rest": "REST writes",
+    "spread": "Spread: how even a batch's day is",
     "peers": "Beside its peers",
 }
 NOTES = {
@@ -46,6 +48,9 @@ flight are 500, the default setting; with 200 the ratio was lower. The floor swi
 machine: in this design the waves gave 0.36, 0.36, 0.38, 0.38, 0.38, 0.40 and, once, 0.51.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
+    "spread": """\
+The largest gap between two runs over the ideal one, for all runs together and for the provider that is worst off, and
+the runs in the fullest minute, on a fresh plan of one day. Also how long the pure plan takes, and its memory.""",
     "peers": """\
 Saturation: every schedule is overdue and fires once. Load: firings are evenly spread; what did not fire counts with
 the time it has been waiting. *Due to claimable* is the run made and durable; *due to settled* also claims it and
@@ -54,6 +59,11 @@ records its outcome, which the peers do not. On time: 99 of 100 within a second.
 COLUMNS = {
     "subject": "",
     "size": "size",
+    "providers": "providers",
+    "whole_ratio": "largest gap ÷ ideal",
+    "provider_ratio": "worst provider's",
+    "worst_minute": "worst minute",
+    "ideal_minute": "ideal minute",
     "version": "version",
     "per_s": "per second",
     "floor_per_s": "floor",
@@ -83,6 +93,8 @@ def write(reports: Iterable[dict[str, Any]]) -> Path:
     parts = [_opening()]
     parts += [_section(known[name]) for name in TITLES if name in known]
     PAGE.write_text("\n".join(parts))
+    if "spread" in known:
+        plot_spread(FOLDER)
     if "peers" in known:
         _plot_saturation(known["peers"]["results"])
         _plot_lateness(known["peers"]["results"])
@@ -106,6 +118,8 @@ def _section(report: dict[str, Any]) -> str:
     for work in dict.fromkeys(row.get("work", "") for row in rows):
         heading = [f"### {work[0].upper()}{work[1:]}", ""] if work else []
         lines += [*heading, _table([row for row in rows if row.get("work", "") == work]), ""]
+    if name == "spread":
+        lines += ["![Runs in each minute of a day](benchmarks/spread.svg)", ""]
     if name == "peers":
         lines += ["![Firings per second at saturation](benchmarks/saturation.svg)", ""]
         lines += ["![Lateness under load](benchmarks/lateness.svg)", ""]

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from paceline.core.batch import DayState
+from paceline.core.calls import CallState, EndState
 from paceline.core.outcome import OpenState, RunState, TerminalState
 
 ROOT = Path(__file__).parents[1]
@@ -30,17 +32,22 @@ LAYERS = (
 )
 CORE_MAY_IMPORT = {
     "__future__",
+    "array",
+    "bisect",
     "collections",
     "cronsim",
     "datetime",
     "functools",
     "hashlib",
+    "heapq",
     "ipaddress",
+    "itertools",
     "msgspec",
     "paceline",
     "re",
     "typing",
     "urllib",
+    "zlib",
     "zoneinfo",
 }
 
@@ -113,7 +120,7 @@ def states_in_checks(table: str) -> set[str]:
     found: set[str] = set()
     for migration in sorted((SOURCE / "adapters" / "sqlite" / "migrations").glob("*.sql")):
         for match in re.finditer(rf"CREATE TABLE {table} \((.*?)\n\)", migration.read_text(), re.DOTALL):
-            check = re.search(r"\bstate\b[^\n]*CHECK \(state IN \(([^)]*)\)\)", match[1])
+            check = re.search(r"\bstate\b[^\n]*CHECK \((state (?:IN|=)[^\n]*)\)", match[1])
             assert check is not None, f"{migration.name}: the state of {table} is not checked"
             found = set(re.findall(r"'(\w+)'", check[1]))
     return found
@@ -135,10 +142,27 @@ def test_the_lifecycle_of_core_is_the_one_in_the_docs() -> None:
     assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(RunState))
 
 
-def test_the_lifecycle_of_core_is_the_one_drawn_beside_it() -> None:
-    docstring = ast.get_docstring(ast.parse((SOURCE / "core" / "outcome.py").read_text()))
+@pytest.mark.parametrize(("module", "states"), [("outcome", RunState), ("calls", CallState)])
+def test_the_lifecycle_of_core_is_the_one_drawn_beside_it(module: str, states: Any) -> None:
+    docstring = ast.get_docstring(ast.parse((SOURCE / "core" / f"{module}.py").read_text()))
     assert docstring is not None
-    assert set(re.findall(r"\w+", docstring)) >= set(get_args(RunState))
+    assert set(re.findall(r"\w+", docstring)) >= set(get_args(states))
+
+
+def test_the_lifecycle_of_a_batchs_run_is_the_one_that_the_schema_allows() -> None:
+    assert states_in_checks("result") == set(get_args(EndState))
+    assert states_in_checks("queue") | {"aside"} | set(get_args(EndState)) == set(get_args(CallState))
+    assert states_in_checks("day") == set(get_args(DayState))
+
+
+def test_the_lifecycle_of_a_batchs_run_is_the_one_in_the_docs() -> None:
+    text = (ROOT / "docs" / "concepts.md").read_text()
+    told = re.search(r"```calls\n(.*?)```", text, re.DOTALL)
+    assert told is not None
+    assert [line.split(":")[0] for line in told[1].splitlines()] == list(get_args(CallState))
+    drawn = re.search(r"## The life of a batch's run\n+```text\n(.*?)```", text, re.DOTALL)
+    assert drawn is not None
+    assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(CallState))
 
 
 def names_of_tests() -> set[str]:

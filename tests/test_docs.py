@@ -14,7 +14,7 @@ import tomllib
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -25,8 +25,10 @@ from paceline import __version__
 from paceline.adapters.sqlite.database import Database
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.config import Settings
+from paceline.core.batch import parse_batch, parse_record
 from paceline.core.definition import SpecLimits, parse_spec
 from paceline.core.health import Health
+from paceline.core.provider import parse_provider
 from paceline.shells.api.problems import CODES
 from paceline.shells.api.routes import ROUTES
 
@@ -222,7 +224,8 @@ def test_every_module_in_the_contributing_guide_exists() -> None:
 
 def test_the_store_record_lists_the_tables_that_there_are() -> None:
     text = (ROOT / "docs/decisions/0003-store-shape.md").read_text()
-    listed = set(re.findall(r"^\| `(\w+)` \|", text, flags=re.MULTILINE))
+    cells = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.MULTILINE)
+    listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     database = Database(":memory:", synchronous="full")
     migrate(database)
     with database.read() as connection:
@@ -303,6 +306,14 @@ def test_the_readme_claims_no_more_speed_than_was_measured() -> None:
 # -- what the text shows
 
 
+PARSERS: dict[str, Callable[[bytes], object]] = {
+    "monitor": lambda body: parse_spec(body, SpecLimits()),
+    "provider": parse_provider,
+    "batch": parse_batch,
+    "record": parse_record,
+}
+
+
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.info.startswith("python")], ids=str)
 def test_a_python_block_compiles(block: Block) -> None:
     compile(block.text, str(block), "exec")
@@ -311,8 +322,9 @@ def test_a_python_block_compiles(block: Block) -> None:
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.info.split()[:1] == ["json"]], ids=str)
 def test_a_json_block_is_json_and_a_monitor_is_a_monitor(block: Block) -> None:
     json.loads(block.text)
-    if "monitor" in block.info.split():
-        parse_spec(block.text.encode(), SpecLimits())
+    for word, parse in PARSERS.items():
+        if word in block.info.split():
+            parse(block.text.encode())
 
 
 def shown_commands(file: Path) -> Iterator[list[str]]:
@@ -342,7 +354,7 @@ def test_every_shown_command_and_option_exists(file: Path) -> None:
 
 
 def _command_path(path: list[str]) -> list[str]:
-    groups = ("user", "token", "monitor", "run", "simulator")
+    groups = ("user", "token", "monitor", "provider", "batch", "dead", "run", "simulator")
     return path[:2] if path[0] in groups else path[:1]
 
 

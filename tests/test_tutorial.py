@@ -25,7 +25,7 @@ import pytest
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorial.md"
 TIMEOUT_S = 60.0
 LOOK_AGAIN_S = 20.0
-LOOKS = re.compile(r"paceline monitor (list|show|runs)\b")
+LOOKS = re.compile(r"paceline (monitor|batch|dead) (list|show|runs)\b")
 MARK = "--tutorial-mark--"
 
 

@@ -38,6 +38,8 @@ def _http_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write an http:// or https:// URL")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("write the URL without a user, a query and a fragment")
     return url
 
 
@@ -81,6 +83,10 @@ class Settings(BaseSettings):
     page_max: int = Field(1_000, ge=1, le=1_000, description="How many items one page of a list may have.")
     checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")
     check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
+    calls_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many calls to providers are out at once.")
+    call_lease: Duration = Field(
+        "30s", description="How much longer than its provider's timeout a call may be out before it counts as lost."
+    )
     attempts_max: int = Field(5, ge=1, le=100, description="After so many attempts an outgoing run is dead.")
     retry_base: Duration = Field(
         "1s", description="The first retry waits up to this long; each further one up to twice."
@@ -91,6 +97,7 @@ class Settings(BaseSettings):
     missed_window: Duration = Field("10m", description="Missed runs are spread over this time at most.")
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
     runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
+    dead_keep: Duration = Field("90d", description="How long dead letters are kept that nobody redrives or discards.")
     wrong_tokens_max: int = Field(
         30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
     )

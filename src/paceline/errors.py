@@ -4,6 +4,7 @@ PacelineError
 ├── InvalidInput          422  invalid_input        a field is wrong; ``errors`` names each
 ├── MalformedBody         400  malformed_body       not JSON at all
 ├── Unauthenticated       401  unauthenticated
+├── OverDailyCredits      402  over_daily_credits   ``cost``, ``credits_left`` and ``resets_ms`` are the figures
 ├── Forbidden             403  forbidden            an admin's route
 ├── NotFound              404  not_found            also what belongs to somebody else
 ├── AlreadyExists         409  already_exists
@@ -64,6 +65,18 @@ class Unauthenticated(PacelineError):
     code = "unauthenticated"
     title = "A valid token is needed"
     status = 401
+
+
+class OverDailyCredits(PacelineError):
+    code = "over_daily_credits"
+    title = "It costs more than is left of the day's credits"
+    status = 402
+
+    def __init__(self, detail: str, *, cost: int, credits_left: int, resets_ms: int) -> None:
+        super().__init__(detail)
+        self.cost = cost
+        self.credits_left = credits_left
+        self.resets_ms = resets_ms
 
 
 class Forbidden(PacelineError):

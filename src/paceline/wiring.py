@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import os
 import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 from paceline.adapters.sqlite.store import SqliteStore
@@ -17,8 +17,9 @@ from paceline.config import Settings
 from paceline.core.definition import SpecLimits, duration_ms
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
+from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
 from paceline.errors import WrongSetting
-from paceline.ports import Clock, Provider, Store
+from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
 
 SECRET_BYTES_MIN = 16
 
@@ -43,6 +44,13 @@ class System:
         """Read when it is first needed, so that a command that needs none makes no key file beside, say, a backup."""
         return read_secret_key(self.settings, sqlite_path(self.settings))
 
+    @cached_property
+    def vault(self) -> Vault:
+        """Opened when it is first needed, as the key is."""
+        from paceline.adapters.vault import SecretVault  # noqa: PLC0415  most commands seal nothing and start sooner
+
+        return SecretVault(self.secret_key)
+
     @property
     def limits(self) -> SpecLimits:
         return SpecLimits(every_ms_min=duration_ms(self.settings.every_min))
@@ -60,6 +68,11 @@ class System:
     def run_wait_ms_max(self) -> int:
         """No retry and no catch-up waits longer."""
         return max(duration_ms(self.settings.retry_cap), duration_ms(self.settings.missed_window))
+
+    @property
+    def call_wait_ms_max(self) -> int:
+        """No retry, no ``Retry-After``, no open breaker and no lease of a call lasts longer."""
+        return max(DAY_MS, TIMEOUT_MS_MAX + duration_ms(self.settings.call_lease))
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -82,8 +95,26 @@ def open_provider(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, 
     """``own``: where our own API listens; no check may reach it."""
     from paceline.adapters.providers.checks import CheckProvider  # noqa: PLC0415  a command that sends nothing starts sooner
 
+    return CheckProvider(allow=_allowed(settings), clock=clock, own=own)
+
+
+def open_caller(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Caller:
+    """``own``: where our own API listens; no call may reach it."""
+    from paceline.adapters.providers.calls import HttpCaller  # noqa: PLC0415  a command that sends nothing starts sooner
+
+    return HttpCaller(allow=_allowed(settings), clock=clock, own=own)
+
+
+def open_atlas(settings: Settings, *, own: Sequence[tuple[str, int]] = ()) -> Atlas:
+    """One thread drives it, so each that asks RIPE opens its own. ``own``: where our own API listens."""
+    from paceline.adapters.providers.ripe_atlas import RipeAtlas  # noqa: PLC0415  a command that sends nothing starts sooner
+
+    return RipeAtlas(settings.atlas_url, allow=_allowed(settings), own=own)
+
+
+def _allowed(settings: Settings) -> list[IPv4Network | IPv6Network]:
     parts = filter(None, (part.strip() for part in settings.outbound_allow.split(",")))
-    return CheckProvider(allow=[ipaddress.ip_network(part) for part in parts], clock=clock, own=own)
+    return [ip_network(part) for part in parts]
 
 
 def sqlite_path(settings: Settings) -> str:

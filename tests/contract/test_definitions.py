@@ -196,6 +196,19 @@ def test_a_reaction_that_came_before_a_newer_change_does_not_erase_it(store: Sto
     assert newer.monitor.spec.every == "5s"
 
 
+def test_of_a_bulk_put_the_changes_that_were_overtaken_stay_recorded(store: Store, other: Store) -> None:
+    puts = [PutMonitor("ann", name, spec(every="60s")) for name in ("a", "b", "c", "d")]
+    changes = [result.change for result in store.put_monitors(puts, monitors_max=10, now_ms=T0_MS)]
+    put(other, "b", spec(every="5s"))
+    arm = Arm(due_ms=T0_MS, cadence=EVERY_MINUTE, outgoing=False)
+    assert store.react([Reacted(change, arm) for change in changes[:3] if change]) == [True, False, True]
+    left = {change.monitor.id: change.seq for change in store.changes(limit=9, now_ms=T0_MS) if change.monitor}
+    assert left.keys() == {"b", "d"}
+    assert changes[1] is not None
+    assert left["b"] > changes[1].seq
+    assert store.react([Reacted(change, arm) for change in changes if change]) == [False, False, False, True]
+
+
 def test_promise_4_a_reaction_loses_when_the_entry_has_moved(store: Store, other: Store) -> None:
     monitor = armed(store, "a")
     put(store, "a", spec(every="5s"))

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.ids import ID_CHARS_MAX, entry_key, id_problem, parse_run_id, run_id, stable_fraction
+from paceline.core.ids import (
+    ID_CHARS_MAX,
+    call_run_id,
+    entry_key,
+    id_problem,
+    parse_call_run_id,
+    parse_run_id,
+    run_id,
+    stable_fraction,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 tricky = st.text("1-2/3#@%.:+", min_size=1, max_size=6)
@@ -90,3 +99,15 @@ def test_stable_fractions_are_spread_evenly() -> None:
     for number in range(10_000):
         tenths[int(stable_fraction(f"jitter:{number}") * 10)] += 1
     assert all(880 < count < 1_120 for count in tenths)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_the_id_of_a_batchs_run_escapes_its_parts_as_an_entrys_key_does(batch: str, record: str) -> None:
+    assert call_run_id(batch, record, "2026-09-21") == f"{entry_key(batch, record)}@2026-09-21"
+
+
+@given(st.from_regex(r"[a:@+=~%/-]{1,6}", fullmatch=True), st.from_regex(r"[a:@+=~%/-]{1,6}", fullmatch=True))
+def test_the_id_of_a_batchs_run_can_be_taken_apart(batch: str, record: str) -> None:
+    text = call_run_id(batch, record, "2026-09-21")
+    assert text == f"{entry_key(batch, record)}@2026-09-21"
+    assert parse_call_run_id(text) == (batch, record, "2026-09-21")

@@ -12,8 +12,12 @@ from paceline.errors import FieldProblem
 
 ID_CHARS_MAX = 128
 ID_RULE = f"1 to {ID_CHARS_MAX} of A-Z a-z 0-9 . _ : @ + = ~ -, beginning with a letter or digit"
-_ID = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}")
+ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}"
+_ID = re.compile(ID_PATTERN)
 _RUN = re.compile(r"([^/#]+)/([^/#]+)#(\d{1,18})@(\d{1,18})")
+_PLAIN = re.compile(r"[A-Za-z0-9._~-]*")  # what quote leaves as it is
+_PLAIN_CALL_RUN = re.compile(r"[A-Za-z0-9._~-]*/[A-Za-z0-9._~-]*@[0-9-]*")
+_CALL_RUN = re.compile(r"([^/#@]+)/([^/#@]+)@(\d{4}-\d{2}-\d{2})")
 
 
 class RunName(NamedTuple):
@@ -23,6 +27,14 @@ class RunName(NamedTuple):
     monitor: str
     generation: int
     counter: int
+
+
+class CallRunName(NamedTuple):
+    """The id of a batch's run, taken apart."""
+
+    batch: str
+    record: str
+    date: str
 
 
 def id_problem(value: str, pointer: str) -> FieldProblem | None:
@@ -50,6 +62,27 @@ def parse_run_id(text: str) -> RunName | None:
     owner, monitor, generation, counter = match.groups()
     name = RunName(unquote(owner), unquote(monitor), int(generation), int(counter))
     return name if run_id(name.owner, name.monitor, generation=name.generation, counter=name.counter) == text else None
+
+
+def call_run_id(batch: str, record: str, date: str) -> str:
+    """The id of a batch's run: one record, one day. Parts are escaped as in ``entry_key``."""
+    text = f"{batch}/{record}@{date}"
+    if _PLAIN_CALL_RUN.fullmatch(text):  # nearly always, so one look for all parts
+        return text
+    return f"{_escaped(batch)}/{_escaped(record)}@{date}"
+
+
+def parse_call_run_id(text: str) -> CallRunName | None:
+    """The inverse of call_run_id; None for what call_run_id never makes."""
+    match = _CALL_RUN.fullmatch(text) if text.isascii() else None
+    if match is None:
+        return None
+    name = CallRunName(unquote(match[1]), unquote(match[2]), match[3])
+    return name if call_run_id(*name) == text else None
+
+
+def _escaped(part: str) -> str:
+    return part if _PLAIN.fullmatch(part) else quote(part, safe="")
 
 
 def stable_fraction(name: str) -> float:

@@ -29,7 +29,7 @@ class Cadence(msgspec.Struct, frozen=True):
     missed: Missed = "skip"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """The schedulable state of one definition: a row of ``Schedulers``.
 
     ``generation`` is new at each creation and unique in the store, so it also names the entry. ``counter`` counts the
@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True):
     """When the newest run was due; None if there was none, or its record is gone."""
 
 
-class Arm(msgspec.Struct, frozen=True):
+class Arm(msgspec.Struct, frozen=True, gc=False):
     """The entry shall fire next at ``due_ms``, in this cadence."""
 
     due_ms: int
@@ -55,25 +55,25 @@ class Arm(msgspec.Struct, frozen=True):
     outgoing: bool
 
 
-class Rest(msgspec.Struct, frozen=True):
+class Rest(msgspec.Struct, frozen=True, gc=False):
     """The entry shall keep its place and its counter and not fire: paused, or its owner is disabled."""
 
     cadence: Cadence
     outgoing: bool
 
 
-class Keep(msgspec.Struct, frozen=True):
+class Keep(msgspec.Struct, frozen=True, gc=False):
     """The change does not touch the schedule."""
 
 
-class Remove(msgspec.Struct, frozen=True):
+class Remove(msgspec.Struct, frozen=True, gc=False):
     """The definition is gone."""
 
 
 Reaction = Arm | Rest | Keep | Remove
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Wish(msgspec.Struct, frozen=True, gc=False):
     """What the newest definition asks of its entry."""
 
     cadence: Cadence
@@ -90,12 +90,15 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
     if wish.resting:
         at_rest = entry is not None and entry.due_ms is None and _same_shape(wish, entry)
         return Keep() if at_rest else Rest(cadence=wish.cadence, outgoing=wish.outgoing)
+    if entry is None:
+        due_ms = _first_due_ms(wish, generation=generation, now_ms=now_ms)
+        return Arm(due_ms, wish.cadence, wish.outgoing)
     due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
     # Before the first firing the initial delay may have been edited, which is no part of the shape.
-    settled = entry is not None and (entry.counter > 0 or entry.due_ms == due_ms)
-    if entry is not None and entry.due_ms is not None and settled and _same_shape(wish, entry):
+    settled = entry.counter > 0 or entry.due_ms == due_ms
+    if entry.due_ms is not None and settled and _same_shape(wish, entry):
         return Keep()
-    return Arm(due_ms=due_ms, cadence=wish.cadence, outgoing=wish.outgoing)
+    return Arm(due_ms, wish.cadence, wish.outgoing)
 
 
 def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int) -> int:
@@ -113,9 +116,9 @@ def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
 
     A jitter longer than the interval is as good as the whole interval.
     """
-    width_ms = min(cadence.jitter_ms, cadence.every_ms or cadence.jitter_ms)
-    if not width_ms:
+    if not cadence.jitter_ms:
         return 0
+    width_ms = min(cadence.jitter_ms, cadence.every_ms or cadence.jitter_ms)
     return int(stable_fraction(f"jitter:{generation}") * width_ms) // SLOT_MS * SLOT_MS
 
 
@@ -152,11 +155,11 @@ def _same_shape(wish: Wish, entry: Entry) -> bool:
     return entry.cadence == wish.cadence and entry.outgoing == wish.outgoing
 
 
-def _due_after_edit(wish: Wish, entry: Entry | None, *, generation: int, now_ms: int) -> int:
+def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -> int:
     cadence = wish.cadence
-    if entry is not None and entry.due_ms is not None and entry.due_ms <= now_ms:
+    if entry.due_ms is not None and entry.due_ms <= now_ms:
         return entry.due_ms  # a firing is owed already: the edit must not lose it
-    if entry is None or entry.counter == 0:
+    if entry.counter == 0:
         return _first_due_ms(wish, generation=generation, now_ms=now_ms)
     if not cadence.every_ms:
         return next_due_ms(cadence, after_ms=now_ms, due_ms=0, generation=generation)

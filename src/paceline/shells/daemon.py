@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import random
 import signal
 import socket
 import threading
@@ -18,9 +19,10 @@ import uvloop
 from paceline import __version__
 from paceline.errors import WrongSetting
 from paceline.shells.api import ApiHooks, LoopHealth, build_app, server_config
+from paceline.shells.batch_loops import CallSender, Planner
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker
 from paceline.shells.metrics import Metrics
-from paceline.wiring import System, open_provider
+from paceline.wiring import System, open_caller, open_provider
 
 log = structlog.get_logger("paceline")
 
@@ -35,23 +37,29 @@ class Engine:
     def __init__(
         self, system: System, metrics: Metrics, *, arrived: Callable[[], None], own: tuple[str, int] | None
     ) -> None:
-        self._provider = open_provider(system.settings, system.clock, own=[own] if own else [])
+        owned = [own] if own else []
+        self._provider = open_provider(system.settings, system.clock, own=owned)
+        self._caller = open_caller(system.settings, system.clock, own=owned)
         self._sender = Sender(system, self._provider, metrics)
+        self._call_sender = CallSender(system, self._caller, metrics, chance=random.SystemRandom().random)
         self._arrived = arrived
+        planner = Planner(system, metrics, planned=self._call_sender.wake, keep_on=self._keep_planning)
         self._ticker = Loop("ticker", Ticker(system, metrics, made=self._made).turn, metrics)
         self._sending = Loop("sender", self._sender.turn, metrics)
+        self._planner = Loop("planner", planner.turn, metrics)
+        self._calling = Loop("caller", self._call_sender.turn, metrics)
         self._keeper = Loop("keeper", Keeper(system, metrics, loops=lambda: self.loops).turn, metrics)
 
     @property
     def loops(self) -> list[Loop]:
-        return [self._ticker, self._sending, self._keeper]
+        return [self._ticker, self._sending, self._planner, self._calling, self._keeper]
 
     def start(self) -> None:
         for loop in self.loops:
             loop.start()
 
     def wake(self) -> None:
-        """A definition changed: its entry may be due now."""
+        """A definition changed: its entry may be due now. The loops of batches look often enough by themselves."""
         self._ticker.wake()
 
     def drain(self) -> None:
@@ -59,10 +67,19 @@ class Engine:
         for loop in self.loops:
             loop.stop()
         self._sender.wake()
+        self._call_sender.wake()
         for loop in self.loops:
             loop.join(JOIN_S)
+        calls = threading.Thread(target=self._call_sender.drain, name="paceline-drain")
+        calls.start()
         self._sender.drain()
+        calls.join()
         self._provider.close()
+        self._caller.close()
+
+    def _keep_planning(self) -> bool:
+        """Asked between the pages of a plan, which takes long for a million records."""
+        return self._planner.beat()
 
     def _made(self) -> None:
         self._sender.wake()

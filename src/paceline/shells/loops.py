@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import structlog
 
-from paceline.core.checks import check_kind, repeatable
+from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
-from paceline.core.outcome import terminal_state
 from paceline.errors import StoreUnavailable
 from paceline.ports import Finished, Order, Provider
 from paceline.shells.metrics import Metrics
-from paceline.steps.purge import purge
+from paceline.steps.purge import Walk, purge, purge_calls
 from paceline.steps.react import react_to_all
 from paceline.steps.send import claim_orders, settle
 from paceline.steps.tick import pull_back, tick
@@ -77,6 +76,11 @@ class Loop:
     def wake(self) -> None:
         self._wake.set()
 
+    def beat(self) -> bool:
+        """For a turn that takes long: it is alive. Whether to go on with it."""
+        self._turned_s = time.monotonic()
+        return not self.stopping
+
     def stop(self) -> None:
         self._stopping.set()
         self._wake.set()
@@ -117,6 +121,9 @@ class Ticker:
         react_to_all(store, now_ms=clock.now_ms())
         for _ in range(PASSES_MAX):
             now_ms = clock.now_ms()
+            next_due_ms = store.next_due_ms()
+            if next_due_ms is None or next_due_ms > now_ms:
+                break  # most looks find nothing due, and then the tick need not ask more closely
             report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up)
             if report.entries or report.lost:
                 # Lateness is counted to the moment when the runs can be claimed.
@@ -125,9 +132,6 @@ class Ticker:
                 self._metrics.count_tick(entries=report.entries, lost=report.lost, late_ms=late_ms)
             if report.runs:
                 self._made()
-            if not report.more:
-                break
-        next_due_ms = store.next_due_ms()
         if next_due_ms is None:
             return Turn(LOOK_MS)
         return Turn(min(max(next_due_ms - clock.now_ms(), 0), LOOK_MS))
@@ -227,11 +231,10 @@ class Sender:
         self._news.set()  # what was parked behind these may start
 
     def _count(self, settled: Sequence[Finished]) -> None:
-        kinds = Counter(
-            (check_kind(self._out[item.handle, item.attempt].check), terminal_state(item.outcome)) for item in settled
-        )
-        for (kind, outcome), count in kinds.items():
-            self._metrics.count_runs(kind, outcome, count)
+        # Counted by type, and named once for each: there are thousands of items and a handful of kinds.
+        made = Counter((type(self._out[item.handle, item.attempt].check), item.outcome.ok) for item in settled)
+        for (kind, ok), count in made.items():
+            self._metrics.count_runs(str(kind.__struct_config__.tag), "ok" if ok else "failed", count)
 
 
 class Keeper:
@@ -246,16 +249,14 @@ class Keeper:
         self._metrics = metrics
         self._loops = loops
         self._purged_ms = 0
+        self._walk = Walk()
         self._ahead_ms: int | None = None
 
     def turn(self) -> Turn:
         now_ms = self._system.clock.now_ms()
         self._watch_clock(now_ms)
         status = self._system.store.status()
-        oldest_ms = status.oldest_waiting_due_ms
-        self._metrics.set_queue(
-            waiting=status.runs_waiting, age_s=max(0.0, (now_ms - oldest_ms) / 1000) if oldest_ms is not None else 0.0
-        )
+        self._metrics.set_status(status, now_ms=now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
         if abs(now_ms - self._purged_ms) >= self.PURGE_MS:
             self._purge(now_ms)
@@ -266,8 +267,10 @@ class Keeper:
         ahead_ms = now_ms - int(time.monotonic() * 1000)
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - self.STEP_BACK_MS:
             report = pull_back(self._system.store, now_ms=now_ms, wait_ms_max=self._system.run_wait_ms_max)
-            if report.moved or report.runs:
-                log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=report.runs)
+            calls = self._system.store.pull_back_calls(now_ms=now_ms, wait_ms_max=self._system.call_wait_ms_max)
+            if report.moved or report.runs or calls:
+                runs = report.runs + calls
+                log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=runs)
         self._ahead_ms = ahead_ms
 
     def _purge(self, now_ms: int) -> None:
@@ -278,7 +281,17 @@ class Keeper:
             expire_ms=duration_ms(settings.runs_expire),
             now_ms=now_ms,
         )
+        self._walk = purge_calls(
+            self._system.store,
+            self._walk,
+            keep_ms=duration_ms(settings.runs_keep),
+            dead_keep_ms=duration_ms(settings.dead_keep),
+            now_ms=now_ms,
+        )
         if report.runs_deleted or report.runs_expired:
             log.info("purged", deleted=report.runs_deleted, expired=report.runs_expired)
-        else:
+        elif self._walk.over:
             self._purged_ms = now_ms  # nothing left: rest until the next round
+            if self._walk.runs_deleted or self._walk.records_deleted:
+                log.info("purged", batch_runs=self._walk.runs_deleted, records=self._walk.records_deleted)
+            self._walk = Walk()

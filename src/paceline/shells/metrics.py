@@ -11,6 +11,8 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from paceline.ports import StoreStatus
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 REFRESH_MS = 1_000
@@ -20,7 +22,9 @@ REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 class _Lateness(Collector):
     """A histogram that takes thousands of values at once: one sort and a search for each bound."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        self._text = text
         self._lock = threading.Lock()
         self._below = [0] * len(LATENESS_MS)
         self._count = 0
@@ -40,8 +44,8 @@ class _Lateness(Collector):
             below, count, total = list(self._below), self._count, self._sum_ms
         buckets = [(str(bound / 1_000), float(n)) for bound, n in zip(LATENESS_MS, below, strict=True)]
         yield HistogramMetricFamily(
-            "paceline_lateness_seconds",
-            "How far behind its due time each run was made.",
+            self._name,
+            self._text,
             buckets=[*buckets, ("+Inf", float(count))],
             sum_value=total / 1_000,
         )
@@ -52,13 +56,22 @@ class Metrics:
 
     def __init__(self, *, version: str = "") -> None:
         self.registry = CollectorRegistry()
-        self._lateness = _Lateness()
+        self._lateness = _Lateness("paceline_lateness_seconds", "How far behind its due time each run was made.")
+        self._call_lateness = _Lateness(
+            "paceline_call_lateness_seconds", "How far behind its due time each run of a batch was first called."
+        )
         self.registry.register(self._lateness)
+        self.registry.register(self._call_lateness)
         self._runs = self._counter("runs", "Settled attempts of runs.", "kind", "outcome")
         self._ticks = self._counter("ticks", "Passes of the tick step that found something due.")
         self._advanced = self._counter("entries_advanced", "Entries that were moved to their next due time.")
         self._lost = self._counter("races_lost", "Advances that another process or an edit had overtaken.")
-        self._in_flight = self._gauge("in_flight", "Checks that this process has out now.")
+        self._in_flight = self._gauge("in_flight", "Checks and calls to providers that this process has out now.")
+        self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that this process has out now.")
+        self._calls_waiting = self._gauge("calls_waiting", "Planned runs of batches that have not ended.")
+        self._call_age = self._gauge("call_queue_age_seconds", "How long the oldest run of a batch has been due.")
+        self._dead = self._gauge("dead_letters", "Runs of batches that wait for somebody to redrive or discard them.")
+        self._planned = self._counter("calls_planned", "Runs of batches that were planned.")
         self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
         self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
         self._store_up = self._gauge("store_up", "1 if the store answered when this was read.")
@@ -76,10 +89,14 @@ class Metrics:
         self._gauge("build_info", "Always 1; the label says which version runs.", "version").labels(version).set(1)
         self._lock = threading.Lock()
         self._refreshed_ms = 0
+        self._out = {"checks": 0, "calls": 0}
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
-        """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again."""
+        """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again.
+
+        ``kind`` is the check's, or batch; a batch's run is done, failed, unknown, skipped or retry.
+        """
         self._runs.labels(kind, outcome).inc(count)
 
     def observe_many_ms(self, late_ms: Sequence[int]) -> None:
@@ -94,12 +111,37 @@ class Metrics:
         self._lost.inc(lost)
         self.observe_many_ms(late_ms)
 
+    def observe_calls_ms(self, late_ms: Sequence[int]) -> None:
+        """How late runs of batches were first called."""
+        if late_ms:
+            self._call_lateness.observe_many_ms(late_ms)
+
+    def count_planned(self, runs: int) -> None:
+        self._planned.inc(runs)
+
     def set_in_flight(self, checks: int) -> None:
-        self._in_flight.set(checks)
+        self._out["checks"] = checks
+        self._in_flight.set(sum(self._out.values()))
+
+    def set_calls_in_flight(self, calls: int) -> None:
+        self._out["calls"] = calls
+        self._calls_in_flight.set(calls)
+        self._in_flight.set(sum(self._out.values()))
 
     def set_queue(self, *, waiting: int, age_s: float) -> None:
         self._waiting.set(waiting)
         self._queue_age.set(age_s)
+
+    def set_status(self, status: StoreStatus, *, now_ms: int) -> None:
+        """The gauges that are read from the store. The queue's age is that of the oldest run, of whatever kind."""
+        age_s, call_age_s = (
+            0.0 if due_ms is None else max(0.0, (now_ms - due_ms) / 1_000)
+            for due_ms in (status.oldest_waiting_due_ms, status.oldest_call_due_ms)
+        )
+        self.set_queue(waiting=status.runs_waiting, age_s=max(age_s, call_age_s))
+        self._calls_waiting.set(status.calls_waiting)
+        self._call_age.set(call_age_s)
+        self._dead.set(status.dead_letters)
 
     def take_refresh(self, now_ms: int) -> bool:
         """True for one caller a second: gauges that cost a look into the store are refreshed no more often."""

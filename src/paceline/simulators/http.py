@@ -18,7 +18,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from http import HTTPStatus
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 from urllib.parse import parse_qs, urlsplit
 
 import httptools
@@ -53,13 +53,18 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``stream`` follows ``body`` piece by piece; its end closes the connection."""
+    """``stream`` follows ``body`` and ends with the connection. ``cut`` closes the connection instead of answering."""
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "text/plain; charset=utf-8"),)
     delay_ms: int = 0
     stream: AsyncIterator[bytes] | None = None
+    cut: bool = False
+
+
+class Model(Protocol):
+    def answer(self, request: Request) -> Answer: ...
 
 
 class RequestLog:
@@ -92,11 +97,19 @@ class RequestLog:
 class ModelHttpServer:
     """Serves on its own thread (``start``, ``stop``, or ``with``) or on the caller's (``serve_forever``)."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0, *, seed: int = 0, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        seed: int = 0,
+        clock: Clock | None = None,
+        model: Model | None = None,
+    ) -> None:
         self.log = RequestLog()
         self._host = host
         self._port = port
-        self._model = _Model(seed, clock or _SystemClock())
+        self._model = model or _Model(seed, clock or _SystemClock())
         self._ready = threading.Event()
         self._failure: OSError | None = None
         self._thread: threading.Thread | None = None
@@ -213,7 +226,7 @@ class _Model:
 class _Connection(asyncio.Protocol):
     """One client. Requests on it are answered in order, the next when the last has its answer."""
 
-    def __init__(self, model: _Model, log: RequestLog, connections: set[_Connection]) -> None:
+    def __init__(self, model: Model, log: RequestLog, connections: set[_Connection]) -> None:
         self._model = model
         self._log = log
         self._connections = connections
@@ -313,6 +326,9 @@ class _Connection(asyncio.Protocol):
 
     def _send(self, answer: Answer, method: str, *, keep: bool) -> None:
         assert self._transport is not None
+        if answer.cut:
+            self._transport.close()
+            return
         self._transport.write(_encode(answer, head_only=method == "HEAD"))
         if not keep and answer.stream is None:
             self._transport.close()

@@ -32,7 +32,7 @@ def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactRe
     """To these changes, as they were read or recorded a moment ago."""
     if not changes:
         return ReactReport(0, 0, more=False, followed=[])
-    reacted = [Reacted(change=change, reaction=_decide(change, now_ms)) for change in changes]
+    reacted = [Reacted(change, _decide(change, now_ms)) for change in changes]
     won = store.react(reacted)
     followed = [item for item, moved in zip(reacted, won, strict=True) if moved]
     return ReactReport(len(followed), len(won) - len(followed), more=not all(won), followed=followed)

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 import msgspec
 
+from paceline.core.batch import Batch, batch_document, day_at, window_of
 from paceline.core.definition import Monitor, spec_document
 from paceline.core.health import Glance, Health, judge
 from paceline.core.ids import entry_key, parse_run_id, run_id
 from paceline.core.instants import to_text, to_text_or_none
 from paceline.core.outcome import RunState, TerminalState
+from paceline.core.provider import (
+    BreakerSpec,
+    Method,
+    ProviderDefinition,
+    RetrySpec,
+    WhenUnknown,
+    provider_document,
+)
 from paceline.core.schedule import Entry, Missed
 from paceline.errors import NotFound
-from paceline.ports import Role, Run, Scheduler, Store, Token, User
+from paceline.ports import BatchStore, ProviderStanding, Role, Run, Scheduler, Store, Token, User
 
 LATE_AFTER_MS = 10_000
 _TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
@@ -63,6 +73,55 @@ class RunView(msgspec.Struct, frozen=True):
     detail: dict[str, Any]
 
 
+class StandingView(msgspec.Struct, frozen=True):
+    """``waiting`` counts no further than to a thousand; ``reason`` says why it takes nothing."""
+
+    state: Literal["open", "closed", "paused"]
+    reason: str
+    waiting: int
+    in_flight: int
+    failures: int
+    closed_until: str | None
+    next_due: str | None
+
+
+class ProviderView(msgspec.Struct, frozen=True):
+    id: str
+    kind: str
+    base_url: str
+    headers: dict[str, str]
+    method: Method | None
+    max_in_flight: int
+    rate: str | None
+    timeout: str
+    retry: RetrySpec
+    breaker: BreakerSpec
+    unknown: WhenUnknown
+    look_up: str | None
+    verify_tls: bool
+    paused: bool
+    standing: StandingView
+    revision: int
+    created_at: str
+    updated_at: str
+
+
+class BatchView(msgspec.Struct, frozen=True):
+    """``next_start`` is when its next day is planned by itself."""
+
+    id: str
+    start: str
+    window: str
+    timezone: str
+    jitter: str
+    missed: Missed
+    paused: bool
+    next_start: str
+    revision: int
+    created_at: str
+    updated_at: str
+
+
 class SchedulerView(msgspec.Struct, frozen=True):
     key: str
     generation: int
@@ -96,6 +155,11 @@ class StatusView(msgspec.Struct, frozen=True):
     next_due: str | None
     queue_age_s: float
     late_s: float
+    providers: int
+    batches: int
+    calls_waiting: int
+    dead_letters: int
+    call_age_s: float
     file_bytes: int
 
 
@@ -165,6 +229,30 @@ def run_view(run: Run) -> RunView:
     )
 
 
+def provider_view(store: BatchStore, provider: ProviderDefinition, *, now_ms: int) -> ProviderView:
+    fields = provider_document(provider.spec) | {"retry": provider.spec.retry, "breaker": provider.spec.breaker}
+    return ProviderView(
+        id=provider.id,
+        standing=_standing_view(provider, store.provider_standing(provider.number, now_ms=now_ms), now_ms=now_ms),
+        revision=provider.revision,
+        created_at=to_text(provider.created_ms),
+        updated_at=to_text(provider.updated_ms),
+        **fields,
+    )
+
+
+def batch_view(batch: Batch, *, now_ms: int) -> BatchView:
+    following = day_at(batch.spec, now_ms) + timedelta(days=1)
+    return BatchView(
+        id=batch.id,
+        next_start=to_text(window_of(batch.spec, following).start_ms),
+        revision=batch.revision,
+        created_at=to_text(batch.created_ms),
+        updated_at=to_text(batch.updated_ms),
+        **batch_document(batch.spec),
+    )
+
+
 def scheduler_view(scheduler: Scheduler) -> SchedulerView:
     entry = scheduler.entry
     return SchedulerView(
@@ -203,7 +291,32 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         next_due=to_text_or_none(status.next_due_ms),
         queue_age_s=_age_s(status.oldest_waiting_due_ms, now_ms),
         late_s=_age_s(status.next_due_ms, now_ms),
+        providers=status.providers,
+        batches=status.batches,
+        calls_waiting=status.calls_waiting + status.calls_aside,
+        dead_letters=status.dead_letters,
+        call_age_s=_age_s(status.oldest_call_due_ms, now_ms),
         file_bytes=status.file_bytes,
+    )
+
+
+def _standing_view(provider: ProviderDefinition, standing: ProviderStanding, *, now_ms: int) -> StandingView:
+    closed_ms = standing.lane.closed_until_ms if standing.lane.closed_until_ms > now_ms else None
+    failures = standing.lane.failures
+    reason = ""
+    if provider.spec.paused:
+        reason = "paused by its operator"
+    elif closed_ms is not None:
+        broken = failures >= provider.spec.breaker.failures
+        reason = f"{failures} bad calls in a row; then one is tried" if broken else "it asked for a pause"
+    return StandingView(
+        state="paused" if provider.spec.paused else "open" if closed_ms is None else "closed",
+        reason=reason,
+        waiting=standing.waiting,
+        in_flight=standing.in_flight,
+        failures=failures,
+        closed_until=to_text_or_none(closed_ms),
+        next_due=to_text_or_none(standing.head_due_ms),
     )
 
 

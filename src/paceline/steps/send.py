@@ -7,7 +7,6 @@ from typing import NamedTuple, assert_never
 
 from paceline.core.checks import OutgoingCheck
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
-from paceline.core.ids import run_id
 from paceline.core.outcome import Dead, Outcome
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
 
@@ -54,8 +53,9 @@ def claim_orders(store: Store, *, now_ms: int, runs_max: int, lease_ms: int, pol
             reason = "the check became 'outgoing' before this run started"
             misplaced.append(_settlement(item, Dead(reason), now_ms))
             continue
-        name = run_id(item.owner, item.monitor, generation=item.generation, counter=item.counter)
-        orders.append(Order(item.handle, item.attempt, name, item.check))
+        orders.append(
+            Order(item.handle, item.attempt, item.owner, item.monitor, item.generation, item.counter, item.check)
+        )
     if misplaced:
         store.settle(misplaced)
     return orders

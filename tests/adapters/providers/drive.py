@@ -25,7 +25,7 @@ def open_provider(*allow: str, own: Sequence[tuple[str, int]] = (), ca_file: Pat
 
 
 def order(check: PolledCheck, handle: int = 1) -> Order:
-    return Order(handle=handle, attempt=1, run_id=f"ada/web#1@{handle}", check=check)
+    return Order(handle, 1, owner="ada", monitor="web", generation=1, counter=handle, check=check)
 
 
 def gather(provider: CheckProvider, count: int, *, within_s: float = 10.0) -> list[Finished]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.adapters.providers.checks import CheckProvider
+from paceline.adapters.providers.checks import TOGETHER_MAX, CheckProvider
 from paceline.core.checks import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
 from paceline.ports import Order, Provider
 from paceline.simulators.http import ModelHttpServer
@@ -196,11 +196,20 @@ def test_times_come_from_the_clock(server: ModelHttpServer) -> None:
     assert finished.ended_ms % 7 == 1_000_000 % 7
 
 
+def test_answers_are_read_while_a_large_load_is_still_being_sent(
+    provider: CheckProvider, server: ModelHttpServer
+) -> None:
+    checks = 20 * TOGETHER_MAX
+    provider.start([order(HttpCheck(url=f"{server.base_url}/ok"), handle) for handle in range(checks)])
+    finished = gather(provider, checks)
+    assert min(item.ended_ms for item in finished) < max(item.started_ms for item in finished)
+    assert provider.in_flight == 0
+
+
 @pytest.mark.parametrize("attempt", [1, 5])
 def test_an_outcome_names_its_order(attempt: int, provider: CheckProvider, server: ModelHttpServer) -> None:
-    provider.start(
-        [Order(handle=77, attempt=attempt, run_id="ada/web#1@1", check=HttpCheck(url=f"{server.base_url}/ok"))]
-    )
+    check = HttpCheck(url=f"{server.base_url}/ok")
+    provider.start([Order(77, attempt, owner="ada", monitor="web", generation=1, counter=1, check=check)])
     (finished,) = gather(provider, 1)
     assert (finished.handle, finished.attempt) == (77, attempt)
 

@@ -66,10 +66,10 @@ class Client:
         body: Any = None,
         *,
         headers: Mapping[str, str] | None = None,
-        raw: bytes | None = None,
+        raw: bytes | Iterator[bytes] | None = None,
     ) -> Reply:
         sent = {"Authorization": f"Bearer {self.token}"} if self.token is not None else {}
-        data = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        data: Any = raw if raw is not None else None if body is None else json.dumps(body).encode()
         if data is not None:
             sent["Content-Type"] = "application/json"
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)

@@ -19,9 +19,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.shells.api.conftest import HTTP, OUTGOING, World, serving
+from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, serving
+from tests.shells.api.day import PROVIDER, TOMORROW
 
 EXAMPLES = 15
+THERE = {"id": "web", "provider": "shop", "batch": "daily", "record": "home", "date": TOMORROW}
 AnyCase = Case[Any]
 CHECKS = [
     not_a_server_error,
@@ -39,7 +41,15 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         alice = world.add("alice")
         alice("PUT", "/v1/users/me/monitors/web", HTTP)
         alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
+        stage_batch(world.client(world.tokens["root"]))
         yield world
+
+
+def stage_batch(root: Client) -> None:
+    root("PUT", "/v1/providers/shop", PROVIDER)
+    root("PUT", "/v1/batches/daily", {})
+    root("PUT", "/v1/batches/daily/records", {"items": [{"id": "home", "provider": "shop"}]})
+    assert root("POST", "/v1/batches/daily/plan", {"date": TOMORROW}).json["enqueued"] == 1
 
 
 def operations(world: World) -> list[Any]:
@@ -52,8 +62,9 @@ def aim(case: AnyCase) -> None:
     path = case.path_parameters
     if path.get("user") and case.operation.label != "DELETE /v1/users/{user}":
         path["user"] = "alice"
-    if path.get("id") and len(str(path["id"])) % 2:
-        path["id"] = "web"
+    for name, there in THERE.items():
+        if path.get(name) and len(str(path[name])) % 2:
+            path[name] = there
     if isinstance(case.body, dict) and isinstance(case.body.get("wait"), str):
         case.body["wait"] = "1ms"
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
+from tests.shells.api.day import PROVIDER, TOMORROW
 
 BODIES: dict[str, Any] = {
     "put_monitor": {**HTTP, "every": "5s"},
@@ -18,6 +20,12 @@ BODIES: dict[str, Any] = {
     "report_outcome": {"status": "ok"},
     "extend_lease": {"by": "1h"},
     "claim": {"user": "alice"},
+    "put_provider": {"base_url": "https://example.org/"},
+    "put_batch": {"window": "1h"},
+    "put_records": {"items": [{"id": "stolen", "provider": "shop"}]},
+    "plan_batch": {"date": "2026-11-20"},
+    "redrive_dead": {"provider": "shop"},
+    "discard_dead": {"provider": "shop"},
 }
 OPEN = {"/healthz", "/readyz", "/metrics"}
 
@@ -32,6 +40,10 @@ class Stage:
         self.admin = world.add("root", "admin")
         self.alice("PUT", "/v1/users/me/monitors/web", HTTP)
         self.alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
+        self.admin("PUT", "/v1/providers/shop", PROVIDER)
+        self.admin("PUT", "/v1/batches/daily", {})
+        self.admin("PUT", "/v1/batches/daily/records", {"items": [{"id": "home", "provider": "shop"}]})
+        assert self.admin("POST", "/v1/batches/daily/plan", {"date": TOMORROW}).json["enqueued"] == 1
         made = 0
         while made < 2:
             made += world.fire()
@@ -45,8 +57,17 @@ class Stage:
 
     def path(self, template: str) -> str:
         run = run_path(self.item["run"]).removeprefix("/v1/runs/")
-        filled = template.replace("{user}", "alice").replace("{id}", "web")
-        return filled.replace("{run}", run).replace("{token_id}", self.token_id)
+        names = {
+            "user": "alice",
+            "id": "web",
+            "run": run,
+            "token_id": self.token_id,
+            "provider": "shop",
+            "batch": "daily",
+            "record": "home",
+            "date": TOMORROW,
+        }
+        return re.sub(r"{(\w+)}", lambda place: names[place[1]], template)
 
     def body(self, operation: dict[str, Any]) -> Any:
         body = BODIES.get(operation["operationId"])
@@ -65,6 +86,11 @@ class Stage:
                 "/v1/users/alice/monitors/web/runs",
                 run_path(self.item["run"]),
                 "/v1/users",
+                "/v1/providers",
+                "/v1/batches",
+                "/v1/batches/daily/records",
+                "/v1/batches/daily/days",
+                f"/v1/batches/daily/days/{TOMORROW}",
             )
         ]
 

@@ -30,6 +30,7 @@ def test_the_demo_fires_within_ten_seconds_and_everything_shows_it(program: Prog
             return shown if all(shown[name] == "ok" for name in ("web", "port", "slow")) else None
 
         assert eventually(settled, within_s=10)["broken"] == "failing"
+        assert eventually(lambda: program.json("batch", "show")["totals"].get("done"), within_s=10)
         shown = program.json("monitor", "show", "web")
         assert shown["runs"][0]["outcome"] == "ok"
         assert program.json("run", "show", shown["runs"][0]["run"])["monitor"] == "web"
@@ -65,7 +66,7 @@ def test_what_the_demo_tells_to_try_works(program: Program) -> None:
     try:
         assert process.stdout is not None
         told = []
-        while (line := process.stdout.readline()) and '"max": 1' not in line:
+        while (line := process.stdout.readline()) and " dead list" not in line:
             told.append(line)
         told.append(line)
         commands = "".join(line.removeprefix("     ") for line in told if line.startswith("     "))
@@ -76,6 +77,7 @@ def test_what_the_demo_tells_to_try_works(program: Program) -> None:
         assert "by-hand" in tried.stdout
         assert "mine" in tried.stdout
         assert "Is the coffee machine full?" in tried.stdout
+        assert "steady" in tried.stdout, "the batch's day tells of its providers"
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)

@@ -19,6 +19,10 @@ from paceline.core.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
 from paceline.core.outcome import Done
 from paceline.ports import Clock, Finished, Order
 
+TOGETHER_MAX = 32
+"""So many checks begin at a time, and then answers are read: else the first answer would lie there until the last check
+is sent, and count as slow; and a connection that is free again serves the next check, where all at once open many."""
+
 
 class CheckProvider:
     """Fills ``ports.Provider``. ``own`` are the endpoints of the API, which no check may reach."""
@@ -37,6 +41,7 @@ class CheckProvider:
         self._curl: CurlLoop[Transfer] = CurlLoop()
         self._dns = DnsLoop(self._guard, self._end_elsewhere)
         self._ended_elsewhere: deque[tuple[Order, int, Done]] = deque()
+        self._finished: list[Finished] = []
         self._in_flight = 0
         self._plain: list[Transfer] = []
         self._others: list[Transfer] = []
@@ -48,27 +53,19 @@ class CheckProvider:
 
     def start(self, orders: Sequence[Order]) -> None:
         assert not self._closed
-        started_ms = self._clock.now_ms()
-        for order in orders:
-            self._in_flight += 1
-            try:
-                self._begin(order, started_ms)
-            except Exception as error:  # noqa: BLE001 - every order ends in exactly one outcome
-                self._ended_elsewhere.append((order, started_ms, _not_made(error)))
-        self._curl.kick()
+        self._in_flight += len(orders)
+        for first in range(0, len(orders), TOGETHER_MAX):
+            self._begin(orders[first : first + TOGETHER_MAX])
+            self._gather(0)
 
     def finished(self, *, wait_ms: int) -> list[Finished]:
         until_s = time.monotonic() + wait_ms / 1_000
         while True:
-            left_s = 0.0 if self._ended_elsewhere else until_s - time.monotonic()
-            ended = self._curl.turn(math.ceil(left_s * 1_000) if left_s > 0 else 0)
-            now_ms = self._clock.now_ms()
-            finished = [self._finish(transfer, error, now_ms) for transfer, error in ended]
-            while self._ended_elsewhere:
-                order, started_ms, done = self._ended_elsewhere.popleft()
-                finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms))
-            if finished or self._curl.woken or time.monotonic() >= until_s:
+            left_s = 0.0 if self._finished or self._ended_elsewhere else until_s - time.monotonic()
+            self._gather(math.ceil(left_s * 1_000) if left_s > 0 else 0)
+            if self._finished or self._curl.woken or time.monotonic() >= until_s:
                 self._curl.woken = False
+                finished, self._finished = self._finished, []
                 self._in_flight -= len(finished)
                 return finished
 
@@ -87,15 +84,29 @@ class CheckProvider:
         self._others.clear()
         self._in_flight = 0
 
-    def _begin(self, order: Order, started_ms: int) -> None:
-        check = order.check
-        if isinstance(check, DnsCheck):
-            self._dns.start(order, check, started_ms=started_ms)
-            return
-        transfer = self._take(check)
-        transfer.order = order
-        transfer.started_ms = started_ms
-        self._curl.add(transfer.curl, transfer)
+    def _gather(self, wait_ms: int) -> None:
+        """One turn of the loop, and what ended in it."""
+        ended = self._curl.turn(wait_ms)
+        now_ms = self._clock.now_ms()
+        self._finished += [self._finish(transfer, error, now_ms) for transfer, error in ended]
+        while self._ended_elsewhere:
+            order, started_ms, done = self._ended_elsewhere.popleft()
+            self._finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms))
+
+    def _begin(self, orders: Sequence[Order]) -> None:
+        started_ms = self._clock.now_ms()
+        for order in orders:
+            check = order.check
+            try:
+                if isinstance(check, DnsCheck):
+                    self._dns.start(order, check, started_ms=started_ms)
+                    continue
+                transfer = self._take(check)
+                transfer.order = order
+                transfer.started_ms = started_ms
+                self._curl.add(transfer.curl, transfer)
+            except Exception as error:  # noqa: BLE001 - every order ends in exactly one outcome
+                self._ended_elsewhere.append((order, started_ms, _not_made(error)))
 
     def _take(self, check: HttpCheck | TcpCheck | TlsCheck) -> Transfer:
         """A handle prepared for the check. A plain check's handle differs from the last one's in URL and time alone."""

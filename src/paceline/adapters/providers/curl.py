@@ -58,21 +58,22 @@ class CurlLoop(Generic[T]):
         self._flying[curl] = transfer
 
     def kick(self) -> None:
-        """Lets what was added begin."""
+        """Lets what was added begin, without a turn."""
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
     def turn(self, wait_ms: int) -> list[Ended[T]]:
-        """One round: timers, then sockets. Waits for the first event up to ``wait_ms``, unless something has ended."""
+        """One round: timers, then sockets. Waits for the first event up to ``wait_ms``, unless something has ended.
+
+        What was added begins with the timers: libcurl has it due at once.
+        """
         multi = self._multi
-        due_ms = multi.timeout()
-        if due_ms == 0:
+        if multi.timeout() == 0:
             multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
-            due_ms = multi.timeout()
-        ended = self._read_ended()
-        if ended:
-            wait_ms = 0
-        elif 0 <= due_ms < wait_ms:
-            wait_ms = due_ms
+        ended: list[Ended[T]] = []
+        if wait_ms:
+            ended = self._read_ended()
+            due_ms = 0 if ended else multi.timeout()
+            wait_ms = min(wait_ms, due_ms) if due_ms >= 0 else wait_ms
         act = multi.socket_action
         for fd, events in self._poll(wait_ms):
             if fd == self._bell_fd:

@@ -17,6 +17,8 @@ TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
 NO_TYPE = "Content-Type:"
 """Without it, libcurl says that a body is a form."""
 
+_CODE, _ADDRESS = pycurl.RESPONSE_CODE, pycurl.PRIMARY_IP
+_VERSION, _NEW_CONNECTIONS = pycurl.INFO_HTTP_VERSION, pycurl.NUM_CONNECTS
 _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2", 30: "3"}
 _USERINFO = re.compile(r"//[^/?#]*@")
 _CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
@@ -70,7 +72,7 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
 
 def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
     """What came of it. Neither reason nor detail quotes what was sent."""
-    code = transfer.curl.getinfo(pycurl.RESPONSE_CODE)
+    code = transfer.curl.getinfo(_CODE)
     if transfer.capped and error == pycurl.E_WRITE_ERROR:
         error = 0
     if error:
@@ -83,30 +85,30 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
             reason = ""
         else:
             reason = _mismatch(transfer, check, code)[:REASON_CHARS_MAX]
-    total_ms, detail = _measure(transfer, code)
-    return Done(ok=not reason, reason=reason, latency_ms=total_ms, code=code or None, detail=detail)
+    detail = _measure(transfer, check, code)
+    return Done(not reason, reason, detail["phases_ms"]["total"], code or None, detail)
 
 
-def _measure(transfer: Transfer, code: int) -> tuple[float, dict[str, Any]]:
-    """The total in milliseconds, and the detail."""
-    info = transfer.curl.getinfo
-    reused = code != 0 and info(pycurl.NUM_CONNECTS) == 0
-    phases = phases_ms(transfer.curl, reused=reused)
+def _measure(transfer: Transfer, check: HttpCheck, code: int) -> dict[str, Any]:
+    """The detail: on the way of every check, so it asks libcurl for no more than can be there."""
+    curl = transfer.curl
+    info = curl.getinfo
+    reused = code != 0 and info(_NEW_CONNECTIONS) == 0
     detail: dict[str, Any] = {
-        "phases_ms": phases,
+        "phases_ms": phases_ms(curl, reused=reused),
         "bytes": transfer.bytes_read,
-        "address": info(pycurl.PRIMARY_IP),
+        "address": info(_ADDRESS),
         "reused": reused,
     }
     if code:
-        detail["http_version"] = _HTTP_VERSIONS.get(info(pycurl.INFO_HTTP_VERSION), "other")
+        detail["http_version"] = _HTTP_VERSIONS.get(info(_VERSION), "other")
         if transfer.capped:
             detail["truncated"] = True
         if 300 <= code < 400 and (location := info(pycurl.REDIRECT_URL)):
             detail["location"] = _USERINFO.sub("//", location, count=1)[:REASON_CHARS_MAX]
-        if redirects := info(pycurl.REDIRECT_COUNT):
+        if check.follow_redirects and (redirects := info(pycurl.REDIRECT_COUNT)):
             detail["redirects"] = redirects
-    return phases["total"], detail
+    return detail
 
 
 def _mismatch(transfer: Transfer, check: HttpCheck, code: int) -> str:

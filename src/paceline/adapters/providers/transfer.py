@@ -25,6 +25,7 @@ TIMEOUTS_CACHED_MAX = 1_024
 
 _WEB = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
 timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
+_TOTAL, _FIRST_BYTE = pycurl.TOTAL_TIME_T, pycurl.STARTTRANSFER_TIME_T
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
@@ -158,8 +159,8 @@ class Transfer:
 def phases_ms(curl: pycurl.Curl, *, reused: bool = False) -> dict[str, float]:
     """How long each phase took, and all of them; one that was not reached or not needed took none."""
     info = curl.getinfo
-    total_us = info(pycurl.TOTAL_TIME_T)
-    first_us = info(pycurl.STARTTRANSFER_TIME_T)
+    total_us = info(_TOTAL)
+    first_us = info(_FIRST_BYTE)
     if reused:
         total_ms = total_us / 1_000
         return {"name_lookup": 0.0, "connect": 0.0, "tls": 0.0, "first_byte": first_us / 1_000, "total": total_ms}

@@ -111,14 +111,16 @@ class _Batch:
         if owner is None:
             return PutResult("no_owner")
         row = self._current.get((item.owner, item.id))
-        if not _as_expected(item, row[0] if row else None, row[1] if row else 0):
-            return PutResult("revision_mismatch", _monitor(item.owner, item.id, row) if row else None)
+        if row is None:
+            if not _as_expected(item, None, 0):
+                return PutResult("revision_mismatch")
+            return self._insert(item, owner) if owner[1] < self._monitors_max else PutResult("limit_reached")
+        if not _as_expected(item, row[0], row[1]):
+            return PutResult("revision_mismatch", _monitor(item.owner, item.id, row))
         text = encode_spec(item.spec).decode()
-        if row is None and owner[1] >= self._monitors_max:
-            return PutResult("limit_reached")
-        if row is not None and row[2] == text:
+        if row[2] == text:
             return PutResult("unchanged", _monitor(item.owner, item.id, row))
-        return self._insert(item, owner, text) if row is None else self._replace(item, row, text)
+        return self._replace(item, row, text)
 
     def write(self, db: Connection) -> None:
         db.executemany(
@@ -127,21 +129,26 @@ class _Batch:
             self._inserts,
         )
         db.executemany("UPDATE monitor SET revision = ?, spec = ?, updated_ms = ? WHERE generation = ?", self._updates)
+        if self._inserts:
+            # The new generations are neighbours, and nothing is recorded of them yet: one statement for all of them.
+            db.execute(
+                "INSERT INTO change (generation, number) SELECT generation, ? FROM monitor WHERE generation >= ?",
+                (self._number, self._inserts[0][0]),
+            )
         if self._inserts or self._updates:
-            record_changes(db, [row[0] for row in self._inserts] + [row[3] for row in self._updates])
+            record_changes(db, [row[3] for row in self._updates])
         if self._inserts:
             counts = [(count, owner) for owner, count, _ in self._owners.values()]
             db.executemany("UPDATE user SET monitors = ? WHERE id = ?", counts)
 
-    def _insert(self, item: PutMonitor, owner: list[int], text: str) -> PutResult:
-        self._generation += 1
+    def _insert(self, item: PutMonitor, owner: list[int]) -> PutResult:
+        self._generation = generation = self._generation + 1
         owner[1] += 1
-        now_ms = self._now_ms
-        self._inserts.append((self._generation, owner[0], item.id, text, now_ms, now_ms))
-        self._current[item.owner, item.id] = (self._generation, 1, text, now_ms, now_ms)
-        monitor = Monitor(item.owner, item.id, self._generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
-        change = Change(self._number, self._generation, monitor, owner_disabled=bool(owner[2]), entry=None)
-        return PutResult("created", monitor, change)
+        now_ms, text = self._now_ms, encode_spec(item.spec).decode()
+        self._inserts.append((generation, owner[0], item.id, text, now_ms, now_ms))
+        self._current[item.owner, item.id] = (generation, 1, text, now_ms, now_ms)
+        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, now_ms, now_ms)
+        return PutResult("created", monitor, Change(self._number, generation, monitor, owner[2] == 1, None))
 
     def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:
         generation, revision, _, created_ms, _ = row

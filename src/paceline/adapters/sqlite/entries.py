@@ -24,7 +24,6 @@ from paceline.adapters.sqlite.keys import (
     due_ms_of,
     user_lane,
 )
-from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Entry, Keep, Reaction, Remove, Rest, next_due_ms
@@ -130,7 +129,7 @@ def changes(db: Connection, cadences: Cadences, *, limit: int, now_ms: int) -> l
 
 
 def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> list[bool]:
-    batch = _Moves(db, [item.change for item in reacted], cadences)
+    batch = _Moves(db, reacted, cadences)
     won = [batch.judge(db, item.change, item.reaction) for item in reacted]
     batch.write(db)
     return won
@@ -210,22 +209,22 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
 class _Moves:
     """Reactions judged one by one against the entries as they are, and written together."""
 
-    def __init__(self, db: Connection, changes: Sequence[Change], cadences: Cadences) -> None:
+    def __init__(self, db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> None:
         self._cadences = cadences
-        generations = integers(change.generation for change in changes)
+        changes = [item.change for item in reacted]
+        generations = integers([change.generation for change in changes])
         believed = integers(due_key(change.entry.due_ms, change.generation) for change in changes if change.entry)
         self._places = {
             row[0]: row
             for row in db.execute("SELECT k, counter, revision, last_run FROM due WHERE k IN carray(?)", (believed,))
         }
-        self._recorded = dict(
-            db.execute("SELECT generation, number FROM change WHERE generation IN carray(?)", (generations,)).fetchall()
-        )
+        # Taken out at once, since nearly all of them go; what is left here in the end was lost and is put back.
+        self._recorded = _take_act(db, changes) or _take_each(db, generations)
         self._armed = {
             row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
         }
         # A monitor that is gone by now has no owner: its removal is recorded and comes next.
-        outgoing = [change.generation for change in changes if _is_outgoing(change)]
+        outgoing = [item.change.generation for item in reacted if _goes_out(item.reaction)]
         self._owners = dict(
             db.execute(
                 "SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (integers(outgoing),)
@@ -236,12 +235,11 @@ class _Moves:
         self._entries: list[tuple[int, int, int]] = []
         self._rearmed: list[tuple[int, int, int]] = []
         self._dues: list[tuple[int, ...]] = []
-        self._done: list[int] = []
 
     def judge(self, db: Connection, change: Change, reaction: Reaction) -> bool:
         entry = change.entry
         place: tuple[int, ...] | None = None
-        if self._recorded.pop(change.generation, None) != change.seq:
+        if self._recorded.get(change.generation) != change.seq:
             return False  # reacted to already, or changed again
         if entry is None:
             if change.generation in self._armed:
@@ -252,9 +250,9 @@ class _Moves:
                 return False
         match reaction:
             case Arm():
-                self._arm(db, change, place, reaction, due_ms=reaction.due_ms)
+                self._arm(db, change, place, reaction, reaction.due_ms)
             case Rest():
-                self._arm(db, change, place, reaction, due_ms=None)
+                self._arm(db, change, place, reaction, None)
             case Keep():
                 pass
             case Remove():
@@ -262,7 +260,7 @@ class _Moves:
                 self._leave(place)
             case never:
                 assert_never(never)
-        self._done.append(change.generation)
+        del self._recorded[change.generation]
         return True
 
     def write(self, db: Connection) -> None:
@@ -274,30 +272,59 @@ class _Moves:
         db.executemany(
             "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
         )
-        db.execute("DELETE FROM change WHERE generation IN carray(?)", (integers(self._done),))
+        db.executemany("INSERT INTO change (generation, number) VALUES (?, ?)", self._recorded.items())
 
     def _leave(self, place: tuple[int, ...] | None) -> None:
         if place is not None:
             self._gone_keys.append((place[0],))
 
     def _arm(
-        self, db: Connection, change: Change, place: tuple[int, ...] | None, wish: Arm | Rest, *, due_ms: int | None
+        self, db: Connection, change: Change, place: tuple[int, ...] | None, wish: Arm | Rest, due_ms: int | None
     ) -> None:
         assert change.monitor is not None
-        self._leave(place)
-        generation = change.generation
-        owner = self._owners.get(generation)
-        lane = user_lane(owner) if wish.outgoing and owner is not None else CHECKS_LANE
-        counter, last_run = (place[1], place[3]) if place is not None else (0, 0)
+        generation, monitor = change.generation, change.monitor
+        counter = last_run = 0
+        if place is not None:
+            _, counter, _, last_run = place
+            self._leave(place)
+        owner = self._owners.get(generation) if wish.outgoing else None
+        lane = user_lane(owner) if owner is not None else CHECKS_LANE
         number = self._cadences.number(db, wish.cadence)
-        base_ms = due_ms if due_ms is not None else change.monitor.created_ms
+        base_ms = due_ms if due_ms is not None else monitor.created_ms
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
-        k = due_key(due_ms, generation)
-        self._dues.append((k, counter, change.monitor.revision, number, lane, last_run))
+        self._dues.append((due_key(due_ms, generation), counter, monitor.revision, number, lane, last_run))
 
 
-def _is_outgoing(change: Change) -> bool:
-    return change.monitor is not None and isinstance(change.monitor.spec.check, OutgoingCheck)
+def _take_act(db: Connection, changes: Sequence[Change]) -> dict[int, int]:
+    """The changes as they are recorded, if they are those of one bulk put: one number, neighbouring generations.
+
+    Such a range is compared and deleted as a whole. Empty: they are something else, or not all of them are recorded.
+    """
+    believed = {change.generation: change.seq for change in changes}
+    generations, numbers = list(believed), set(believed.values())
+    if len(generations) != len(changes) or len(numbers) != 1:
+        return {}
+    act = (generations[0], generations[-1], numbers.pop())
+    there = "FROM change WHERE generation BETWEEN ? AND ? AND number = ?"
+    if generations != list(range(act[0], act[1] + 1)) or db.execute(f"SELECT count(*) {there}", act).get != len(
+        changes
+    ):
+        return {}
+    db.execute(f"DELETE {there}", act)
+    return believed
+
+
+def _take_each(db: Connection, generations: Any) -> dict[int, int]:
+    """The changes as they are recorded, whatever they are."""
+    return dict(
+        db.execute(
+            "DELETE FROM change WHERE generation IN carray(?) RETURNING generation, number", (generations,)
+        ).fetchall()
+    )
+
+
+def _goes_out(reaction: Reaction) -> bool:
+    return isinstance(reaction, Arm | Rest) and reaction.outgoing
 
 
 # -- rows to values

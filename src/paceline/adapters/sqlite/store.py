@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paceline.adapters.sqlite import definitions, entries, history, runs, strides, upkeep, users
+from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Database, file_bytes
+from paceline.adapters.sqlite.job_store import SqliteJobStore
 from paceline.adapters.sqlite.migrate import migrate
+from paceline.adapters.sqlite.providers import Policies
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
@@ -34,13 +37,14 @@ from paceline.ports import (
 )
 
 
-class SqliteStore:
+class SqliteStore(SqliteBatchStore, SqliteJobStore):
     """``path`` is a file, or ``:memory:``. The schema is brought up to date when it is opened."""
 
     def __init__(self, path: str, *, synchronous: str = "full") -> None:
         self._db = Database(path, synchronous=synchronous)
         self._cadences = Cadences()
         self._lanes = runs.Lanes()
+        self._policies = Policies()
         self._schema_version = migrate(self._db)
 
     @property

@@ -14,49 +14,49 @@ from paceline.core.due import OnTime
 from paceline.core.schedule import SLOT_MS
 
 # The batch is a temporary table of this connection: where each entry stands, where it goes, and its run's handle.
-_CREATE = """CREATE TEMP TABLE IF NOT EXISTS batch (
+_CREATE = """CREATE TEMP TABLE IF NOT EXISTS stride (
     n INTEGER PRIMARY KEY, k INTEGER, counter INTEGER, revision INTEGER, cadence INTEGER, lane INTEGER,
     last_run INTEGER, next_k INTEGER, handle INTEGER)"""
 
 # As OnTime.covers has it. The first two conditions bound the scan, so that late entries are not walked over.
 _GATHER = f"""
-INSERT INTO batch (k, counter, revision, cadence, lane, last_run, next_k)
+INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k)
 SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
        due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS})
 FROM due CROSS JOIN cadence ON cadence.id = due.cadence
 WHERE due.k >= ? AND due.k < ? AND cadence.every_ms > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
 ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
 
-_NUMBER_ONE_LANE = "UPDATE batch SET handle = ? + n"
+_NUMBER_ONE_LANE = "UPDATE stride SET handle = ? + n"
 _NUMBER_LANES = f"""
-UPDATE batch SET handle = ranked.handle
-FROM (SELECT batch.n, lane.id << {LANE_BITS} | (lane.tail + row_number() OVER (PARTITION BY lane ORDER BY n)) AS handle
-      FROM batch JOIN lane ON lane.id = batch.lane) AS ranked
-WHERE ranked.n = batch.n"""  # noqa: S608  numbers of our own
+UPDATE stride SET handle = ranked.handle
+FROM (SELECT stride.n, lane.id << {LANE_BITS} | (lane.tail + row_number() OVER (PARTITION BY lane ORDER BY n)) AS handle
+      FROM stride JOIN lane ON lane.id = stride.lane) AS ranked
+WHERE ranked.n = stride.n"""  # noqa: S608  numbers of our own
 
 _MAKE_RUNS = f"""
 INSERT INTO run (handle, generation, counter, due_ms, previous)
 SELECT handle, k & {GENERATION_MASK}, counter, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, last_run
-FROM batch"""  # noqa: S608  numbers of our own
+FROM stride"""  # noqa: S608  numbers of our own
 
-_LEAVE = "DELETE FROM due WHERE k IN (SELECT k FROM batch)"
+_LEAVE = "DELETE FROM due WHERE k IN (SELECT k FROM stride)"
 _ARRIVE = """
 INSERT INTO due (k, counter, revision, cadence, lane, last_run)
-SELECT next_k, counter + 1, revision, cadence, lane, handle FROM batch ORDER BY next_k"""
+SELECT next_k, counter + 1, revision, cadence, lane, handle FROM stride ORDER BY next_k"""
 
 _COUNT = f"""
 SELECT (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS} AS due_ms, count(*)
-FROM batch GROUP BY due_ms"""  # noqa: S608  numbers of our own
+FROM stride GROUP BY due_ms"""  # noqa: S608  numbers of our own
 
 
 def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Counter[int]:
     db.execute(_CREATE)
-    db.execute("DELETE FROM batch")
+    db.execute("DELETE FROM stride")
     earliest = due_key(rule.now_ms - rule.grace_ms + SLOT_MS - 1, 0)
     db.execute(_GATHER, (earliest, due_bound(rule.now_ms), rule.now_ms, limit))
     if not db.changes():
         return Counter()
-    lanes = db.execute("SELECT lane, count(*) FROM batch GROUP BY lane").fetchall()
+    lanes = db.execute("SELECT lane, count(*) FROM stride GROUP BY lane").fetchall()
     if len(lanes) == 1:
         tail = db.execute("SELECT tail FROM lane WHERE id = ?", (lanes[0][0],)).get
         db.execute(_NUMBER_ONE_LANE, (lanes[0][0] << LANE_BITS | tail,))

@@ -8,9 +8,11 @@ from typing import cast
 
 import apsw
 
+from paceline.adapters.sqlite import batch_upkeep, job_upkeep
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms, integers
-from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, lane_bounds
+from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, lane_bounds
+from paceline.adapters.sqlite.run_keys import TIME_MASK
 from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
 from paceline.errors import StoreUnavailable
 from paceline.ports import PurgeReport, StoreStatus
@@ -83,12 +85,15 @@ _INVARIANTS = (
 )
 
 
+_NAMES = {"mask": GENERATION_MASK, "bits": LANE_BITS, "time_mask": TIME_MASK, "epoch_ms": EPOCH_MS}
+
+
 def verify(db: Connection) -> list[str]:
     """SQLite's own integrity check, then the promises' cheap invariants; at most a few examples of each."""
     problems = [f"integrity: {row[0]}" for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     problems += [f"foreign key: {row}" for row in db.execute("PRAGMA foreign_key_check").fetchall()[:SHOWN_MAX]]
-    for text, query in _INVARIANTS:
-        names = {name: value for name, value in (("mask", GENERATION_MASK), ("bits", LANE_BITS)) if f":{name}" in query}
+    for text, query in (*_INVARIANTS, *batch_upkeep.INVARIANTS, *job_upkeep.INVARIANTS):
+        names = {name: value for name, value in _NAMES.items() if f":{name}" in query}
         rows = db.execute(f"{query} LIMIT {SHOWN_MAX}", names)
         problems += [text.format(row[0]) for row in rows]
     return problems
@@ -133,6 +138,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
         next_due_ms=first_due_ms(db),
         oldest_waiting_due_ms=min((ms for ms in (oldest_ms, oldest_open_ms) if ms is not None), default=None),
         file_bytes=bytes_used,
+        **batch_upkeep.counts(db),
     )
 
 

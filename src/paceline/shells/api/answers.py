@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
-from starlette.types import Send
+from starlette.types import Receive, Send
 
 from paceline.errors import PacelineError, Unauthenticated
 from paceline.shells.api.problems import problem_of, retry_after_s
@@ -30,6 +32,14 @@ class Answer(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+class Stream(NamedTuple):
+    """An answer that is made while it goes out. Each page is made in a thread, and only when the one before is sent."""
+
+    status: int
+    pages: Iterator[bytes]
+    headers: tuple[Header, ...] = ()
+
+
 def json_answer(status: int, value: Any, *headers: Header) -> Answer:
     return Answer(status, _encode(value), (_JSON, *_GUARDED, *headers))
 
@@ -43,6 +53,10 @@ def text_answer(status: int, body: bytes, content_type: str, *, policy: str | No
     guarded = [header for header in _GUARDED if policy is None or header[0] != b"content-security-policy"]
     own = [(b"content-security-policy", policy.encode())] if policy is not None else []
     return Answer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
+
+
+def stream_answer(pages: Iterator[bytes], content_type: str, *headers: Header) -> Stream:
+    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers))
 
 
 def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> Answer:
@@ -63,3 +77,24 @@ async def send_answer(answer: Answer, send: Send) -> None:
         headers = (*headers, (b"content-length", b"%d" % len(answer.body)))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+async def send_stream(answer: Stream, receive: Receive, send: Send, *, head_only: bool) -> None:
+    """Ends early if the client goes away. If a page cannot be made, the connection is cut: half must not look whole."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    gone = asyncio.get_running_loop().create_task(disconnected(receive))
+    try:
+        while not head_only and not gone.done():
+            page = await asyncio.to_thread(next, answer.pages, None)
+            if page is None:
+                break
+            await send({"type": "http.response.body", "body": page, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+
+
+async def disconnected(receive: Receive) -> None:
+    """Ends when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -17,7 +17,7 @@ from paceline.core.parsing import decode
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.ports import User
 from paceline.shells.api import pages
-from paceline.shells.api.answers import Answer, Header, problem_answer, send_answer
+from paceline.shells.api.answers import Answer, Header, Stream, problem_answer, send_answer, send_stream
 from paceline.shells.api.auth import identify, owner_of, require_admin, viewer_of
 from paceline.shells.api.bodies import ClientGone, read_body
 from paceline.shells.api.documentation import documentation_routes
@@ -79,11 +79,13 @@ class Endpoint:
             return
         started_s = time.perf_counter()
         answer = await self._answer(scope, receive)
-        if answer is not None:
+        if isinstance(answer, Stream):
+            await send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
+        elif answer is not None:
             await send_answer(answer, send)
         self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | None:
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Stream | None:
         """Whatever happens, as an answer; None: nobody is there any more."""
         try:
             return await self._handle(scope, receive)
@@ -97,7 +99,7 @@ class Endpoint:
             self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
             return problem_answer(internal())
 
-    async def _handle(self, scope: Scope, receive: Receive) -> Answer:
+    async def _handle(self, scope: Scope, receive: Receive) -> Answer | Stream:
         route = self._routes.get(scope["method"])
         if route is None:
             raise self._unknown(scope)
@@ -110,8 +112,8 @@ class Endpoint:
             _check_owner(user, params)
         query_string: bytes = scope["query_string"]
         if query_string and not route.paged:
-            pages.no_query(query_string)
-        body = await self._body(route, receive, headers) if route.has_body else None
+            pages.query(query_string, *route.query)
+        body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
         return await route.handler(Call(self._parts, user, params, headers, query_string, body, receive))
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:

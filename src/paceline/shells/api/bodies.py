@@ -1,9 +1,10 @@
-"""A request's body: JSON, within a size and within a time."""
+"""A request's body: JSON within a size and within a time, or lines of JSON without end, a page at a time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from typing import NamedTuple
 
 from starlette.types import Message, Receive
 
@@ -17,10 +18,59 @@ _TYPES = (
     b"application/x-www-form-urlencoded",
     b"text/plain",
 )
+LINES_TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines")
+PAGE_LINES = 1_000
+PAGE_BYTES = 1_048_576
 
 
 class ClientGone(Exception):
     """The client closed the connection; there is nobody to answer."""
+
+
+class Line(NamedTuple):
+    """A line of the body and its number, from 1. ``text`` None: it is longer than allowed, and was passed over."""
+
+    number: int
+    text: bytes | None
+
+
+def is_lines(headers: Mapping[bytes, bytes]) -> bool:
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in LINES_TYPES
+
+
+async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: float) -> AsyncIterator[list[Line]]:
+    """Lines that are not blank. Each next chunk must come within the time; never holds more than a page and a chunk."""
+    rest, number, page, size, skipping, more = b"", 0, list[Line](), 0, False, True
+    while more:
+        chunk, more = await _next_chunk(receive, timeout_s)
+        lines = (rest + chunk).split(b"\n")
+        rest = lines.pop() if more else b""
+        for text in lines:
+            number += 1
+            if skipping or len(text) > line_bytes_max:
+                page.append(Line(number, None))
+            elif text.strip():
+                page.append(Line(number, text))
+            skipping = False
+            size += len(text)
+            if len(page) >= PAGE_LINES or size >= PAGE_BYTES:
+                yield page
+                page, size = [], 0
+        if len(rest) > line_bytes_max:
+            rest, skipping = b"", True
+    if page:
+        yield page
+
+
+async def _next_chunk(receive: Receive, timeout_s: float) -> tuple[bytes, bool]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            message = await receive()
+    except TimeoutError:
+        raise BodyTooSlow(f"Nothing more of the body came for {timeout_s:g} s. What came before is kept.") from None
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], *, bytes_max: int, timeout_s: float) -> bytes:

@@ -1,4 +1,4 @@
-"""The JSON bodies that are peculiar to the API. What is shown of users, monitors and runs comes from steps.report."""
+"""The JSON bodies that are peculiar to the API. What is shown of definitions, days and runs comes from the steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from paceline.core.batch import DATE_RULE
 from paceline.core.ids import ID_CHARS_MAX, ID_RULE
 from paceline.ports import Role
 from paceline.shells.api.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
 from paceline.steps.outgoing import OutgoingItem
+from paceline.steps.redrive import RUNS_MAX
 
 CLAIM_MAX = 1_000
 WAIT_MS_MAX = 20_000
@@ -26,6 +28,10 @@ Id = Annotated[str, Meta(description=f"{ID_RULE[0].upper()}{ID_RULE[1:]}.", extr
 Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX, extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
 Instant = Annotated[str, Meta(description="ISO 8601 in UTC with Z.", extra_json_schema={"format": "date-time"})]
+
+
+Date = Annotated[str, Meta(description=f"{DATE_RULE[0].upper()}{DATE_RULE[1:]}.", extra_json_schema={"format": "date"})]
+CallRunId = Annotated[str, Meta(max_length=800, description="`batch/record@2026-11-15`.")]
 
 
 class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +86,71 @@ class BulkAnswer(msgspec.Struct, frozen=True):
     """In the order of the request."""
 
     items: list[BulkResult]
+
+
+class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Records, each judged by itself, in order."""
+
+    items: list[msgspec.Raw]
+
+
+class RefusedLine(msgspec.Struct, frozen=True):
+    """Why a line was refused."""
+
+    line: int
+    id: str | None
+    code: str
+    detail: str
+
+
+class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many of each. For JSON ``items`` has a disposition for each; for lines ``refusals`` names the refused."""
+
+    created: int
+    replaced: int
+    unchanged: int
+    refused: int
+    items: list[BulkResult] | msgspec.UnsetType = msgspec.UNSET
+    refusals: list[RefusedLine] | msgspec.UnsetType = msgspec.UNSET
+
+
+class RecordView(msgspec.Struct, frozen=True):
+    """``body`` is JSON; null: no body."""
+
+    id: str
+    provider: str
+    endpoint: str
+    body: Any
+    active: bool
+
+
+class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    date: Date
+
+
+class PlanAnswer(msgspec.Struct, frozen=True):
+    """``already``: planned before. ``skipped``: ended at once, because their time has passed."""
+
+    enqueued: int
+    already: int
+    skipped: int
+
+
+class DeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which dead letters: these runs, those of a provider, those of a batch (on a date). All that is given holds."""
+
+    runs: Annotated[list[CallRunId], Meta(max_length=RUNS_MAX)] | msgspec.UnsetType = msgspec.UNSET
+    provider: Id | msgspec.UnsetType = msgspec.UNSET
+    batch: Id | msgspec.UnsetType = msgspec.UNSET
+    date: Date | msgspec.UnsetType = msgspec.UNSET
+
+
+class Redriven(msgspec.Struct, frozen=True):
+    redriven: int
+
+
+class Discarded(msgspec.Struct, frozen=True):
+    discarded: int
 
 
 class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

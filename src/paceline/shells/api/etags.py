@@ -6,14 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from paceline.core.batch import Batch
 from paceline.core.definition import Monitor
+from paceline.core.provider import ProviderDefinition
 from paceline.errors import RevisionMismatch
 
+Definition = Monitor | ProviderDefinition | Batch
 _TAG = re.compile(r'\s*((?:W/)?"[^"]*")\s*(?:,|$)')
 
 
 class Guard(NamedTuple):
-    """What the writer believes about the monitor. Both None: nothing."""
+    """What the writer believes about the definition. Both None: nothing."""
 
     if_match: str | None = None
     if_none_match: str | None = None
@@ -22,8 +25,10 @@ class Guard(NamedTuple):
 NO_GUARD = Guard()
 
 
-def etag_of(monitor: Monitor) -> str:
-    return f'"{monitor.generation}-{monitor.revision}"'
+def etag_of(definition: Definition) -> str:
+    """Which of those that ever had this id, and which of its revisions."""
+    life = definition.generation if isinstance(definition, Monitor) else definition.number
+    return f'"{life}-{definition.revision}"'
 
 
 def guard_of(headers: Mapping[bytes, bytes]) -> Guard:
@@ -36,30 +41,29 @@ def guard_of(headers: Mapping[bytes, bytes]) -> Guard:
     )
 
 
-def expected_revision(guard: Guard, monitor: Monitor | None, monitor_id: str) -> int | None:
+def expected_revision(guard: Guard, definition: Definition | None, name: str, *, word: str = "monitor") -> int | None:
     """The revision that the write must find (0: none at all; None: whatever is there), or RevisionMismatch."""
-    if guard.if_none_match is not None and matches(guard.if_none_match, monitor, weak=True):
-        raise RevisionMismatch(f"Monitor {monitor_id!r} exists already, and If-None-Match asked that it does not.")
+    shown = f"{word.capitalize()} {name!r}"
+    if guard.if_none_match is not None and matches(guard.if_none_match, definition, weak=True):
+        raise RevisionMismatch(f"{shown} exists already, and If-None-Match asked that it does not.")
     if guard.if_match is not None:
-        if monitor is None:
-            raise RevisionMismatch(f"There is no monitor {monitor_id!r} to match. Put it without If-Match.")
-        if not matches(guard.if_match, monitor, weak=False):
-            now = etag_of(monitor)
-            raise RevisionMismatch(
-                f"Monitor {monitor_id!r} is not as you have seen it: it is at {now}. Read it again and retry."
-            )
-    if monitor is not None and guard != NO_GUARD:
-        return monitor.revision
+        if definition is None:
+            raise RevisionMismatch(f"There is no {word} {name!r} to match. Put it without If-Match.")
+        if not matches(guard.if_match, definition, weak=False):
+            now = etag_of(definition)
+            raise RevisionMismatch(f"{shown} is not as you have seen it: it is at {now}. Read it again and retry.")
+    if definition is not None and guard != NO_GUARD:
+        return definition.revision
     return 0 if guard.if_none_match == "*" else None
 
 
-def matches(condition: str, monitor: Monitor | None, *, weak: bool) -> bool:
-    """Whether the monitor is one that the condition names. A weak tag never matches strongly."""
-    if monitor is None:
+def matches(condition: str, definition: Definition | None, *, weak: bool) -> bool:
+    """Whether the definition is one that the condition names. A weak tag never matches strongly."""
+    if definition is None:
         return False
     if condition == "*":
         return True
     tags = _TAG.findall(condition)
     if weak:
         tags = [tag.removeprefix("W/") for tag in tags]
-    return etag_of(monitor) in tags
+    return etag_of(definition) in tags

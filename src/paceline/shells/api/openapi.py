@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from paceline import __version__
+from paceline.core.batch import BatchSpec
 from paceline.core.checks import CHECK_KINDS
+from paceline.core.provider import ProviderSpec
 from paceline.errors import PacelineError
 from paceline.shells.api.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.problems import Internal, Problem
 from paceline.shells.api.routes import Route
-from paceline.shells.api.schemas import Schema, id_schema, monitor_schemas, narrowed, ref
+from paceline.shells.api.schemas import Schema, batch_schemas, id_schema, monitor_schemas, narrowed, ref
+from paceline.steps.days import CALL_STATES
+from paceline.steps.export import Format
 
 _PLACES = re.compile(r"{(\w+)}")
 _REF = "#/components/schemas/{name}"
 _PATH_TEXTS = {
     "user": "The user's id, or `me`.",
     "id": "The monitor's id.",
-    "run": "The run's id, percent-encoded: `user/monitor#generation@counter`.",
+    "provider": "The provider's id.",
+    "batch": "The batch's id.",
+    "record": "The record's id.",
+    "date": "The day's date, as `2026-11-15`.",
+    "run": "The run's id, percent-encoded: `user/monitor#generation@counter` or `batch/record@date`.",
     "token_id": "The token's id, as the list of tokens shows it.",
 }
 _HEADER_TEXTS = {
-    "If-Match": "An ETag: the write counts only if the monitor is still as that ETag says. `*`: only if it exists.",
+    "If-Match": "An ETag: the write counts only if the thing is still as that ETag says. `*`: only if it exists.",
     "If-None-Match": "PUT with `*`: only if it does not exist. GET with an ETag: 304 if nothing has changed.",
 }
+
+_QUERIES: dict[str, tuple[str, Schema]] = {
+    "state": ("Only runs in this state.", {"enum": list(CALL_STATES)}),
+    "provider": ("Only those of this provider.", id_schema()),
+    "batch": ("Only those of this batch.", id_schema()),
+    "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
+    "dry_run": ("`true`: say what would happen, and change nothing.", {"enum": ["true", "false"]}),
+    "format": ("One JSON document to a line, or CSV.", {"enum": list(get_args(Format)), "default": "ndjson"}),
+}
+_LINES = "application/x-ndjson"
+_TAGGED = ("MonitorView", "ProviderView", "BatchView")
 
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -57,21 +76,28 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
     """The components, and the schema of each type that a route names."""
-    types: dict[Any, None] = dict.fromkeys([Problem, *CHECK_KINDS.values()])
+    types: dict[Any, None] = dict.fromkeys([Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec])
     for route in table:
-        types |= dict.fromkeys(
-            kind for kind in route.answers.values() if kind is not None and not isinstance(kind, str)
-        )
+        for kind in route.answers.values():
+            types |= dict.fromkeys(_kinds(kind))
         if route.body is not None:
             types[route.body] = None
     listed, components = msgspec.json.schema_components(list(types), ref_template=_REF)
-    schemas = narrowed({name.rstrip("_"): schema for name, schema in components.items()}) | monitor_schemas()
+    schemas = narrowed({name.rstrip("_"): schema for name, schema in components.items()})
+    schemas |= monitor_schemas() | batch_schemas()
     for name, schema in schemas.items():
         schema["title"] = name
         if "description" in schema:
             schema["description"] = schema["description"].replace("``", "`")
     found = dict(zip(types, ({"$ref": schema["$ref"].rstrip("_")} for schema in listed), strict=True))
     return dict(sorted(schemas.items())), found
+
+
+def _kinds(answer: Any) -> tuple[Any, ...]:
+    """The types that an answer may have; none for a text and for no body."""
+    if answer is None or isinstance(answer, str):
+        return ()
+    return answer if isinstance(answer, tuple) else (answer,)
 
 
 def _operation(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
@@ -89,7 +115,10 @@ def _operation(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.has_body:
         schema = found[route.body] if route.body is not None else ref(str(route.document))
-        operation["requestBody"] = {"required": route.body_needed, "content": {"application/json": {"schema": schema}}}
+        content: Schema = {"application/json": {"schema": schema}}
+        if route.streamed:
+            content[_LINES] = {"schema": {"type": "string", "description": "One item to a line; any number of lines."}}
+        operation["requestBody"] = {"required": route.body_needed, "content": content}
     operation["responses"] = _responses(route, found)
     return operation
 
@@ -107,6 +136,10 @@ def _parameters(route: Route) -> list[Schema]:
             {"name": "cursor", "in": "query", "description": "`next_cursor` of the page before.", "schema": cursor},
         ]
     parameters += [
+        {"name": name, "in": "query", "description": _QUERIES[name][0], "schema": _QUERIES[name][1]}
+        for name in route.query
+    ]
+    parameters += [
         {"name": name, "in": "header", "description": _HEADER_TEXTS[name], "schema": {"type": "string"}}
         for name in route.headers
     ]
@@ -114,9 +147,11 @@ def _parameters(route: Route) -> list[Schema]:
 
 
 def _path_schema(name: str) -> Schema:
-    if name in ("user", "id"):
-        return id_schema()
-    return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
+    if name == "date":
+        return {"type": "string", "format": "date"}
+    if name in ("run", "token_id"):
+        return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
+    return id_schema()
 
 
 def _responses(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
@@ -124,9 +159,12 @@ def _responses(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
     for status, kind in route.answers.items():
         response: dict[str, Any] = {"description": route.summary}
         if isinstance(kind, str):
-            response["content"] = {kind: {"schema": {"type": "string"}}}
-        elif kind is not None:
-            response["content"] = {"application/json": {"schema": found[kind]}}
+            response["content"] = {media: {"schema": {"type": "string"}} for media in kind.split(", ")}
+        elif kinds := _kinds(kind):
+            schemas = [found[one] for one in kinds]
+            response["content"] = {
+                "application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+            }
         if headers := _answer_headers(route, status):
             response["headers"] = headers
         responses[str(status)] = response
@@ -145,8 +183,8 @@ def _responses(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
 def _answer_headers(route: Route, status: int) -> dict[str, Any]:
     text = {"schema": {"type": "string"}}
     headers: dict[str, Any] = {}
-    if "MonitorView" in str(route.answers.get(status)) and "Page" not in str(route.answers.get(status)):
-        headers["ETag"] = {"description": "Names this generation and revision.", **text}
+    if any(getattr(kind, "__name__", "") in _TAGGED for kind in _kinds(route.answers.get(status))):
+        headers["ETag"] = {"description": "Names this one of those that had its id, and its revision.", **text}
     if status == 201:
         headers["Location"] = {"description": "Where it can be read.", **text}
     return headers

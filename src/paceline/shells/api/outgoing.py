@@ -7,12 +7,12 @@ import random
 from urllib.parse import quote, unquote
 
 import msgspec
-from starlette.types import Receive
 
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
+from paceline.core.ids import call_run_id
 from paceline.core.instants import to_text
 from paceline.errors import FieldProblem, InvalidInput, NotFound
-from paceline.shells.api.answers import Answer, json_answer
+from paceline.shells.api.answers import Answer, disconnected, json_answer
 from paceline.shells.api.auth import owner_of, viewer_of
 from paceline.shells.api.bodies import ClientGone
 from paceline.shells.api.documents import WAIT_MS_MAX, ClaimAnswer, ClaimBody, ExtendAnswer, ExtendBody, OutcomeBody
@@ -20,6 +20,7 @@ from paceline.shells.api.parts import Call
 from paceline.shells.api.writes import ClaimAsk
 from paceline.steps import outgoing
 from paceline.steps.access import get_user
+from paceline.steps.days import show_call_run
 from paceline.steps.report import run_view, show_run
 
 POLL_S = 0.5
@@ -45,7 +46,7 @@ async def claim(call: Call) -> Answer:
             if items or left_s <= 0 or arrivals.closed:
                 return json_answer(200, ClaimAnswer(items))
             if gone is None:
-                gone = loop.create_task(_disconnect(call.receive))
+                gone = loop.create_task(disconnected(call.receive))
             await arrivals.wait(mark, timeout_s=min(POLL_S, left_s))
             if gone.done():
                 raise ClientGone
@@ -80,6 +81,8 @@ async def extend_lease(call: Call) -> Answer:
 
 async def show(call: Call) -> Answer:
     run, parts = canonical_run(call.params["run"]), call.parts
+    if viewer_of(call.user) is None and (call_run := canonical_call_run(call.params["run"])) is not None:
+        return json_answer(200, show_call_run(parts.store, call_run, now_ms=parts.now_ms()))
     return json_answer(200, show_run(parts.store, run, viewer=viewer_of(call.user), now_ms=parts.now_ms()))
 
 
@@ -90,6 +93,15 @@ def canonical_run(text: str) -> str:
     if not hash_ or not slash:
         return text
     return f"{quote(unquote(owner), safe='')}/{quote(unquote(monitor), safe='')}#{tail}"
+
+
+def canonical_call_run(text: str) -> str | None:
+    """The same for a run of a batch; None for what cannot be one."""
+    key, at, date = text.rpartition("@")
+    batch, slash, record = key.partition("/")
+    if not at or not slash or "#" in key:
+        return None
+    return call_run_id(unquote(batch), unquote(record), date)
 
 
 def check_run_owner(run: str, viewer: str) -> None:
@@ -103,11 +115,6 @@ def _claimed_owner(call: Call, body: ClaimBody) -> str | None:
     if isinstance(body.user, msgspec.UnsetType):
         return viewer_of(call.user)
     return get_user(call.parts.store, owner_of(call.user, body.user)).id
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _duration(text: str, pointer: str, *, ms_min: int, ms_max: int) -> int:

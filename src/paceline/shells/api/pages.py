@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 class PageQuery(NamedTuple):
     limit: int = LIMIT_DEFAULT
     cursor: str = ""
+    given: Mapping[str, str] = {}
+    """What else the route knows and was asked."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -33,21 +35,20 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     next_cursor: str | None = None
 
 
-def no_query(query_string: bytes) -> None:
-    """For routes that know no query parameter."""
-    if query_string:
-        _parse(query_string, known=())
+def query(query_string: bytes, *known: str) -> Mapping[str, str]:
+    """What was asked, of the parameters that a route knows."""
+    return _parse(query_string, known=known) if query_string else {}
 
 
-def page_query(query_string: bytes, *, limit_max: int = LIMIT_MAX) -> PageQuery:
-    """``limit_max`` is the operator's; no page is larger than LIMIT_MAX in any case."""
+def page_query(query_string: bytes, *known: str, limit_max: int = LIMIT_MAX) -> PageQuery:
+    """``known`` are those beyond the two of every list. ``limit_max`` is the operator's, and never above LIMIT_MAX."""
     limit = min(LIMIT_DEFAULT, limit_max)
     if not query_string:
         return PageQuery(limit)
-    given = _parse(query_string, known=("limit", "cursor"))
+    given = _parse(query_string, known=("limit", "cursor", *known))
     if "limit" in given:
         limit = _limit(given["limit"], limit_max=limit_max)
-    return PageQuery(limit, given.get("cursor", ""))
+    return PageQuery(limit, given.get("cursor", ""), given)
 
 
 def make_cursor(scope: str, position: Position) -> str:

@@ -3,83 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from paceline.errors import (
     AlreadyExists,
-    BodyTooLarge,
-    BodyTooSlow,
-    Forbidden,
-    InvalidInput,
     LimitReached,
-    MalformedBody,
     NotFound,
-    PacelineError,
     RevisionMismatch,
     StaleLease,
     StoreUnavailable,
-    Throttled,
-    Unauthenticated,
 )
 from paceline.shells.api import documents, monitors, outgoing, service, users
-from paceline.shells.api.answers import Answer
+from paceline.shells.api.batch_routes import BATCHES, DEAD, PROVIDERS
 from paceline.shells.api.pages import Page
-from paceline.shells.api.parts import Call
-from paceline.shells.api.problems import NotReady, UnsupportedMediaType
+from paceline.shells.api.problems import NotReady
+from paceline.shells.api.route import Handler, Route
 from paceline.steps import report
+from paceline.steps.days import CallRunView
 
-Access = Literal["open", "user", "admin"]
-Handler = Callable[[Call], Awaitable[Answer]]
-
-SMALL_BYTES_MAX = 1_048_576
-"""More than any single document can need."""
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    method: str
-    path: str
-    handler: Handler
-    group: str
-    summary: str
-    answers: Mapping[int, Any]
-    """Status to the type of the body; None: no body; a str: its media type."""
-    access: Access = "user"
-    body: type | None = None
-    """Decoded before the handler is called."""
-    document: str | None = None
-    """Instead of ``body``: the name of a schema whose JSON the handler gets as bytes."""
-    body_needed: bool = True
-    body_bytes_max: int = SMALL_BYTES_MAX
-    """The setting of the same name bounds it too."""
-    paged: bool = False
-    waits: bool = False
-    """A long poll: taking long is its purpose."""
-    headers: tuple[str, ...] = ()
-    """Request headers that it heeds."""
-    problems: tuple[type[PacelineError], ...] = field(default=())
-    """Those beyond what access, body and pages bring with them."""
-
-    @property
-    def has_body(self) -> bool:
-        return self.body is not None or self.document is not None
-
-    @property
-    def all_problems(self) -> tuple[type[PacelineError], ...]:
-        """Every problem it may answer with, but for 405 and 500, which any may."""
-        problems: list[type[PacelineError]] = [InvalidInput]
-        if self.access != "open":
-            problems += [Unauthenticated, Throttled, StoreUnavailable]
-        if self.access == "admin":
-            problems.append(Forbidden)
-        if self.has_body:
-            problems += [MalformedBody, BodyTooSlow, BodyTooLarge, UnsupportedMediaType]
-        if "{" in self.path:
-            problems.append(NotFound)
-        return tuple(dict.fromkeys([*problems, *self.problems]))
-
+__all__ = ["ROUTES", "Handler", "Route"]
 
 _EDIT_HEADERS = ("If-Match",)
 _MONITORS = "/v1/users/{user}/monitors"
@@ -220,8 +161,8 @@ RUNS = (
         "/v1/runs/{run}",
         outgoing.show,
         "Runs",
-        "One run by its id.",
-        {200: report.RunView},
+        "One run by its id; a batch's runs are for admins.",
+        {200: (report.RunView, CallRunView)},
     ),
 )
 
@@ -341,4 +282,4 @@ SERVICE = (
     ),
 )
 
-ROUTES: tuple[Route, ...] = (*HOT, *MONITORS, *RUNS, *USERS, *SERVICE)
+ROUTES: tuple[Route, ...] = (*HOT, *MONITORS, *RUNS, *PROVIDERS, *BATCHES, *DEAD, *USERS, *SERVICE)

@@ -1,13 +1,16 @@
-"""JSON schemas that no type says by itself: what a monitor's document may hold."""
+"""JSON schemas that no type says by itself: what the documents of monitors, providers and batches may hold."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from paceline.core.batch import ENDPOINT_CHARS_MAX
 from paceline.core.checks import BYTES_CAP_MAX, CHECK_KINDS, HEADERS_MAX
 from paceline.core.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.ids import ID_RULE
 from paceline.core.parsing import TEXT_CHARS_MAX
+from paceline.core.provider import ATTEMPTS_MAX, FAILURES_MAX, IN_FLIGHT_MAX, RATE_RULE
+from paceline.core.provider import HEADERS_MAX as PROVIDER_HEADERS_MAX
 from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
 from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN
 
@@ -68,6 +71,35 @@ def monitor_schemas() -> dict[str, Schema]:
     }
 
 
+def batch_schemas() -> dict[str, Schema]:
+    record: Schema = {
+        "description": "A record: what is asked of which provider, once a day.",
+        "type": "object",
+        "properties": {
+            "id": id_schema(),
+            "provider": id_schema(),
+            "endpoint": {
+                "type": "string",
+                "maxLength": ENDPOINT_CHARS_MAX,
+                "default": "",
+                "description": "What follows the provider's `base_url`; percent-encoded.",
+            },
+            "body": {"default": None, "description": "Any JSON, sent as it is; a text is sent as that text."},
+            "active": {"type": "boolean", "default": True, "description": "`false`: it does not run."},
+        },
+        "required": ["id", "provider"],
+        "additionalProperties": False,
+    }
+    body: Schema = {
+        "description": "Each record is judged by itself.",
+        "type": "object",
+        "properties": {"items": {"type": "array", "items": ref("Record")}},
+        "required": ["items"],
+        "additionalProperties": False,
+    }
+    return {"Record": record, "RecordsBody": body}
+
+
 def narrowed(schemas: dict[str, Schema]) -> dict[str, Schema]:
     """The schemas of the checks as the types say, with the ranges that the core checks."""
     for name, bounds in _BOUNDS.items():
@@ -119,5 +151,34 @@ _BOUNDS: dict[str, dict[str, Schema]] = {
     },
     "TcpCheck": {"host": _HOST, "port": _PORT, "timeout": _TIMEOUT},
     "DnsCheck": {"name": _HOST, "port": _PORT, "timeout": _TIMEOUT},
+    "ProviderSpec": {
+        "base_url": {"maxLength": URL_CHARS_MAX, "pattern": "^https?://[^?#]*$"},
+        "headers": {
+            "maxProperties": PROVIDER_HEADERS_MAX,
+            "description": "Values are kept sealed, and shown as `***`.",
+        },
+        "max_in_flight": {"minimum": 1, "maximum": IN_FLIGHT_MAX},
+        "rate": {
+            "pattern": "^[0-9]{1,7}/[0-9]{1,12}(ms|s|m|h|d)$",
+            "description": f"{RATE_RULE[0].upper()}{RATE_RULE[1:]}.",
+        },
+        "timeout": {"pattern": DURATION_PATTERN, "description": "For one call; from 100ms to 10m."},
+    },
+    "RetrySpec": {
+        "max_attempts": {"minimum": 1, "maximum": ATTEMPTS_MAX},
+        "base": {"pattern": DURATION_PATTERN},
+        "cap": {"pattern": DURATION_PATTERN},
+    },
+    "BreakerSpec": {
+        "failures": {"minimum": 1, "maximum": FAILURES_MAX},
+        "open_for": {"pattern": DURATION_PATTERN},
+    },
+    "BatchSpec": {
+        "start": {"pattern": "^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$", "description": "A time of day."},
+        "window": {"pattern": DURATION_PATTERN, "description": "From 1s; `24h` is the whole local day."},
+        "timezone": {"description": "An IANA name."},
+        "jitter": {"pattern": DURATION_PATTERN, "description": "Delays each record by a fixed part of it."},
+        "missed": {"description": "What becomes of runs whose time was missed."},
+    },
     "TlsCheck": {"host": _HOST, "port": _PORT, "min_days": {"minimum": 0, "maximum": 3_650}, "timeout": _TIMEOUT},
 }

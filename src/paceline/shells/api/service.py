@@ -61,9 +61,9 @@ def _refresh(parts: Parts) -> None:
         return
     figures.set_loop_ages((loop.name, loop.age_s) for loop in parts.hooks.loops())
     try:
-        view = status_view(parts.store, now_ms=parts.now_ms())
+        status = parts.store.status()
     except StoreUnavailable:
         figures.set_store_up(0)
         return
     figures.set_store_up(1)
-    figures.set_queue(waiting=view.runs_waiting, age_s=view.queue_age_s)
+    figures.set_status(status, now_ms=parts.now_ms())

@@ -11,7 +11,18 @@ import typer
 
 from paceline import __version__
 from paceline.errors import PacelineError
-from paceline.shells.cli import monitor_import, runs, tokens, up, upkeep, users
+from paceline.shells.cli import (
+    batch_import,
+    dead,
+    monitor_import,
+    providers,
+    runs,
+    simulator,
+    tokens,
+    up,
+    upkeep,
+    users,
+)
 from paceline.shells.cli.call import Call, ConfigOption, JsonOption, StoreOption
 from paceline.shells.cli.output import EXIT_FAILED, Problem, print_problem, problem_of
 
@@ -28,8 +39,11 @@ upkeep.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_import.app)
+app.add_typer(providers.app)
+app.add_typer(batch_import.app)
+app.add_typer(dead.app)
 app.add_typer(runs.app)
-app.add_typer(up.simulator_app)
+app.add_typer(simulator.app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so

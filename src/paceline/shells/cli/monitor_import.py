@@ -85,7 +85,7 @@ def import_monitors(
     if call.as_json:
         output.print_json({**tally.counts, "refusals": [refusal._asdict() for refusal in tally.refusals]})
     else:
-        _print(tally)
+        print_tally(tally)
     return tally.exit_code
 
 
@@ -119,7 +119,7 @@ def _split(item: Item | Broken) -> tuple[str, bytes]:
     return decode(msgspec.json.Decoder(str), bytes(raw), "/id"), msgspec.json.encode(fields)
 
 
-def _print(tally: Tally) -> None:
+def print_tally(tally: Tally) -> None:
     for refusal in tally.refusals:
         name = f" ({refusal.id})" if refusal.id else ""
         output.print_note(f"line {refusal.line}{name}: {refusal.detail} ({refusal.code})")

@@ -142,6 +142,9 @@ def _welcome(call: Call, settings: Settings, url: str, demo: Demo) -> None:
         "  3. be a checker yourself: claim a run of the monitor by-hand",
         f"     curl -X POST {url}/v1/outgoing/claim {bearer} -H 'Content-Type: application/json' \\",
         """       -d '{"max": 1, "lease": "60s", "wait": "20s"}'""",
+        "  4. watch a batch of 300 records go to two providers, evenly, and what became of those that failed",
+        f"     {program} batch show",
+        f"     {program} dead list",
         "",
     )
 

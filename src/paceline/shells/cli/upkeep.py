@@ -60,6 +60,11 @@ def status(call: Call) -> None:
             ("next due", view.next_due),
             ("late by", f"{view.late_s:.1f} s"),
             ("oldest waiting", f"{view.queue_age_s:.1f} s"),
+            ("providers", view.providers),
+            ("batches", view.batches),
+            ("batch runs waiting", view.calls_waiting),
+            ("batch runs late by", f"{view.call_age_s:.1f} s"),
+            ("dead letters", view.dead_letters),
         ]
     )
 
@@ -124,16 +129,22 @@ def purge(
     settings = call.settings()
     keep_ms = _duration_ms("--keep", keep or settings.runs_keep)
     expire_ms = _duration_ms("--expire", expire or settings.runs_expire)
+    dead_keep_ms = _duration_ms("--keep", settings.dead_keep)
     deleted = expired = 0
+    walk = purge_step.Walk()
     with call.system(settings) as system, output.progress_bar("Purging", of_bytes=False) as progress:
         for _ in range(PURGE_PASSES_MAX):
             done: PurgeReport = purge_step.purge(
                 system.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=system.clock.now_ms()
             )
+            walk = purge_step.purge_calls(
+                system.store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=system.clock.now_ms()
+            )
             deleted, expired = deleted + done.runs_deleted, expired + done.runs_expired
-            progress(deleted + expired, None)
-            if not any(done):
+            progress(deleted + expired + walk.runs_deleted, None)
+            if not any(done) and walk.over:
                 break
+    deleted += walk.runs_deleted
     if call.as_json:
         output.print_json({"runs_deleted": deleted, "runs_expired": expired})
     else:

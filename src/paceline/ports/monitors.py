@@ -1,10 +1,4 @@
-"""The contract between the steps and the world: Store, Provider, Clock, in the words of core.
-
-Each Store method is one atomic act: it happens whole or not at all, also under ``kill -9``. Methods take and return
-batches. A write states what it believes and may lose; losing is a value (``False``, a disposition), never an error.
-No method reads a clock: ``now_ms`` comes in. A store that cannot be reached or written raises StoreUnavailable.
-tests/contract/ is this contract as tests; every store passes it.
-"""
+"""Users, monitors, their entries and their runs: what the store keeps of them and what it promises."""
 
 from __future__ import annotations
 
@@ -15,11 +9,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from paceline.core.checks import Check, PolledCheck
+from paceline.core.checks import Check
 from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
-from paceline.core.outcome import Done, Outcome, RunState
+from paceline.core.outcome import Outcome, RunState
 from paceline.core.schedule import Entry, Reaction
 
 Role = Literal["admin", "user"]
@@ -53,7 +47,7 @@ class Token(msgspec.Struct, frozen=True):
     created_ms: int
 
 
-class PutMonitor(msgspec.Struct, frozen=True):
+class PutMonitor(msgspec.Struct, frozen=True, gc=False):
     owner: str
     id: str
     spec: MonitorSpec
@@ -63,7 +57,7 @@ class PutMonitor(msgspec.Struct, frozen=True):
     """Whose revision that is, so that a monitor removed and made anew in between is not taken for the one seen."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """A recorded change of a definition that its entry has not followed yet, with both as they are now."""
 
     seq: int
@@ -74,7 +68,7 @@ class Change(msgspec.Struct, frozen=True):
     entry: Entry | None
 
 
-class PutResult(msgspec.Struct, frozen=True):
+class PutResult(msgspec.Struct, frozen=True, gc=False):
     disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "no_owner"]
     monitor: Monitor | None = None
     """The monitor as it stands after the act; None if there is none."""
@@ -92,7 +86,7 @@ class RemoveMonitor(msgspec.Struct, frozen=True):
 RemoveResult = Literal["removed", "not_found", "revision_mismatch"]
 
 
-class Reacted(msgspec.Struct, frozen=True):
+class Reacted(msgspec.Struct, frozen=True, gc=False):
     """What shall become of the entry. It counts only if the entry is still as the change showed it."""
 
     change: Change
@@ -182,10 +176,17 @@ class StoreStatus(msgspec.Struct, frozen=True):
     next_due_ms: int | None
     oldest_waiting_due_ms: int | None
     file_bytes: int
+    providers: int = 0
+    batches: int = 0
+    calls_waiting: int = 0
+    """Runs of batches that have not ended, those that are out among them."""
+    calls_aside: int = 0
+    dead_letters: int = 0
+    oldest_call_due_ms: int | None = None
 
 
-class Store(Protocol):
-    """One SQLite file, or DynamoDB and SQS."""
+class MonitorStore(Protocol):
+    """Users, monitors, entries and runs; and the upkeep of the whole store."""
 
     @property
     def schema_version(self) -> int:
@@ -309,38 +310,3 @@ class Store(Protocol):
 
     def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None: ...
     def close(self) -> None: ...
-
-
-class Finished(Settlement, frozen=True, gc=False):
-    """What came of a check that the provider carried out."""
-
-    outcome: Done
-
-
-class Order(msgspec.Struct, frozen=True, gc=False):
-    """A check to be made."""
-
-    handle: int
-    attempt: int
-    run_id: str
-    check: PolledCheck
-
-
-class Provider(Protocol):
-    """The edge where waiting is the work: many checks in flight. One thread drives it; ``wake`` is for the others."""
-
-    @property
-    def in_flight(self) -> int: ...
-    def start(self, orders: Sequence[Order]) -> None:
-        """Begins each check. Every order ends in exactly one Finished, within its own total deadline."""
-
-    def finished(self, *, wait_ms: int) -> list[Finished]:
-        """What has ended; waits up to ``wait_ms`` for the first, or until woken."""
-
-    def wake(self) -> None: ...
-    def close(self) -> None:
-        """Drops what is in flight; its leases will run out."""
-
-
-class Clock(Protocol):
-    def now_ms(self) -> int: ...

@@ -1,0 +1,111 @@
+"""What RIPE Atlas answers to a read, parsed: only the fields that are used, and those that may be missing may be."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from paceline.core.atlas import marker_tag, parse_marker_prefix, site_tag
+from paceline.ports.atlas import Listed
+
+Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
+"""RIPE writes some whole numbers as "2640.0"."""
+Figure = Annotated[float, Meta(ge=0, le=1e15)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class Status(msgspec.Struct):
+    id: int
+
+
+class Row(msgspec.Struct):
+    id: Annotated[int, Meta(ge=1)]
+    status: Status
+    description: str | None = None
+    tags: list[Any] | None = None
+    stop_time: Number | None = None
+    probes_scheduled: Number | None = None
+    credits_per_result: Number | None = None
+    estimated_results_per_day: Number | None = None
+
+
+class Page(msgspec.Struct):
+    count: Count
+    results: list[Row]
+    next: str | None = None
+    warnings: Any = None
+
+
+class CreditsDocument(msgspec.Struct):
+    current_balance: Number
+    past_day_credits_spent: Figure
+    past_day_measurement_results: Figure
+    max_daily_credits: Number | None = None
+
+
+class Grant(msgspec.Struct):
+    permission: str
+    target: Any = None
+
+
+class Key(msgspec.Struct):
+    uuid: str
+    grants: list[Grant] = []
+
+
+class Keys(msgspec.Struct):
+    results: list[Key]
+
+
+PAGE = msgspec.json.Decoder(Page)
+CREDITS = msgspec.json.Decoder(CreditsDocument)
+KEYS = msgspec.json.Decoder(Keys)
+
+
+def listed_of(row: Row) -> Listed:
+    return Listed(
+        id=row.id,
+        status=row.status.id,
+        description=row.description or "",
+        tags=_tags(row),
+        stop_s=_whole(row.stop_time),
+        scheduled=_whole(row.probes_scheduled),
+        credits_per_result=_whole(row.credits_per_result),
+        results_per_day=_whole(row.estimated_results_per_day),
+    )
+
+
+def carries(row: Row, tag: str) -> bool:
+    """Whether it has this mark, as a tag or in its description: a filter that RIPE ignored lists everything."""
+    if tag in _tags(row):
+        return True
+    marker = parse_marker_prefix(row.description or "")
+    return marker is not None and tag in (marker_tag(marker), site_tag(marker.site))
+
+
+def filter_problem(page: Page, parameter: str) -> str:
+    """RIPE ignores a filter it does not know, and says so only in passing; empty if it did not."""
+    warnings = page.warnings if isinstance(page.warnings, list) else []
+    for one in warnings:
+        source = one.get("source") if isinstance(one, dict) else None
+        if isinstance(source, dict) and source.get("parameter") == parameter:
+            return f"RIPE ignored the filter {parameter}"
+    return ""
+
+
+def grants_of(keys: Keys, secret: str) -> frozenset[str] | None:
+    """What this key may do without being bound to one thing; None if it is not in the list."""
+    for one in keys.results:
+        if one.uuid.lower() == secret.lower():
+            return frozenset(grant.permission for grant in one.grants if grant.target is None)
+    return None
+
+
+def _tags(row: Row) -> tuple[str, ...]:
+    return tuple(tag for tag in row.tags or () if isinstance(tag, str))
+
+
+def _whole(number: Number | None) -> int | None:
+    return None if number is None else int(number)

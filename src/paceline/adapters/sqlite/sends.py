@@ -1,0 +1,332 @@
+"""Measurements on their way: whose turn it is, the intent, what came of it, and the end that settles it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from paceline.adapters.sqlite import accounts, jobs, ledger
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.entries import integers
+from paceline.adapters.sqlite.ledger import INDEX_BITS, OWNERS_HOLD, hold_of
+from paceline.core.cost import Cost, daily_actual
+from paceline.core.measurement import parse_stored_measurement, targets_of
+from paceline.core.meters import Short
+from paceline.ports.jobs import (
+    Blame,
+    Ended,
+    Ending,
+    EndState,
+    HeldState,
+    NotSent,
+    Progress,
+    Rejected,
+    SendOutcome,
+    Sent,
+    StoredMeasurement,
+    Unsure,
+)
+
+ATTEMPTS_MAX = 9_999
+"""A marker has no room for more; whoever was refused so often does not get through."""
+WOKEN_MAX = 1_000
+
+
+class _Out(NamedTuple):
+    """A measurement that is sent or followed, as far as an act needs it."""
+
+    handle: int
+    attempt: int
+    owner: int
+    state: str
+    stopping: int
+    account: int
+    key: int
+    meter: int
+    """Of its owner's day."""
+    cost: Cost
+
+
+def next_to_send(db: Connection, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
+    _wake(db, now_ms=now_ms)
+    db.execute(
+        "DELETE FROM turn WHERE NOT EXISTS (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = turn.owner)"
+    )
+    owners = db.execute(
+        # CROSS: in the order of the line, which ends early, and not user by user.
+        """SELECT turn.owner FROM turn CROSS JOIN user ON user.id = turn.owner WHERE user.disabled = 0
+           ORDER BY served, turn.owner LIMIT ?""",
+        (users_max,),
+    ).fetchall()
+    found = []
+    for owner in owners:
+        rows = db.execute(
+            f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
+            (*owner, each_max),
+        ).fetchall()
+        found += [jobs.stored_measurement(db, row) for row in rows]
+    return found
+
+
+def next_ms(db: Connection) -> int | None:
+    queued = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM turn CROSS JOIN user ON user.id = turn.owner
+                          CROSS JOIN measurement ON measurement.owner = turn.owner AND measurement.state = 'queued'
+                          WHERE user.disabled = 0)"""
+    ).get
+    if queued:
+        return 0
+    later = [
+        db.execute("SELECT min(next_ms) FROM measurement WHERE state = ? AND next_ms IS NOT NULL", (state,)).get
+        for state in ("parked", "unknown")
+    ]
+    return min((one for one in later if one is not None), default=None)
+
+
+def begin(
+    db: Connection, item: StoredMeasurement, *, account: str, key: str, now_ms: int
+) -> StoredMeasurement | Short | None:
+    row = db.execute(
+        "SELECT owner FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (item.handle, item.attempt)
+    ).fetchone()
+    numbers = _usable(db, account, accounts.key_number(key), now_ms=now_ms)
+    if row is None or numbers is None:
+        return None
+    if item.attempt >= ATTEMPTS_MAX:
+        _end_unsent(db, item.handle, "failed", f"refused {ATTEMPTS_MAX} times; last: {item.reason}", now_ms=now_ms)
+        return None
+    account_number, *meters = numbers
+    needs = (item.cost.concurrent, item.cost.daily_results, item.cost.daily_credits)
+    hold = hold_of(item.handle, item.attempt + 1)
+    short = ledger.take_all(db, hold, dict(zip(meters, needs, strict=True)), now_ms=now_ms)
+    if short is not None:
+        name = db.execute("SELECT name FROM meter WHERE id = ?", (int(short.meter),)).get
+        return short._replace(meter=name)
+    db.execute(
+        """UPDATE measurement SET state = 'sending', attempt = attempt + 1, lookups = 0, slot = 1, account = ?,
+                  "key" = ?, intent_ms = ?, reason = '' WHERE id = ?""",
+        (account_number, accounts.key_number(key), now_ms, item.handle),
+    )
+    db.execute("UPDATE account SET sends = sends + 1 WHERE id = ?", (account_number,))
+    db.execute("UPDATE job SET started_ms = ? WHERE id = ? AND started_ms IS NULL", (now_ms, item.handle >> INDEX_BITS))
+    _serve(db, row[0])
+    return jobs.measurement(db, item.handle)
+
+
+def park(db: Connection, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
+    won = []
+    for handle, attempt in items:
+        db.execute(
+            """UPDATE measurement SET state = 'parked', next_ms = ?, reason = ?
+               WHERE id = ? AND attempt = ? AND state = 'queued'""",
+            (next_ms, reason, handle, attempt),
+        )
+        won.append(db.changes() == 1)
+    return won
+
+
+def answer(
+    db: Connection, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None, now_ms: int
+) -> bool:
+    out = _out(db, handle, attempt, ("sending", "unknown"))
+    if out is None:
+        return False
+    match outcome:
+        case Sent():
+            _note_sent(db, out, outcome.atlas_ids, now_ms=now_ms)
+        case Unsure():
+            db.execute(
+                """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = ?,
+                          lookups = lookups + (state = 'unknown') WHERE id = ?""",
+                (outcome.look_ms, outcome.reason, handle),
+            )
+        case NotSent():
+            _take_back(db, out, outcome, now_ms=now_ms)
+        case Rejected():
+            ledger.refund_all(db, hold_of(handle, attempt), now_ms=now_ms)
+            _end_unsent(db, handle, "failed", outcome.reason, now_ms=now_ms)
+    if blame is not None:
+        accounts.blame(db, blame, account_number=out.account, key=out.key, now_ms=now_ms)
+    return True
+
+
+def lose(db: Connection, *, intent_before_ms: int, look_ms: int) -> int:
+    db.execute(
+        """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = 'its sender stopped before it had an answer'
+           WHERE slot = 1 AND state = 'sending' AND intent_ms < ?""",
+        (look_ms, intent_before_ms),
+    )
+    return db.changes()
+
+
+def to_look_up(db: Connection, *, now_ms: int, limit: int) -> list[StoredMeasurement]:
+    rows = db.execute(
+        f"{jobs.SELECT} WHERE state = 'unknown' AND next_ms <= ? ORDER BY next_ms, measurement.id LIMIT ?",
+        (now_ms, limit),
+    ).fetchall()
+    return [jobs.stored_measurement(db, row) for row in rows]
+
+
+def holding(db: Connection, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
+    rows = db.execute(
+        f"{jobs.SELECT} WHERE slot = 1 AND state = ? AND measurement.id > ? ORDER BY measurement.id LIMIT ?",
+        (state, after, limit),
+    ).fetchall()
+    return [jobs.stored_measurement(db, row) for row in rows]
+
+
+def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
+    won = []
+    for one in progress:
+        there = _out(db, one.handle, one.attempt, ("ongoing",)) is not None
+        won.append(there)
+        if there:
+            db.executemany(
+                # Results do not go away, so a count that is lower is an older answer.
+                """UPDATE atlas_measurement SET status = ?, delivered = max(delivered, ?)
+                   WHERE measurement = ? AND definition = ?""",
+                [(*told, one.handle, definition) for definition, told in enumerate(one.told)],
+            )
+    return won
+
+
+def end(db: Connection, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    return [_end_sent(db, ending, now_ms=now_ms) for ending in endings]
+
+
+def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+    won = []
+    for handle, attempt in fences:
+        out = _out(db, handle, attempt, ("done", "failed", "cancelled"))
+        won.append(out is not None)
+        if out is not None:
+            ledger.refund_all(db, hold_of(handle, attempt), now_ms=now_ms)
+            db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (handle,))
+    return won
+
+
+def known_atlas_ids(db: Connection, atlas_ids: Sequence[int]) -> set[int]:
+    rows = db.execute("SELECT atlas_id FROM atlas_measurement WHERE atlas_id IN carray(?)", (integers(atlas_ids),))
+    return {row[0] for row in rows}
+
+
+def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
+    far_ms = now_ms + wait_ms_max
+    before = db.total_changes()
+    db.execute(
+        """UPDATE measurement SET next_ms = ?1 WHERE id IN
+               (SELECT id FROM measurement WHERE state IN ('parked', 'unknown') AND next_ms > ?1)""",
+        (far_ms,),
+    )
+    db.execute("UPDATE account SET closed_until_ms = ?1 WHERE closed_until_ms > ?1", (far_ms,))
+    db.execute("UPDATE target SET until_ms = ?1 WHERE until_ms > ?1", (far_ms,))
+    db.execute("UPDATE atlas SET until_ms = ?1 WHERE until_ms > ?1", (far_ms,))
+    db.execute("UPDATE job SET hook_ms = ?1 WHERE hook_ms > ?1", (far_ms,))
+    return db.total_changes() - before
+
+
+def _wake(db: Connection, *, now_ms: int) -> None:
+    rows = db.execute(
+        """UPDATE measurement SET state = 'queued', next_ms = NULL WHERE id IN
+               (SELECT id FROM measurement WHERE state = 'parked' AND next_ms <= ? ORDER BY next_ms LIMIT ?)
+           RETURNING owner""",
+        (now_ms, WOKEN_MAX),
+    ).fetchall()
+    for owner in {row[0] for row in rows}:
+        jobs.join_turn(db, owner)
+
+
+def _serve(db: Connection, owner: int) -> None:
+    served = db.execute("UPDATE tally SET value = value + 1 WHERE name = 'turns' RETURNING value").get
+    db.execute("UPDATE turn SET served = ? WHERE owner = ?", (served, owner))
+
+
+def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int, ...] | None:
+    """The account and its meters, if account and key can be used now: they may have changed since they were chosen."""
+    row: tuple[int, ...] | None = db.execute(
+        """SELECT account.id, concurrent, results, credits FROM account JOIN "key" ON "key".account = account.id
+           WHERE account.name = ? AND account.enabled = 1 AND closed_until_ms <= ?
+             AND "key".id = ? AND "key".enabled = 1 AND quarantine = ''""",
+        (account, now_ms, key),
+    ).fetchone()
+    return row
+
+
+def _out(db: Connection, handle: int, attempt: int, states: tuple[str, ...]) -> _Out | None:
+    row: tuple[Any, ...] | None = db.execute(
+        """SELECT measurement.id, attempt, measurement.owner, state, stopping, account, "key", job.meter, credits,
+                  results, concurrent, daily_credits, daily_results
+           FROM measurement JOIN job ON job.id = measurement.id >> 14
+           WHERE measurement.id = ? AND attempt = ? AND slot = 1""",
+        (handle, attempt),
+    ).fetchone()
+    if row is None or row[3] not in states:
+        return None
+    return _Out._make((*row[:8], Cost(*row[8:])))
+
+
+def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
+    assert len(atlas_ids) == out.cost.concurrent
+    body = db.execute(
+        """UPDATE measurement SET state = 'ongoing', answered_ms = ?, next_ms = NULL, reason = '' WHERE id = ?
+           RETURNING body""",
+        (now_ms, out.handle),
+    ).get
+    db.executemany(
+        "INSERT INTO atlas_measurement (measurement, definition, atlas_id) VALUES (?, ?, ?)",
+        [(out.handle, definition, atlas_id) for definition, atlas_id in enumerate(atlas_ids)],
+    )
+    targets = targets_of(parse_stored_measurement(body))
+    accounts.clear_blame(db, account_number=out.account, targets=targets, now_ms=now_ms)
+
+
+def _take_back(db: Connection, out: _Out, outcome: NotSent, *, now_ms: int) -> None:
+    ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
+    if out.stopping:
+        _end_unsent(db, out.handle, "cancelled", "cancelled", now_ms=now_ms)
+        return
+    db.execute(
+        """UPDATE measurement SET state = iif(?1 IS NULL, 'queued', 'parked'), next_ms = ?1, reason = ?2, slot = 0,
+                  account = NULL, "key" = NULL WHERE id = ?3""",
+        (outcome.next_ms, outcome.reason, out.handle),
+    )
+    jobs.join_turn(db, out.owner)
+
+
+def _end_unsent(db: Connection, handle: int, state: EndState, reason: str, *, now_ms: int) -> None:
+    """It cost nothing: its owner gets all of it back. What its account held is closed already."""
+    ledger.refund_all(db, hold_of(handle, OWNERS_HOLD), now_ms=now_ms)
+    _record_end(db, handle, state, reason, settled=0, now_ms=now_ms)
+    db.execute('UPDATE measurement SET slot = 0, account = NULL, "key" = NULL WHERE id = ?', (handle,))
+
+
+def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
+    out = _out(db, ending.handle, ending.attempt, ("ongoing",))
+    if out is None:
+        return Ended(won=False)
+    owners = {out.meter: ending.credits}
+    overrun = ledger.close_lines(db, hold_of(out.handle, OWNERS_HOLD), owners, now_ms=now_ms)
+    row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
+    slots, results, spend = row
+    day_credits, day_results = daily_actual(out.cost, credits_spent=ending.credits, results=ending.results)
+    actual = {spend: day_credits, results: day_results} | ({slots: 0} if ending.frees_slot else {})
+    ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
+    beyond = overrun.get(out.meter, 0)
+    _record_end(db, out.handle, ending.state, ending.reason, settled=ending.credits - beyond, now_ms=now_ms)
+    if ending.frees_slot:
+        db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (out.handle,))
+    return Ended(won=True, overrun=beyond)
+
+
+def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, settled: int, now_ms: int) -> None:
+    credits_held = db.execute(
+        """UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?
+           RETURNING credits""",
+        (state, reason, now_ms, settled, handle),
+    ).get
+    db.execute(
+        """UPDATE job SET open = open - 1, done = done + (?1 = 'done'), failed = failed + (?1 = 'failed'),
+                  cancelled = cancelled + (?1 = 'cancelled'), settled = settled + ?2, refunded = refunded + ?3
+           WHERE id = ?4""",
+        (state, settled, credits_held - settled, handle >> INDEX_BITS),
+    )

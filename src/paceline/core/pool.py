@@ -1,0 +1,254 @@
+"""Which account and key a measurement is sent with, or until when it waits and why.
+
+Quotas belong to accounts, so accounts are what is balanced; the keys of one take turns. The account that used the
+smallest share of its own day goes first, so use is even where limits are equal and in proportion where they are not.
+Accounts are kept in that order: most decisions look at the first one only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from paceline.core.cost import Cost
+from paceline.core.meters import NEVER_MS, Meter, room_ms, used
+
+LOOK_AGAIN_MS = 30_100
+"""When all accounts are full, they are looked at again at the latest after this."""
+TARGET_PAUSE_MS = 60_000
+TARGET_PAUSE_MS_MAX = 1_800_000
+BACKOFF_MS = 5_000
+BACKOFF_MS_MAX = 600_000
+
+Rank = tuple[float, float, int]
+KeyState = Literal["ready", "disabled", "quarantined"]
+
+
+class Key(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    state: KeyState = "ready"
+    reason: str = ""
+
+
+class Account(msgspec.Struct, frozen=True):
+    """An account as it is configured and as it stands. ``sends`` counts what was sent with it: its keys' turn."""
+
+    id: str
+    concurrent: Meter
+    results: Meter
+    credits: Meter
+    keys: tuple[Key, ...]
+    enabled: bool = True
+    closed_until_ms: int = 0
+    """It backs off, and for this ``reason``."""
+    reason: str = ""
+    sends: int = 0
+
+
+class AccountStanding(msgspec.Struct, frozen=True, gc=False):
+    """An account, reduced to what a decision needs.
+
+    ``rank`` orders the pool: the share of its day that is used, then of its slots, then how often it was taken.
+    """
+
+    rank: Rank
+    id: str
+    slots: int
+    results: int
+    credits: int
+    """The room left on each of its meters."""
+    keys: tuple[str, ...]
+    """Those that can be used."""
+    turn: int
+    closed_until_ms: int
+    account: Account
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """``ready`` in order of rank; ``aside`` are the accounts that cannot be used, each with its reason."""
+
+    ready: tuple[AccountStanding, ...]
+    aside: tuple[tuple[Account, str], ...] = ()
+
+
+class Gate(NamedTuple):
+    """Nothing of this measurement goes out before: its target is full, or RIPE asked for a pause."""
+
+    until_ms: int
+    reason: str
+
+
+class Send(NamedTuple):
+    account: str
+    key: str
+
+
+class Wait(NamedTuple):
+    """``until_ms``: when to look again. ``room_ms``: when there is room as far as is known, which may be later."""
+
+    until_ms: int
+    reason: str
+    room_ms: int = NEVER_MS
+    accounts: tuple[tuple[str, str], ...] = ()
+    """Each account and what is in the way."""
+
+
+class Refuse(NamedTuple):
+    """It can never be sent: no account's limits are large enough."""
+
+    reason: str
+
+
+def make_pool(accounts: Iterable[Account]) -> Pool:
+    ready, aside = [], []
+    for account in accounts:
+        if reason := aside_reason(account):
+            aside.append((account, reason))
+        else:
+            ready.append(standing_of(account))
+    return Pool(tuple(sorted(ready, key=_rank)), tuple(aside))
+
+
+def aside_reason(account: Account) -> str:
+    """Why the account cannot be used until somebody changes something; empty if it can."""
+    if not account.enabled:
+        return "disabled"
+    if any(key.state == "ready" for key in account.keys):
+        return ""
+    if not account.keys:
+        return "it has no key"
+    quarantined = [key for key in account.keys if key.state == "quarantined"]
+    if not quarantined:
+        return "all its keys are disabled"
+    return f"its keys are quarantined: {quarantined[0].reason}"
+
+
+def standing_of(account: Account) -> AccountStanding:
+    slots, results, spend = account.concurrent, account.results, account.credits
+    slots_used, results_used, spend_used = used(slots), used(results), used(spend)
+    # The sum and not the larger share, so that credits and results are both even, whatever a measurement is heavy in.
+    day = results_used / max(results.limit, 1) + spend_used / max(spend.limit, 1)
+    return AccountStanding(
+        rank=(day, slots_used / max(slots.limit, 1), account.sends),
+        id=account.id,
+        slots=slots.limit - slots_used,
+        results=results.limit - results_used,
+        credits=spend.limit - spend_used,
+        keys=tuple([key.id for key in account.keys if key.state == "ready"]),
+        turn=account.sends,
+        closed_until_ms=account.closed_until_ms,
+        account=account,
+    )
+
+
+def with_account(pool: Pool, account: Account) -> Pool:
+    """The pool after one account changed, in order again."""
+    ready = [one for one in pool.ready if one.id != account.id]
+    aside = pool.aside
+    if aside:
+        aside = tuple(pair for pair in aside if pair[0].id != account.id)
+    if reason := aside_reason(account):
+        return Pool(tuple(ready), (*aside, (account, reason)))
+    standing = standing_of(account)
+    ready.insert(_place(ready, standing.rank), standing)
+    return Pool(tuple(ready), aside)
+
+
+def choose(cost: Cost, pool: Pool, *, now_ms: int, gates: Sequence[Gate] = ()) -> Send | Wait | Refuse:
+    """A gate comes first: a full target is full for every account, so accounts are not even tried."""
+    for gate in gates:
+        if gate.until_ms > now_ms:
+            return Wait(gate.until_ms, gate.reason, gate.until_ms)
+    slots, results, spend = cost.concurrent, cost.daily_results, cost.daily_credits
+    for one in pool.ready:
+        if slots <= one.slots and results <= one.results and spend <= one.credits and one.closed_until_ms <= now_ms:
+            return Send(one.id, one.keys[one.turn % len(one.keys)])
+    return _explain(cost, pool, now_ms)
+
+
+def target_gate(target: str, *, refusals: int, now_ms: int, words: str, chance: float) -> Gate:
+    """RIPE counts everybody's measurements on a target: it waits, longer each time, and no account is blamed."""
+    pause_ms = _backoff_ms(refusals, TARGET_PAUSE_MS, TARGET_PAUSE_MS_MAX, chance)
+    return Gate(now_ms + pause_ms, f"the target {target} is full: {words}")
+
+
+def backoff_until_ms(refusals: int, *, now_ms: int, retry_after_ms: int | None, chance: float) -> int:
+    """When to ask RIPE again after it said "too many requests" for the nth time in a row."""
+    if retry_after_ms is not None:
+        return now_ms + retry_after_ms
+    return now_ms + _backoff_ms(refusals, BACKOFF_MS, BACKOFF_MS_MAX, chance)
+
+
+def _backoff_ms(refusals: int, base_ms: int, cap_ms: int, chance: float) -> int:
+    """Doubling, and between half and all of it, so that those refused together do not come back together."""
+    assert refusals >= 1
+    ceiling_ms = min(cap_ms, base_ms * 2 ** min(refusals - 1, 20))
+    return int(ceiling_ms * (1 + chance) / 2)
+
+
+def _place(ready: Sequence[AccountStanding], rank: Rank) -> int:
+    low, high = 0, len(ready)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ready[middle].rank < rank else (low, middle)
+    return low
+
+
+def _rank(standing: AccountStanding) -> Rank:
+    return standing.rank
+
+
+def _explain(cost: Cost, pool: Pool, now_ms: int) -> Wait | Refuse:
+    accounts = [one.account for one in pool.ready] + [account for account, _ in pool.aside]
+    if not accounts:
+        return Wait(now_ms + LOOK_AGAIN_MS, "there is no account yet")
+    if reason := _too_large(cost, accounts):
+        return Refuse(reason)
+    reasons = [(account.id, reason) for account, reason in pool.aside]
+    earliest_ms = NEVER_MS
+    for one in pool.ready:
+        reason, until_ms = _full_reason(cost, one.account, now_ms)
+        reasons.append((one.id, reason))
+        earliest_ms = min(earliest_ms, until_ms)
+    until_ms = min(max(earliest_ms, now_ms + 1), now_ms + LOOK_AGAIN_MS)
+    text = "every account is full" if pool.ready else "no account can be used"
+    return Wait(until_ms, text, earliest_ms, tuple(sorted(reasons)))
+
+
+def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
+    """Why no account could ever take it, whatever was free; empty if one could."""
+    if any(all(need <= meter.limit for need, meter in _needs(cost, account)) for account in accounts):
+        return ""
+    largest = max(accounts, key=lambda account: account.credits.limit)
+    need, meter, word = next(
+        (need, meter, word)
+        for (need, meter), word in zip(_needs(cost, largest), _WORDS, strict=True)
+        if need > meter.limit
+    )
+    return f"no account allows it: it takes {need} {word}, and the limit of {largest.id} is {meter.limit}"
+
+
+def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:
+    """What is in the way at this account, and when that is over as far as is known."""
+    reasons, until_ms = [], now_ms
+    if account.closed_until_ms > now_ms:
+        reasons.append(account.reason or "backing off")
+        until_ms = account.closed_until_ms
+    for (need, meter), word in zip(_needs(cost, account), _WORDS, strict=True):
+        if used(meter) + need > meter.limit:
+            reasons.append(f"{word}: {used(meter)} of {meter.limit} in use, {need} needed")
+            until_ms = max(until_ms, NEVER_MS if need > meter.limit else room_ms(meter, need, now_ms=now_ms))
+    return "; ".join(reasons), until_ms
+
+
+_WORDS = ("concurrent measurements", "results a day", "credits a day")
+
+
+def _needs(cost: Cost, account: Account) -> tuple[tuple[int, Meter], ...]:
+    return (
+        (cost.concurrent, account.concurrent),
+        (cost.daily_results, account.results),
+        (cost.daily_credits, account.credits),
+    )

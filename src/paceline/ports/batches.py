@@ -1,0 +1,286 @@
+"""Providers, batches, their days and their runs: what the store keeps of them and what it promises."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+import msgspec
+
+from paceline.core.batch import Batch, BatchSpec, Day, RecordSpec
+from paceline.core.calls import CallSettlement, CallState
+from paceline.core.pace import Lane
+from paceline.core.provider import ProviderDefinition, ProviderSpec
+
+
+class PutProvider(msgspec.Struct, frozen=True):
+    """``spec.headers`` are sealed: the store never sees a secret."""
+
+    id: str
+    spec: ProviderSpec
+    expected_revision: int | None = None
+
+
+class ProviderPut(msgspec.Struct, frozen=True):
+    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch"]
+    provider: ProviderDefinition | None = None
+
+
+class ProviderStanding(msgspec.Struct, frozen=True):
+    """How a provider stands now. ``waiting`` counts no further than to a thousand."""
+
+    lane: Lane
+    in_flight: int
+    waiting: int
+    head_due_ms: int | None
+    ready_ms: int | None
+
+
+class BatchPut(msgspec.Struct, frozen=True):
+    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch"]
+    batch: Batch | None = None
+
+
+RecordPut = Literal["created", "replaced", "unchanged", "no_provider"]
+
+
+class PlanOrder(msgspec.Struct, frozen=True):
+    """All that a day's plan depends on: each provider with its count, and the records in that order.
+
+    ``records`` are numbers, provider by provider, each provider's by (place, number). ``turns`` are positions in it,
+    in the order in which the store likes to write them; of those ``begin`` are planned already, up to the cursor.
+    """
+
+    providers: list[tuple[int, int]]
+    records: array[int]
+    turns: array[int]
+    begin: int = 0
+
+
+class Placements(NamedTuple):
+    """Runs to be made, side by side: which record, at which provider, due when."""
+
+    records: array[int]
+    providers: array[int]
+    dues_ms: array[int]
+
+
+class PagePlan(NamedTuple):
+    """What came of a page. ``won`` is False if the cursor was elsewhere: another planner was faster."""
+
+    won: bool
+    enqueued: int
+    already: int
+    skipped: int
+
+
+class Newcomer(NamedTuple):
+    record: int
+    provider: int
+    place: int
+
+
+class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
+    """A batch's run that is out with the claimer. ``handle`` and ``attempt`` are the fence."""
+
+    handle: int
+    attempt: int
+    provider: int
+    provider_revision: int
+    batch: str
+    record: str
+    date: str
+    due_ms: int
+    lease_until_ms: int
+    lost: bool
+    """An earlier attempt may have arrived."""
+    endpoint: str
+    body: str | None
+
+
+class CallRun(msgspec.Struct, frozen=True):
+    """A batch's run as it is reported."""
+
+    handle: int
+    batch: str
+    record: str
+    date: str
+    provider: str
+    due_ms: int
+    state: CallState
+    attempt: int = 0
+    reason: str = ""
+    until_ms: int | None = None
+    """Out: when the lease ends. Retry: when it may start."""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    latency_ms: float | None = None
+    code: int | None = None
+    payload: str | None = None
+    dead: bool = False
+
+
+class DeadChoice(msgspec.Struct, frozen=True):
+    """Which dead letters are meant: those of these runs, or of a provider, or of a batch (on a date). All must hold."""
+
+    handles: tuple[int, ...] | None = None
+    provider: str | None = None
+    batch: str | None = None
+    date: str | None = None
+
+
+class DayCount(NamedTuple):
+    provider: str
+    state: CallState
+    runs: int
+
+
+class CallPurge(NamedTuple):
+    """How many were deleted, and where the next pass goes on; None: the walk is over."""
+
+    deleted: int
+    after: int | None
+
+
+class BatchStore(Protocol):
+    """Providers, batches, their days and their runs. The same rules as for ``Store``."""
+
+    # -- providers
+
+    def put_provider(self, put: PutProvider, *, now_ms: int) -> ProviderPut:
+        """Takes effect with the next claim: a paused provider starts nothing more."""
+
+    def provider(self, provider_id: str) -> ProviderDefinition | None: ...
+    def provider_by_number(self, number: int) -> ProviderDefinition | None: ...
+    def providers(self, *, after: str, limit: int) -> list[ProviderDefinition]: ...
+    def remove_provider(self, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
+        """``in_use``: a record names it, or a run of it has not ended."""
+
+    def provider_standing(self, number: int, *, now_ms: int) -> ProviderStanding: ...
+
+    # -- batches and records
+
+    def put_batch(self, batch_id: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
+        """Pausing lets nothing more of it start; resuming brings back what came up meanwhile, in its place."""
+
+    def batch(self, batch_id: str) -> Batch | None: ...
+    def batches(self, *, after: str, limit: int) -> list[Batch]: ...
+    def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+        """Each judged by itself, in order; all durable on return.
+
+        While a day of the batch is planned and not over, a record that comes, or comes back, is a newcomer to it.
+        """
+
+    def record(self, batch: Batch, record_id: str) -> RecordSpec | None: ...
+    def records(self, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]: ...
+    def remove_record(self, batch: Batch, record_id: str) -> bool:
+        """It does not run any more, also today. Made anew, it is the same record: a day's run stays one."""
+
+    # -- days
+
+    def open_day(self, batch: Batch, date: str, *, start_ms: int, end_ms: int) -> Day:
+        """The day as it stands; made in state ``planning`` if there was none."""
+
+    def day(self, batch: Batch, date: str) -> Day | None: ...
+    def days(self, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
+        """Newest first; those with a date before the given one."""
+
+    def plan_order(self, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
+        """Active records. One read; a few bytes for each record."""
+
+    def plan_page(
+        self, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
+    ) -> PagePlan:
+        """Enqueues a page and moves the cursor on, if it still stands at ``day.cursor``.
+
+        A run that the ledger has already is not made again. Those in ``skipped`` get their run and end at once.
+        Two runs of a provider never share a millisecond: the later one moves on to the next free.
+        """
+
+    def close_day(self, day: Day) -> bool:
+        """``planning`` becomes ``planned``, if the cursor still stands at ``day.cursor``."""
+
+    def newcomers(self, batch: Batch, *, limit: int) -> list[Newcomer]:
+        """Records that came, or came back, while a day was on, and are not planned into it yet."""
+
+    def newcomer_order(self, batch: Batch) -> PlanOrder:
+        """All of them, when they are many."""
+
+    def unplanned(self, day: Day, records: Sequence[int]) -> set[int]:
+        """Those of the records that have no run on the day yet."""
+
+    def plan_newcomers(self, day: Day, page: Placements) -> PagePlan:
+        """Enqueues late additions; those that the ledger has already are not made again."""
+
+    def forget_newcomers(self, done: Sequence[int]) -> None: ...
+    def taken(self, provider: int, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+        """Due times of the provider's runs that have not ended, in order."""
+
+    def taken_by_all(self, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+        """Due times of the day's runs that have not ended, of whichever provider, in order."""
+
+    def record_names(self, numbers: Sequence[int]) -> dict[int, str]: ...
+    def latencies_ms(self, numbers: Sequence[int], *, runs_max: int) -> dict[int, float]:
+        """The mean latency of the newest of each provider's runs that were done; none for one without."""
+
+    def day_counts(self, day: Day) -> list[DayCount]: ...
+    def day_dues(self, day: Day) -> tuple[array[int], array[int]]:
+        """The due time of each of the day's runs in due order, and beside it the provider's number."""
+
+    def day_runs(
+        self, day: Day, *, state: CallState | None, provider: str | None, after: int, limit: int
+    ) -> tuple[list[CallRun], int | None]:
+        """In order of record number; ``after`` and the second of the answer are cursors, None at the end.
+
+        Looks at a bounded number of runs, so a page may be short and not be the last.
+        """
+
+    # -- calls
+
+    def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+        """Takes runs that may start now and leases them, as ``core.pace`` decides for each provider.
+
+        A lease lasts ``lease_ms`` longer than the provider's own time-out. What its record, its batch or the missed
+        policy no longer wants ends as ``skipped`` here; what a paused batch owns steps aside; what has another
+        provider by now moves to it. The cost depends on what is claimed, not on what waits or on how many providers.
+        """
+
+    def next_call_ms(self) -> int | None:
+        """When ``claim_calls`` may next have something to do."""
+
+    def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
+        """Records each once and moves the provider's lane as ``core.pace`` says. False (fencing): no longer out."""
+
+    def settle_and_claim_calls(
+        self, settlements: Sequence[CallSettlement], *, now_ms: int, runs_max: int, lease_ms: int
+    ) -> tuple[list[bool], list[ClaimedCall]]:
+        """``settle_calls`` and then ``claim_calls``, in one act."""
+
+    def release_calls(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]: ...
+    def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
+        """After the clock was set back: no lease, retry, closure or token lies further ahead than it can have meant."""
+
+    def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
+        """Deletes runs of days that are over, ended before the one, or before the other while they are dead letters.
+
+        Looks at no more than ``limit`` runs. The day itself stays: planned again, it must not run again.
+        """
+
+    def purge_records(self, *, after: int) -> CallPurge:
+        """Deletes removed records that no run names any more, a bounded number."""
+
+    def find_call_run(self, batch_id: str, record_id: str, date: str) -> CallRun | None: ...
+
+    # -- dead letters
+
+    def dead(self, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]: ...
+    def redrive(self, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
+        """Puts dead letters back, each once: provider by provider, in their old order.
+
+        They are due ``gap_ms`` apart from now on, or as far apart as the provider's rate asks, behind what was redriven
+        before. At most ``limit`` in one act.
+        """
+
+    def discard(self, choice: DeadChoice, *, limit: int) -> int:
+        """They stay in their day's results and are dead letters no longer."""

@@ -1,0 +1,263 @@
+"""The routes of providers, batches and dead letters. All of them are for admins."""
+
+from __future__ import annotations
+
+import sys
+
+from paceline.errors import AlreadyExists, RevisionMismatch
+from paceline.shells.api import batches, days, dead, documents, providers, records
+from paceline.shells.api.pages import Page
+from paceline.shells.api.route import Route
+from paceline.steps import report
+from paceline.steps.days import CallRunView, DayReport, DaySummary
+from paceline.steps.preview import Preview
+
+_PUT_HEADERS = ("If-Match", "If-None-Match")
+_PROVIDER = "/v1/providers/{provider}"
+_BATCH = "/v1/batches/{batch}"
+_RECORD = f"{_BATCH}/records/{{record}}"
+_DAY = f"{_BATCH}/days/{{date}}"
+
+PROVIDERS = (
+    Route(
+        "PUT",
+        _PROVIDER,
+        providers.put_provider,
+        "Providers",
+        "Creates the provider (201) or replaces it (200).",
+        {200: report.ProviderView, 201: report.ProviderView},
+        access="admin",
+        document="ProviderSpec",
+        headers=_PUT_HEADERS,
+        problems=(RevisionMismatch,),
+    ),
+    Route(
+        "GET",
+        _PROVIDER,
+        providers.show_provider,
+        "Providers",
+        "The provider with its standing.",
+        {200: report.ProviderView, 304: None},
+        access="admin",
+        headers=("If-None-Match",),
+    ),
+    Route(
+        "DELETE",
+        _PROVIDER,
+        providers.remove_provider,
+        "Providers",
+        "Removes a provider that no record and no run names.",
+        {204: None},
+        access="admin",
+        problems=(AlreadyExists,),
+    ),
+    Route(
+        "POST",
+        f"{_PROVIDER}/pause",
+        providers.pause_provider,
+        "Providers",
+        "Lets nothing more of the provider start.",
+        {200: report.ProviderView},
+        access="admin",
+    ),
+    Route(
+        "POST",
+        f"{_PROVIDER}/resume",
+        providers.resume_provider,
+        "Providers",
+        "Lets the provider go on; it catches up at a pace.",
+        {200: report.ProviderView},
+        access="admin",
+    ),
+    Route(
+        "GET",
+        "/v1/providers",
+        providers.list_providers,
+        "Providers",
+        "All providers in order of id.",
+        {200: Page[report.ProviderView]},
+        access="admin",
+        paged=True,
+    ),
+)
+
+BATCHES = (
+    Route(
+        "PUT",
+        _BATCH,
+        batches.put_batch,
+        "Batches",
+        "Creates the batch (201) or replaces it (200).",
+        {200: report.BatchView, 201: report.BatchView},
+        access="admin",
+        document="BatchSpec",
+        headers=_PUT_HEADERS,
+        problems=(RevisionMismatch,),
+    ),
+    Route(
+        "GET",
+        _BATCH,
+        batches.show_batch,
+        "Batches",
+        "The batch with its next start.",
+        {200: report.BatchView, 304: None},
+        access="admin",
+        headers=("If-None-Match",),
+    ),
+    Route(
+        "POST",
+        f"{_BATCH}/pause",
+        batches.pause_batch,
+        "Batches",
+        "Lets nothing more of the batch start.",
+        {200: report.BatchView},
+        access="admin",
+    ),
+    Route(
+        "POST",
+        f"{_BATCH}/resume",
+        batches.resume_batch,
+        "Batches",
+        "Lets the batch go on; it catches up at a pace.",
+        {200: report.BatchView},
+        access="admin",
+    ),
+    Route(
+        "GET",
+        "/v1/batches",
+        batches.list_batches,
+        "Batches",
+        "All batches in order of id.",
+        {200: Page[report.BatchView]},
+        access="admin",
+        paged=True,
+    ),
+    Route(
+        "PUT",
+        f"{_BATCH}/records",
+        records.put_records,
+        "Batches",
+        "Puts many records, as one document or as lines of any number.",
+        {200: documents.RecordsAnswer},
+        access="admin",
+        document="RecordsBody",
+        body_bytes_max=sys.maxsize,
+        streamed=True,
+    ),
+    Route(
+        "GET",
+        f"{_BATCH}/records",
+        records.list_records,
+        "Batches",
+        "The batch's records in order of id.",
+        {200: Page[documents.RecordView]},
+        access="admin",
+        paged=True,
+    ),
+    Route(
+        "GET",
+        _RECORD,
+        records.show_record,
+        "Batches",
+        "The record.",
+        {200: documents.RecordView},
+        access="admin",
+    ),
+    Route(
+        "DELETE",
+        _RECORD,
+        records.remove_record,
+        "Batches",
+        "Removes the record; it runs no more, also today.",
+        {204: None},
+        access="admin",
+    ),
+    Route(
+        "POST",
+        f"{_BATCH}/plan",
+        batches.plan_batch,
+        "Batches",
+        "Plans a day, once however often it is asked.",
+        {200: (documents.PlanAnswer, Preview)},
+        access="admin",
+        body=documents.PlanBody,
+        query=("dry_run",),
+        waits=True,
+    ),
+    Route(
+        "GET",
+        f"{_BATCH}/days",
+        days.list_days,
+        "Batches",
+        "The batch's days, newest first.",
+        {200: Page[DaySummary]},
+        access="admin",
+        paged=True,
+    ),
+    Route(
+        "GET",
+        _DAY,
+        days.show_day,
+        "Batches",
+        "The day: totals by state and provider, evenness, histogram.",
+        {200: DayReport},
+        access="admin",
+        waits=True,
+    ),
+    Route(
+        "GET",
+        f"{_DAY}/runs",
+        days.list_day_runs,
+        "Batches",
+        "The day's runs with their results.",
+        {200: Page[CallRunView]},
+        access="admin",
+        paged=True,
+        query=("state", "provider"),
+    ),
+    Route(
+        "GET",
+        f"{_DAY}/export",
+        days.export_day,
+        "Batches",
+        "The day's runs as a file, streamed.",
+        {200: "application/x-ndjson, text/csv"},
+        access="admin",
+        query=("format", "state", "provider"),
+        waits=True,
+    ),
+)
+
+DEAD = (
+    Route(
+        "GET",
+        "/v1/dead",
+        dead.list_dead,
+        "Dead letters",
+        "Runs that failed for good or are unknown, by provider and due time.",
+        {200: Page[CallRunView]},
+        access="admin",
+        paged=True,
+        query=("provider", "batch", "date"),
+    ),
+    Route(
+        "POST",
+        "/v1/dead/redrive",
+        dead.redrive_dead,
+        "Dead letters",
+        "Puts dead letters back, in order and paced, each once.",
+        {200: documents.Redriven},
+        access="admin",
+        body=documents.DeadBody,
+    ),
+    Route(
+        "POST",
+        "/v1/dead/discard",
+        dead.discard_dead,
+        "Dead letters",
+        "Lets dead letters rest; their results stay.",
+        {200: documents.Discarded},
+        access="admin",
+        body=documents.DeadBody,
+    ),
+)

@@ -1,0 +1,236 @@
+"""The platform: its accounts, everybody's measurements, and what is accepted. Callers hold its lock."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.simulators.ripe_atlas import quotas
+from paceline.simulators.ripe_atlas.accounts import Account, Key, Registry
+from paceline.simulators.ripe_atlas.books import Books
+from paceline.simulators.ripe_atlas.clock import SimulatorClock
+from paceline.simulators.ripe_atlas.measurements import FAILED, NO_PROBES, STATUS_NAMES, Delivery, Measurement, Status
+from paceline.simulators.ripe_atlas.messages import Problem, Refused
+from paceline.simulators.ripe_atlas.model import Model
+from paceline.simulators.ripe_atlas.prices import result_price, unit_price
+from paceline.simulators.ripe_atlas.probes import Choice, Chosen, population, take
+from paceline.simulators.ripe_atlas.validation import DEFAULT_INTERVALS_S, Order
+
+FATES_MAX = 1_000
+
+
+class Fate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What becomes of measurements of a target, or with a text in their description: a status, and how long after."""
+
+    status: int
+    target: str = ""
+    description: str = ""
+    after_ms: int = 0
+
+    def fits(self, definition: dict[str, Any]) -> bool:
+        return (not self.target or definition.get("target") == self.target) and self.description in definition[
+            "description"
+        ]
+
+
+class World:
+    def __init__(self, model: Model, clock: SimulatorClock) -> None:
+        self.model = model
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.registry = Registry(model)
+        self.books = Books(model.charge_every_ms, clock.now_ms(), self.registry.accounts)
+        self.population = population(model.seed, model.probes)
+        self.measurements: dict[int, Measurement] = {}
+        self.others: Counter[str] = Counter()
+        self.fates: list[Fate] = []
+        self.refusals: dict[str, Counter[str]] = {}
+        self.peaks: dict[str, dict[str, int]] = {}
+        self.posts = 0
+        self._running: dict[str, dict[int, Measurement]] = {}
+        self._days: dict[str, quotas.Day] = {}
+        self._at_target: dict[str, dict[int, Measurement]] = {}
+
+    def now_ms(self) -> int:
+        """The time, with all that was due by then done."""
+        now_ms = self.clock.now_ms()
+        self.books.charge_until(now_ms)
+        return now_ms
+
+    def create(self, order: Order, key: Key, now_ms: int) -> list[Measurement]:
+        """All of the order or, refused, nothing of it."""
+        account = self.registry.accounts[key.account]
+        try:
+            payer = self._payer(order, account)
+            new = self._made(order, key, payer, now_ms)
+            self._check_types(new, account)
+            self._check_room(new, account, payer, now_ms)
+        except Refused as refused:
+            self.refusals.setdefault(account.name, Counter())[refused.reason] += 1
+            raise
+        self.posts += 1
+        for one in new:
+            self._keep(one)
+        self._note_peak(account.name, "concurrent", len(self.running_of(account.name, now_ms)))
+        return new
+
+    def running_of(self, account: str, now_ms: int) -> dict[int, Measurement]:
+        return _pruned(self._running.setdefault(account, {}), now_ms)
+
+    def force(self, measurement: Measurement, status: int, now_ms: int) -> None:
+        """Scripted: it has this status from now on."""
+        if status not in STATUS_NAMES:
+            raise ValueError(f"There is no status {status}.")
+        measurement.ended = Status(status, now_ms)
+
+    def add_fate(self, fate: Fate) -> None:
+        if fate.status not in STATUS_NAMES or len(self.fates) >= FATES_MAX:
+            raise ValueError(f"There is no status {fate.status}, or there are {FATES_MAX} fates already.")
+        self.fates.append(fate)
+
+    def shown_price(self, measurement: Measurement) -> int:
+        return measurement.price if self.model.one_off_factor_shown else measurement.unit
+
+    def _payer(self, order: Order, account: Account) -> Account:
+        if not order.bill_to or order.bill_to == account.email:
+            return account
+        payers = [one for one in self.registry.accounts.values() if one.email == order.bill_to]
+        if not payers or account.name not in payers[0].pays_for:
+            raise Refused(400, problems=[Problem("/bill_to", "You are not permitted to bill this user.")])
+        return payers[0]
+
+    def _check_types(self, new: Sequence[Measurement], account: Account) -> None:
+        if any(one.type == "http" for one in new) and not account.http_allowed:
+            raise Refused(403, "You are not permitted to create HTTP measurements.", reason="http")
+
+    def _check_room(self, new: Sequence[Measurement], account: Account, payer: Account, now_ms: int) -> None:
+        quotas.check_probes(account, new)
+        for target, more in Counter(one.target for one in new if one.target).items():
+            there = len(_pruned(self._at_target.setdefault(target, {}), now_ms)) + self.others[target]
+            quotas.check_target(target, running=there + more, cap=self.model.target_cap)
+        running = len(self.running_of(account.name, now_ms))
+        quotas.check_concurrent(account, running=running + len(new))
+        results, credits_ = self._days.setdefault(account.name, quotas.Day()).totals(now_ms)
+        more_results = sum(one.results_per_day for one in new)
+        more_credits = sum(one.results_per_day * one.price for one in new)
+        quotas.check_results(account, current=results, more=more_results)
+        quotas.check_credits(account, current=credits_, more=more_credits)
+        quotas.check_balance(payer, owed=self.books.owed(payer.name, now_ms), more=more_credits)
+        self._note_peak(account.name, "daily_results", results + more_results)
+        self._note_peak(account.name, "daily_credits", credits_ + more_credits)
+
+    def _made(self, order: Order, key: Key, payer: Account, now_ms: int) -> list[Measurement]:
+        first_id = self.model.first_id + len(self.measurements)
+        chosen = self._chosen(order, first_id)
+        group_id = first_id if len(order.definitions) > 1 else None
+        made = []
+        for index, definition in enumerate(order.definitions):
+            timed = _Timed(order, definition, self.model, now_ms)
+            one = Measurement(
+                id=first_id + index,
+                post=self.posts + 1,
+                account=key.account,
+                payer=payer.name,
+                key=key.uuid,
+                definition=definition,
+                specs=order.probes,
+                is_oneoff=order.is_oneoff,
+                interval_s=timed.interval_s,
+                created_ms=now_ms,
+                scheduled_ms=min(now_ms + self.model.schedule_after_ms, timed.start_ms),
+                start_ms=timed.start_ms,
+                stop_ms=timed.stop_ms,
+                requested=chosen.requested,
+                probes=chosen.scheduled,
+                deliveries=self._deliveries(first_id + index, definition, chosen, timed),
+                unit=unit_price(definition),
+                price=result_price(definition, is_oneoff=order.is_oneoff),
+                group_id=self._group(definition, key) or group_id,
+                tags=list(definition.get("tags", [])),
+            )
+            self._apply_fate(one)
+            made.append(one)
+        return made
+
+    def _chosen(self, order: Order, first_id: int) -> Chosen:
+        """All definitions of one order run on the same probes."""
+        chance = random.Random(f"{self.model.seed}/choice/{first_id}")  # noqa: S311 - a model, not a secret
+        choice = Choice(self.population, af=order.definitions[0]["af"], of_measurement=self._probes_of)
+        for index, spec in enumerate(order.probes):
+            choice.add(spec, index=index, chance=chance)
+        model = self.model
+        return take(choice, scheduled_share=model.scheduled_share, answering_share=model.answering_share, chance=chance)
+
+    def _probes_of(self, measurement_id: int) -> Sequence[int]:
+        one = self.measurements.get(measurement_id)
+        return one.probes if one else ()
+
+    def _group(self, definition: dict[str, Any], key: Key) -> int | None:
+        wanted: int | None = definition.get("group_id")
+        if wanted is None:
+            return None
+        members = [one for one in self.measurements.values() if wanted in (one.group_id, one.id)]
+        if not members or members[0].account != key.account:
+            raise Refused(400, problems=[Problem("/definitions/0/group_id", "This group does not exist.")])
+        return wanted
+
+    def _deliveries(
+        self, measurement_id: int, definition: dict[str, Any], chosen: Chosen, timed: _Timed
+    ) -> tuple[Delivery, ...]:
+        chance = random.Random(f"{self.model.seed}/deliveries/{measurement_id}")  # noqa: S311 - a model, not a secret
+        slow = 0.03 if definition["type"] == "traceroute" else 0.0
+        made = [Delivery(timed.after_ms(chance, slow), probe) for probe in chosen.answering]
+        return tuple(sorted(made))
+
+    def _apply_fate(self, measurement: Measurement) -> None:
+        fate = next((one for one in self.fates if one.fits(measurement.definition)), None)
+        if fate is None:
+            return
+        if fate.status == NO_PROBES:
+            measurement.probes = ()
+        if fate.status in (NO_PROBES, FAILED):
+            measurement.take_deliveries(())
+        else:
+            measurement.ended = Status(fate.status, measurement.start_ms + fate.after_ms)
+
+    def _keep(self, one: Measurement) -> None:
+        self.measurements[one.id] = one
+        self._running.setdefault(one.account, {})[one.id] = one
+        self._days.setdefault(one.account, quotas.Day()).add(one)
+        if one.target:
+            self._at_target.setdefault(one.target, {})[one.id] = one
+        self.books.add(one)
+
+    def _note_peak(self, account: str, name: str, value: int) -> None:
+        peaks = self.peaks.setdefault(account, {})
+        peaks[name] = max(value, peaks.get(name, 0))
+
+
+class _Timed:
+    """When a measurement starts, stops and repeats."""
+
+    def __init__(self, order: Order, definition: dict[str, Any], model: Model, now_ms: int) -> None:
+        self.interval_s: int = definition.get("interval") or DEFAULT_INTERVALS_S[definition["type"]]
+        self.start_ms = max(order.start_ms or 0, now_ms + model.start_after_ms)
+        self.is_oneoff = order.is_oneoff
+        self.stop_ms = self.start_ms + model.one_off_ms if order.is_oneoff else order.stop_ms
+        self._spread_ms = int(definition.get("spread", min(self.interval_s // 2, 400))) * 1_000
+
+    def after_ms(self, chance: random.Random, slow: float) -> int:
+        """When the first result of a probe comes; of a traceroute with silent hops, late."""
+        if slow and chance.random() < slow:
+            return chance.randrange(140_000, 360_000)
+        run_ms = chance.randrange(3_000, 10_000)
+        return run_ms if self.is_oneoff else run_ms + chance.randrange(self._spread_ms + 1)
+
+
+def _pruned(those: dict[int, Measurement], now_ms: int) -> dict[int, Measurement]:
+    for one in list(those.values()):
+        if not one.is_running(now_ms):
+            del those[one.id]
+    return those

@@ -1,0 +1,101 @@
+"""Operators put accounts, and add, enable, disable and remove their keys. Secrets are sealed before the store."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from paceline.core.ids import id_problem
+from paceline.core.parsing import decode, text_problem
+from paceline.core.pool import Account
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound
+from paceline.ports import AccountSpec, AddKey, JobStore, StoredKey, Vault
+
+LIMIT_MAX = 10**12
+KEY_CHARS_MIN = 8
+KEY_CHARS_MAX = 256
+LABEL_CHARS_MAX = 100
+_SPEC = msgspec.json.Decoder(AccountSpec)
+
+
+def put_account(store: JobStore, account_id: str, body: bytes) -> Literal["created", "replaced", "unchanged"]:
+    """An account from JSON. What is not given has the limit that RIPE gives everybody."""
+    return put_account_spec(store, account_id, decode(_SPEC, body))
+
+
+def put_account_spec(
+    store: JobStore, account_id: str, spec: AccountSpec
+) -> Literal["created", "replaced", "unchanged"]:
+    limits = {
+        "/concurrent": spec.concurrent,
+        "/daily_results": spec.daily_results,
+        "/daily_credits": spec.daily_credits,
+    }
+    problems = [
+        FieldProblem(pointer, f"must be from 0 to {LIMIT_MAX}")
+        for pointer, limit in limits.items()
+        if not 0 <= limit <= LIMIT_MAX
+    ]
+    if problem := id_problem(account_id, "/id"):
+        problems.append(problem)
+    if problems:
+        raise InvalidInput.of(*problems)
+    return store.put_account(account_id, spec)
+
+
+def get_account(store: JobStore, account_id: str, *, now_ms: int) -> Account:
+    account = store.account(account_id, now_ms=now_ms)
+    if account is None:
+        raise _no_account(account_id)
+    return account
+
+
+def add_key(store: JobStore, vault: Vault, account_id: str, secret: str, *, label: str = "", now_ms: int) -> StoredKey:
+    """From here on only the vault can open it; the last four characters tell it from others."""
+    problems = [] if _is_key(secret) else [FieldProblem("/key", _KEY_RULE)]
+    if problem := text_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
+        problems.append(problem)
+    if problems:
+        raise InvalidInput.of(*problems)
+    added = store.add_key(AddKey(account_id, vault.seal(secret), secret[-4:], label), now_ms=now_ms)
+    if added.disposition == "no_account" or added.key is None:
+        raise _no_account(account_id)
+    if added.disposition == "already":
+        raise AlreadyExists(f"Account {account_id!r} has this key already: {added.key.id}.")
+    return added.key
+
+
+def set_key_enabled(store: JobStore, account_id: str, key_id: str, *, enabled: bool) -> StoredKey:
+    """Disabled, it sends nothing more. Enabled again, it is tried again, also after a quarantine."""
+    key = store.enable_key(account_id, key_id, enabled=enabled)
+    if key is None:
+        raise _no_key(account_id, key_id)
+    return key
+
+
+def remove_key(store: JobStore, account_id: str, key_id: str) -> None:
+    if not store.remove_key(account_id, key_id):
+        raise _no_key(account_id, key_id)
+
+
+def open_key(store: JobStore, vault: Vault, account_id: str, key_id: str) -> str | None:
+    """The secret, for a request to RIPE and nothing else; None if the key was removed meanwhile."""
+    sealed = store.sealed_key(account_id, key_id)
+    return None if sealed is None else vault.unseal(sealed)
+
+
+_KEY_RULE = f"{KEY_CHARS_MIN} to {KEY_CHARS_MAX} printable ASCII characters without spaces, as RIPE shows it"
+
+
+def _is_key(secret: str) -> bool:
+    fits = KEY_CHARS_MIN <= len(secret) <= KEY_CHARS_MAX
+    return fits and secret.isascii() and secret.isprintable() and " " not in secret
+
+
+def _no_account(account_id: str) -> NotFound:
+    return NotFound(f"There is no account {account_id!r}. An admin can put one.")
+
+
+def _no_key(account_id: str, key_id: str) -> NotFound:
+    return NotFound(f"Account {account_id!r} has no key {key_id!r}.")

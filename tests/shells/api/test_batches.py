@@ -1,0 +1,276 @@
+"""Batches over REST: records in bulk and by the line, plans, days, and their export."""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.shells.api.conftest import Client, World
+from tests.shells.api.day import PROVIDER, TOMORROW, end_all, names
+
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def daily(admin: Client) -> Client:
+    """An admin who has the providers a and b, and the batch daily."""
+    for name in ("a", "b"):
+        assert admin("PUT", f"/v1/providers/{name}", PROVIDER).status == 201
+    assert admin("PUT", "/v1/batches/daily", {}).status == 201
+    return admin
+
+
+def put(client: Client, count: int, *, first: int = 0) -> None:
+    items = [{"id": f"r{i}", "provider": "ab"[i % 2], "endpoint": f"/{i}"} for i in range(first, first + count)]
+    assert client("PUT", "/v1/batches/daily/records", {"items": items}).json["created"] == count
+
+
+def plan(client: Client, date: str = TOMORROW, **query: str) -> Any:
+    asked = "&".join(f"{name}={value}" for name, value in query.items())
+    return client("POST", f"/v1/batches/daily/plan?{asked}", {"date": date}).json
+
+
+def test_a_batch_is_created_shown_and_replaced(admin: Client) -> None:
+    created = admin("PUT", "/v1/batches/daily", {"start": "02:00", "timezone": "Europe/Berlin", "window": "6h"})
+    assert (created.status, created.headers["location"]) == (201, "/v1/batches/daily")
+    assert created.json["missed"] == "once"
+    assert created.json["next_start"].endswith((":00:00.000Z",))
+    etag = created.headers["etag"]
+    assert admin("PUT", "/v1/batches/daily", {"window": "1h"}, headers={"If-Match": '"9-9"'}).status == 412
+    replaced = admin("PUT", "/v1/batches/daily", {"window": "1h"}, headers={"If-Match": etag})
+    assert (replaced.status, replaced.json["revision"], replaced.json["start"]) == (200, 2, "00:00")
+    assert admin("GET", "/v1/batches").json["items"] == [admin("GET", "/v1/batches/daily").json]
+    assert admin("POST", "/v1/batches/daily/pause").json["paused"] is True
+    assert admin("POST", "/v1/batches/daily/resume").json["paused"] is False
+    assert admin("POST", "/v1/batches/none/resume").code == "not_found"
+
+
+def test_each_record_of_a_document_gets_its_disposition(daily: Client) -> None:
+    put(daily, 2)
+    reply = daily(
+        "PUT",
+        "/v1/batches/daily/records",
+        {
+            "items": [
+                {"id": "r0", "provider": "a", "endpoint": "/0"},
+                {"id": "r1", "provider": "b", "endpoint": "/new", "body": {"q": [1, None]}},
+                {"id": "new", "provider": "a", "active": False},
+                {"id": "a/b", "provider": "a"},
+                {"id": "lost", "provider": "nobody"},
+                {"id": "odd", "provider": "a", "endpoint": "https://elsewhere.org/"},
+                {"provider": "a"},
+                7,
+            ]
+        },
+    )
+    answer = reply.json
+    assert [(item["id"], item["disposition"]) for item in answer["items"]][:3] == [
+        ("r0", "unchanged"),
+        ("r1", "replaced"),
+        ("new", "created"),
+    ]
+    assert [item["disposition"] for item in answer["items"][3:]] == ["refused"] * 5
+    pointers = [item["error"]["errors"][0]["pointer"] for item in answer["items"][3:]]
+    assert pointers == ["/items/3/id", "/items/4/provider", "/items/5/endpoint", "/items/6/id", "/items/7"]
+    assert {name: answer[name] for name in ("created", "replaced", "unchanged", "refused")} == {
+        "created": 1,
+        "replaced": 1,
+        "unchanged": 1,
+        "refused": 5,
+    }
+    assert daily("GET", "/v1/batches/daily/records/r1").json == {
+        "id": "r1",
+        "provider": "b",
+        "endpoint": "/new",
+        "body": {"q": [1, None]},
+        "active": True,
+    }
+    assert [item["id"] for item in daily("GET", "/v1/batches/daily/records").json["items"]] == ["new", "r0", "r1"]
+
+
+def test_lines_are_put_as_they_come_and_the_refused_are_named(daily: Client) -> None:
+    lines = [json.dumps({"id": f"r{i}", "provider": "ab"[i % 2]}) for i in range(2_500)]
+    lines[10] = '{"id": "cut",'
+    lines[20] = ""
+    lines[1_999] = json.dumps({"id": "r1999", "provider": "nobody"})
+    lines[2_100] = json.dumps({"id": "long", "provider": "a", "body": "x" * 300_000})
+    reply = daily("PUT", "/v1/batches/daily/records", raw="\n".join(lines).encode(), headers=LINES)
+    answer = reply.json
+    assert (reply.status, answer["created"], answer["refused"]) == (200, 2_496, 3)
+    assert [(line["line"], line["code"]) for line in answer["refusals"]] == [
+        (11, "malformed_body"),
+        (2_000, "invalid_input"),
+        (2_101, "malformed_body"),
+    ]
+    assert "nobody" in answer["refusals"][1]["detail"]
+    again = daily("PUT", "/v1/batches/daily/records", raw="\r\n".join(lines).encode() + b"\n", headers=LINES)
+    assert again.json["unchanged"] == 2_496
+
+
+def test_lines_may_be_far_more_than_a_body_may_hold(daily: Client, world: World) -> None:
+    count = 120_000
+    assert count * 90 > world.system.settings.body_bytes_max
+
+    def lines() -> Iterator[bytes]:
+        for first in range(0, count, 500):
+            items = (
+                {"id": f"record-{i}", "provider": "a", "endpoint": f"/a/long/path/{i}", "body": {"n": 1}}
+                for i in range(first, first + 500)
+            )
+            yield "".join(f"{json.dumps(item)}\n" for item in items).encode()
+
+    reply = daily("PUT", "/v1/batches/daily/records", raw=lines(), headers=LINES)
+    assert (reply.status, reply.json["created"]) == (200, count)
+
+
+def test_a_removed_record_is_gone_and_can_come_back(daily: Client) -> None:
+    put(daily, 1)
+    assert daily("DELETE", "/v1/batches/daily/records/r0").status == 204
+    assert daily("GET", "/v1/batches/daily/records/r0").code == "not_found"
+    assert daily("DELETE", "/v1/batches/daily/records/r0").code == "not_found"
+    put(daily, 1)
+    assert daily("GET", "/v1/batches/daily/records/r0").status == 200
+
+
+def test_a_day_is_planned_once_however_often_it_is_asked(daily: Client) -> None:
+    put(daily, 10)
+    assert plan(daily) == {"enqueued": 10, "already": 0, "skipped": 0}
+    assert plan(daily) == {"enqueued": 0, "already": 10, "skipped": 0}
+    put(daily, 3, first=10)
+    assert plan(daily)["enqueued"] in (0, 3)  # put into the day at once, or by this
+    report = daily("GET", f"/v1/batches/daily/days/{TOMORROW}").json
+    assert report["totals"]["waiting"] == 13
+
+
+def test_a_preview_shows_the_plan_and_changes_nothing(daily: Client) -> None:
+    put(daily, 96)
+    daily("PUT", "/v1/providers/a", {**PROVIDER, "rate": "1/1h"})
+    shown = plan(daily, dry_run="true")
+    assert (shown["records"], shown["already"], len(shown["histogram"])) == (96, 0, 96)
+    assert [window["runs"] for window in shown["histogram"]] == [1] * 96
+    assert ("a", "rate") in [(warning["provider"], warning["kind"]) for warning in shown["warnings"]]
+    assert daily("GET", f"/v1/batches/daily/days/{TOMORROW}").code == "not_found"
+    assert plan(daily, dry_run="perhaps")["code"] == "invalid_input"
+
+
+def test_a_day_is_reported_by_state_and_provider_with_its_evenness(daily: Client) -> None:
+    put(daily, 96)
+    plan(daily)
+    report = daily("GET", f"/v1/batches/daily/days/{TOMORROW}").json
+    assert (report["runs"], report["state"], report["outside"]) == (96, "planned", 0)
+    assert report["totals"] == {
+        **dict.fromkeys(("out", "retry", "aside", "done", "failed", "unknown", "skipped"), 0),
+        "waiting": 96,
+    }
+    assert [(one["provider"], one["runs"], one["totals"]["waiting"]) for one in report["providers"]] == [
+        ("a", 48, 48),
+        ("b", 48, 48),
+    ]
+    assert report["evenness"]["ratio"] <= 1.05
+    assert all(one["evenness"]["ratio"] < 2 for one in report["providers"])
+    assert [window["runs"] for window in report["histogram"]] == [1] * 96
+    assert report["histogram"][0]["start"] == f"{TOMORROW}T00:00:00.000Z"
+    (summary,) = daily("GET", "/v1/batches/daily/days").json["items"]
+    assert (summary["date"], summary["enqueued"]) == (TOMORROW, 96)
+
+
+def test_a_days_runs_are_filtered_and_come_in_pages(daily: Client, world: World) -> None:
+    put(daily, 10)
+    plan(daily)
+    end_all(world, "failed", provider="a", reason="refused")
+    path = f"/v1/batches/daily/days/{TOMORROW}/runs"
+    everything: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = daily("GET", f"{path}?limit=3" + (f"&cursor={cursor}" if cursor else "")).json
+        everything += page["items"]
+        cursor = page["next_cursor"]
+    assert names(everything) == sorted(f"daily/r{i}@{TOMORROW}" for i in range(10))
+    failed = daily("GET", f"{path}?state=failed").json["items"]
+    assert {run["provider"] for run in failed} == {"a"}
+    assert {(run["state"], run["reason"], run["dead"]) for run in failed} == {("failed", "refused", True)}
+    assert len(failed) == 5
+    assert len(daily("GET", f"{path}?provider=b").json["items"]) == 5
+    assert daily("GET", f"{path}?provider=b&state=failed").json["items"] == []
+    assert daily("GET", f"{path}?provider=nobody").json["items"] == []
+    assert daily("GET", f"{path}?state=lost").pointers == ["/query/state"]
+
+
+def test_one_run_is_found_by_its_id(daily: Client) -> None:
+    daily("PUT", "/v1/batches/daily/records", {"items": [{"id": "r@home", "provider": "a"}]})
+    plan(daily)
+    run = f"daily/r%40home@{TOMORROW}"
+    for path in (run, run.replace("/", "%2F").replace("%40", "%2540")):
+        found = daily("GET", f"/v1/runs/{path}")
+        assert (found.status, found.json["run"], found.json["state"]) == (200, run, "waiting")
+    assert daily("GET", f"/v1/runs/daily/none@{TOMORROW}").code == "not_found"
+    assert daily("GET", "/v1/runs/daily/none@2026-99-99").code == "not_found"
+
+
+def test_a_plain_user_may_not_look_at_a_batchs_run_even_if_it_has_their_name(daily: Client, alice: Client) -> None:
+    daily("PUT", "/v1/batches/alice", {})
+    daily("PUT", "/v1/batches/alice/records", {"items": [{"id": "r", "provider": "a"}]})
+    assert daily("POST", "/v1/batches/alice/plan", {"date": TOMORROW}).json["enqueued"] == 1
+    assert daily("GET", f"/v1/runs/alice/r@{TOMORROW}").status == 200
+    assert alice("GET", f"/v1/runs/alice/r@{TOMORROW}").code == "not_found"
+
+
+def test_an_export_has_every_run_once_as_lines_or_as_csv(daily: Client, world: World) -> None:
+    put(daily, 2_300)
+    daily("PUT", "/v1/providers/c", PROVIDER)
+    daily("PUT", "/v1/batches/daily/records", {"items": [{"id": name, "provider": "c"} for name in ("x", "y")]})
+    plan(daily)
+    end_all(world, "done", provider="c", reason="", payload='=cmd|"/c calc"!A1')
+    path = f"/v1/batches/daily/days/{TOMORROW}/export"
+    reply = daily("GET", path)
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    runs = [json.loads(line) for line in reply.body.splitlines()]
+    assert names(runs) == sorted(f"daily/{name}@{TOMORROW}" for name in ("x", "y", *(f"r{i}" for i in range(2_300))))
+    assert {run["payload"] for run in runs} == {None, '=cmd|"/c calc"!A1'}
+    table = daily("GET", f"{path}?format=csv&provider=c")
+    assert table.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(table.body.decode(), newline="")))
+    assert [row["record"] for row in rows] == ["x", "y"]
+    assert {row["payload"] for row in rows} == {'\'=cmd|"/c calc"!A1'}
+    assert {row["state"] for row in rows} == {"done"}
+    assert daily("GET", f"{path}?format=xml").pointers == ["/query/format"]
+    assert daily("GET", f"{path}?state=odd").pointers == ["/query/state"]
+    head = daily("HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+
+
+def test_an_export_whose_reader_has_gone_hurts_nobody(daily: Client, world: World) -> None:
+    put(daily, 5_000)
+    plan(daily)
+    connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=30)
+    headers = {"Authorization": f"Bearer {daily.token}"}
+    connection.request("GET", f"/v1/batches/daily/days/{TOMORROW}/export", headers=headers)
+    assert connection.getresponse().read(100)
+    connection.close()
+    assert daily("GET", "/healthz").status == 200
+    assert "request_failed" not in world.log.getvalue()
+
+
+@pytest.mark.parametrize("date", ["2026-13-01", "20261115", "1999-01-01", "2026-11-5", "today"])
+def test_a_date_that_cannot_be_is_refused(daily: Client, date: str) -> None:
+    assert daily("POST", "/v1/batches/daily/plan", {"date": date}).pointers == ["/date"]
+    assert daily("GET", f"/v1/batches/daily/days/{date}").code == "invalid_input"
+
+
+def test_two_who_plan_at_once_plan_each_record_once(daily: Client) -> None:
+    put(daily, 500)
+    answers: list[Any] = []
+    threads = [threading.Thread(target=lambda: answers.append(plan(daily))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(answer["enqueued"] for answer in answers) == 500
+    assert daily("GET", f"/v1/batches/daily/days/{TOMORROW}").json["runs"] == 500

@@ -1,0 +1,225 @@
+"""The seeded world of batches: the real steps on a real store, a clock we choose, providers that cannot be trusted.
+
+As in the world of monitors, one seed is one story: at any write another actor may cut in or the process may die, calls
+are delivered again, the clock jumps. At the end everything must come to rest: every planned run has ended once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.instants import to_text
+from paceline.core.provider import ProviderSpec
+from paceline.ports import Store
+from paceline.steps import providers
+from tests.world.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProviders, OpenVault, Operators
+from tests.world.batch_ledger import ENDED, BatchLedger
+from tests.world.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
+from tests.world.ledger import Broken, demand
+from tests.world.stores import Call, Crash
+
+T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
+SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
+TRACE_LINES = 30
+LOOK_EVERY = 10
+DAYS_TO_REST = 4
+Damage = Callable[[Store], Store]
+
+
+class Perilous:
+    """Each write may be preceded by somebody else's whole action, or be the last thing its caller ever did."""
+
+    def __init__(self, inner: WatchedBatches, peril: Callable[[str], None]) -> None:
+        self._inner = inner
+        self._peril = peril
+
+    def __getattr__(self, name: str) -> Any:
+        act = getattr(self._inner, name)
+        if name not in BATCH_WRITES:
+            return act
+
+        def perilous(*args: Any, **kwargs: Any) -> Any:
+            self._peril(f"before {name}")
+            result = act(*args, **kwargs)
+            self._peril(f"after {name}")
+            return result
+
+        return perilous
+
+
+class BatchWorld:
+    """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
+
+    DAEMONS = 2
+
+    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
+        self.random = Random(seed)
+        self.ledger = BatchLedger()
+        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
+        self.now_ms = self.true_ms = T0_MS
+        self.crashes = self.interruptions = self.repeats = self.jumps = 0
+        self.calm = True
+        self._seed = seed
+        self._past: deque[Call] = deque(maxlen=60)
+        self._cut_in = False
+        self._acting = ""
+        self.outside = ModelProviders(self)
+        self._real = [SqliteStore(str(folder / f"batch-{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
+        damaged = [damage(store) if damage else store for store in self._real]
+        self._watched = [WatchedBatches(store, self.ledger, self._past, self) for store in damaged]
+        self._stores = [cast("Store", Perilous(store, self._peril)) for store in self._watched]
+        self._operators = Operators(self, self._stores[0])
+        self._daemons = [BatchDaemon(self, store, self.outside) for store in self._stores]
+
+    def run(self, steps: int) -> None:
+        number = 0
+        try:
+            self._operators.begin()
+            self.calm = False
+            for number in range(steps):
+                self._step()
+                if number % LOOK_EVERY == 0:
+                    self._check()
+            self._come_to_rest()
+        except Broken as broken:
+            story = "\n  ".join(self.trace)
+            again = f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest tests/world -k batch"
+            raise Broken(f"{broken}\n  at step {number}; again with: {again}\n  the last of it:\n  {story}") from broken
+
+    def close(self) -> None:
+        for store in self._real:
+            with closing(store):
+                pass
+
+    # -- what happens
+
+    def _step(self) -> None:
+        self._pass_time()
+        try:
+            self._act()
+        except Crash as crash:
+            self._note(f"crash {crash}")
+            number = self.random.randrange(self.DAEMONS)
+            self._daemons[number] = BatchDaemon(self, self._stores[number], self.outside)
+
+    def _act(self) -> None:
+        roll = self.random.random()
+        if roll < 0.80:
+            number = self.random.randrange(self.DAEMONS)
+            name = self.random.choice(BatchDaemon.TURNS)
+            self._acting = f"daemon {number} {name}"
+            self._note(self._acting)
+            self._daemons[number].turn(name)
+        elif roll < 0.94:
+            self._acting = "an operator"
+            self._note(f"operator {self._operators.act()}")
+        elif self._past:
+            name, args, kwargs = self.random.choice(list(self._past))
+            assert name in BATCH_REPEATED
+            self.repeats += 1
+            self._note(f"delivered again: {name}")
+            getattr(self._watched[0], name)(*args, **kwargs)
+
+    def _peril(self, moment: str) -> None:
+        if self.calm:
+            return
+        roll = self.random.random()
+        if roll < 0.02:
+            self.crashes += 1
+            raise Crash(f"of {self._acting} {moment}")
+        if roll < 0.10 and not self._cut_in:
+            self._cut_in = True
+            self.interruptions += 1
+            acting = self._acting
+            self._note(f"  cutting in {moment}:")
+            try:
+                self._act()
+            finally:
+                self._cut_in = False
+                self._acting = acting
+
+    def _pass_time(self) -> None:
+        roll = self.random.random()
+        flow_ms = 0
+        if roll < 0.50:
+            flow_ms = self.random.randint(0, 1_500)
+        elif roll < 0.90:
+            flow_ms = self.random.randint(0, 30 * SECOND_MS)
+        elif roll < 0.985:
+            flow_ms = self.random.randint(0, 40 * MINUTE_MS)
+        else:
+            self._jump()
+        self.true_ms += flow_ms
+        self.now_ms += flow_ms
+
+    def _jump(self) -> None:
+        self.jumps += 1
+        ms = self.random.choice(
+            (-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS)
+        )
+        self._note(f"the clock jumps by {ms / 1000:+.0f} s")
+        self.now_ms += ms
+
+    def _note(self, text: str) -> None:
+        self.trace.append(f"{to_text(self.now_ms)} {text}")
+
+    # -- what must be true
+
+    def _check(self) -> None:
+        store = self._real[self.random.randrange(self.DAEMONS)]
+        problems = store.verify()
+        demand(10, not problems, f"the store says {problems}")
+        for name, book in self.ledger.runs.items():
+            batch, _, rest = name.partition("/")
+            record, _, date = rest.rpartition("@")
+            run = store.find_call_run(batch, record, date)
+            demand(10, run is not None, f"{name} is lost")
+            assert run is not None
+            demand(10, run.state == book.state or book.state not in ENDED, f"{name} is {run.state}, not {book.state}")
+
+    def _come_to_rest(self) -> None:
+        """Everything is resumed, nothing goes wrong any more, days pass: every run ends, once."""
+        self.calm = True
+        for name in PROVIDERS:
+            spec = ProviderSpec(base_url=f"http://{name}.example.org", timeout="60s")
+            providers.put_provider_spec(
+                self._stores[0], OpenVault(), name, spec, expected_revision=None, now_ms=self.now_ms
+            )
+        for name in BATCHES:
+            self._operators.put_batch(name, paused=False)
+        until_ms = self.now_ms + DAYS_TO_REST * 24 * HOUR_MS
+        while self.now_ms < until_ms:
+            for daemon in self._daemons:
+                daemon.whole_turn()
+            step_ms = self._step_ms()
+            self.now_ms += step_ms
+            self.true_ms += step_ms
+        self._check()
+        self._judge_end(self._real[0])
+
+    def _step_ms(self) -> int:
+        """To the next moment at which something may happen, but no further than half an hour."""
+        next_ms = self._real[0].next_call_ms()
+        if next_ms is None:
+            return HOUR_MS // 2
+        return min(max(next_ms - self.now_ms, 10), HOUR_MS // 2)
+
+    def _judge_end(self, store: Store) -> None:
+        last_ms = self.now_ms - 25 * HOUR_MS
+        for name in BATCHES:
+            batch = store.batch(name)
+            assert batch is not None
+            for day in store.days(batch, before=None, limit=100):
+                runs, _ = store.day_runs(day, state=None, provider=None, after=0, limit=10_000)
+                for run in runs:
+                    ended = run.state in ENDED
+                    demand(10, ended or run.due_ms > last_ms, f"{run.record} of {day.date} never ended: {run}")
+                    if run.state == "done":
+                        effects = self.outside.effects.get(f"{run.batch}/{run.record}@{run.date}", 0)
+                        demand(9, effects > 0, f"{run.record} of {day.date} is done without an effect")

@@ -1,0 +1,106 @@
+"""Batches: thousands of steps in CI; more on demand, as for monitors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from paceline.core.calls import CallSettlement
+from paceline.ports import ClaimedCall, Store
+from tests.world.batch_world import BatchWorld, Damage
+from tests.world.damage import Faulty
+from tests.world.ledger import Broken
+from tests.world.test_world import STEPS, seeds
+
+Maker = Callable[..., BatchWorld]
+
+
+@pytest.fixture
+def make_world(tmp_path: Path) -> Iterator[Maker]:
+    with ExitStack() as stack:
+
+        def make(seed: int, *, damage: Damage | None = None, folder: str = "world") -> BatchWorld:
+            place = tmp_path / folder
+            place.mkdir(exist_ok=True)
+            return stack.enter_context(closing(BatchWorld(seed, place, damage=damage)))
+
+        yield make
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_batches_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -> None:
+    world = make_world(seed)
+    world.run(STEPS)
+    assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 300
+    assert len(world.ledger.runs) > STEPS // 100
+    assert sum(book.state == "done" for book in world.ledger.runs.values()) > STEPS // 200
+
+
+class SettlesAnything(Faulty):
+    """Says that it has settled what it refused."""
+
+    def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
+        self._inner.settle_calls(settlements)
+        return [True] * len(settlements)
+
+
+class ForgetsWhatWasLost(Faulty):
+    def claim_calls(self, **more: Any) -> list[ClaimedCall]:
+        return [replace(item, lost=False) for item in self._inner.claim_calls(**more)]
+
+
+class LeasesTooShort(Faulty):
+    def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+        claimed = self._inner.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=-59_000)
+        return [replace(item, lease_until_ms=item.lease_until_ms + 59_000 + lease_ms) for item in claimed]
+
+
+class CallsPausedProviders(Faulty):
+    def put_provider(self, put: Any, *, now_ms: int) -> Any:
+        result = self._inner.put_provider(replace(put, spec=replace(put.spec, paused=False)), now_ms=now_ms)
+        told = replace(result.provider, spec=put.spec) if result.provider is not None else None
+        return replace(result, provider=told)
+
+
+class RunsDeletedRecords(Faulty):
+    def remove_record(self, batch: Any, record_id: str) -> bool:
+        return self._inner.record(batch, record_id) is not None
+
+
+FAULTS: dict[type[Faulty], str] = {
+    SettlesAnything: "promise [59]: ",
+    ForgetsWhatWasLost: "promise 9: ",
+    LeasesTooShort: "promise [569]: ",
+    CallsPausedProviders: "promise 6: .* is paused",
+    RunsDeletedRecords: "promise 3: ",
+}
+
+
+@pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
+def test_the_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
+    def damage(store: Store) -> Store:
+        return cast("Store", fault(store))
+
+    noticed: list[str] = []
+    for seed in range(100, 108):
+        try:
+            make_world(seed, damage=damage).run(600)
+        except Broken as broken:
+            noticed.append(str(broken))
+            break
+    assert noticed, f"{fault.__name__} went unnoticed"
+    assert re.search(says, noticed[0])
+
+
+def test_the_same_seed_tells_the_same_story_of_batches(make_world: Maker) -> None:
+    worlds = [make_world(7, folder=folder) for folder in ("once", "again")]
+    for world in worlds:
+        world.run(100)
+    assert worlds[0].trace == worlds[1].trace
+    assert worlds[0].ledger.runs == worlds[1].ledger.runs
