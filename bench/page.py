@@ -24,7 +24,12 @@ TITLES = {
     "lateness": "Lateness of the real daemon",
     "checks": "HTTP checks per CPU-second",
     "rest": "REST writes",
+    "plan": "Plan: a day of a million records, and their import",
+    "dispatch": "Dispatch: a batch's runs from claim to result",
+    "day": "A whole day on a virtual clock",
     "spread": "Spread: how even a batch's day is",
+    "submit": "Submit: a job of a thousand measurements",
+    "pool": "The pool of accounts",
     "peers": "Beside its peers",
 }
 NOTES = {
@@ -45,9 +50,26 @@ loops doing the same requests on kept-alive connections, taken in moments in whi
 daemon is busy, with as many requests in flight as the floor; evenly spread it is nearly idle, each commit carries few
 runs, and a check costs more. The target is read on the waves only; evenly spread, 0.4 has never been reached. In
 flight are 500, the default setting; with 200 the ratio was lower. The floor swings widely from run to run on a shared
-machine: in this design the waves gave 0.36, 0.36, 0.38, 0.38, 0.38, 0.40 and, once, 0.51.""",
+machine: the last waves gave 0.50, 0.56 and 0.61 on a quiet machine, 0.41, 0.46 and 0.47 beside other work.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
+    "plan": """\
+Over 1,000 providers, `synchronous=FULL`, through the steps. The floor inserts exactly the rows that are left behind,
+each table in the order of its own keys, ready-made, without further indexes. Import is from JSON text. The target for
+import is read on names in order; names in no order miss it, because a unique index then writes random pages: beside
+that row stands a bare table with the same index.""",
+    "dispatch": """\
+Claim to result with one call at a time for each provider, `synchronous=FULL`, settlement and next claim in one act. The
+floor does one insert, one update by rowid and one delete by rowid for each run, ready-made, with the same batches: one
+run for one provider, a hundred for a hundred, a thousand for ten thousand.""",
+    "day": """\
+Planner and caller turn by turn through a day, with the real steps on a real file; the providers are modelled in the
+same process: most calls end well, a few are refused, a few find the provider unavailable. Commits do not wait for the
+disk here.""",
+    "submit": """\
+Not used by the product yet. The floor inserts the rows that a submission leaves behind.""",
+    "pool": """\
+Not used by the product yet. Decisions over 100 accounts, and how evenly they are used.""",
     "spread": """\
 The largest gap between two runs over the ideal one, for all runs together and for the provider that is worst off, and
 the runs in the fullest minute, on a fresh plan of one day. Also how long the pure plan takes, and its memory.""",
