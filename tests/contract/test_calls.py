@@ -295,6 +295,21 @@ def test_a_record_that_is_gone_does_not_run_today_either(store: Store, change: s
     assert run.reason
 
 
+def test_a_retry_of_a_deleted_record_is_skipped_also_before_its_due_time_on_a_clock_that_was_set_back(
+    store: Store,
+) -> None:
+    provide(store, "a")
+    batch = make_batch(store)
+    plan(store, batch, every(10, 1))
+    (call,) = claim(store)
+    assert settle(store, call, "retry", not_before_ms=T0_MS + SECOND_MS)
+    back_ms = T0_MS - HOUR_MS
+    store.pull_back_calls(now_ms=back_ms, wait_ms_max=MINUTE_MS)
+    assert store.remove_record(batch, "r0")
+    assert claim(store, back_ms + MINUTE_MS) == []
+    assert run_of(store, "r0").state == "skipped"
+
+
 def test_promise_9_a_lost_run_of_a_deleted_record_is_unknown(store: Store) -> None:
     provide(store, "a")
     batch = make_batch(store)

@@ -38,7 +38,7 @@ class Sidings:
         """Whether the run is not to start here, though it could."""
         k, number, state, at_ms, _, lost, _, record_provider, active, _, _ = run
         due_ms = (k & TIME_MASK) + EPOCH_MS
-        if (at_ms if state == "out" else due_ms) > self._now_ms:
+        if (due_ms if state == "waiting" else at_ms) > self._now_ms:
             return False
         day = self._days[number >> RECORD_BITS]
         if not active or day.paused:
