@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import cast
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.instants import to_text
@@ -22,7 +22,7 @@ from tests.world.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProvi
 from tests.world.batch_ledger import ENDED, BatchLedger
 from tests.world.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
 from tests.world.ledger import Broken, demand
-from tests.world.stores import Call, Crash
+from tests.world.stores import Call, Crash, Perilous
 
 T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
@@ -30,27 +30,6 @@ TRACE_LINES = 30
 LOOK_EVERY = 10
 DAYS_TO_REST = 4
 Damage = Callable[[Store], Store]
-
-
-class Perilous:
-    """Each write may be preceded by somebody else's whole action, or be the last thing its caller ever did."""
-
-    def __init__(self, inner: WatchedBatches, peril: Callable[[str], None]) -> None:
-        self._inner = inner
-        self._peril = peril
-
-    def __getattr__(self, name: str) -> Any:
-        act = getattr(self._inner, name)
-        if name not in BATCH_WRITES:
-            return act
-
-        def perilous(*args: Any, **kwargs: Any) -> Any:
-            self._peril(f"before {name}")
-            result = act(*args, **kwargs)
-            self._peril(f"after {name}")
-            return result
-
-        return perilous
 
 
 class BatchWorld:
@@ -73,7 +52,7 @@ class BatchWorld:
         self._real = [SqliteStore(str(folder / f"batch-{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
         damaged = [damage(store) if damage else store for store in self._real]
         self._watched = [WatchedBatches(store, self.ledger, self._past, self) for store in damaged]
-        self._stores = [cast("Store", Perilous(store, self._peril)) for store in self._watched]
+        self._stores = [cast("Store", Perilous(store, self._peril, writes=BATCH_WRITES)) for store in self._watched]
         self._operators = Operators(self, self._stores[0])
         self._daemons = [BatchDaemon(self, store, self.outside) for store in self._stores]
 

@@ -140,13 +140,14 @@ class Watched:
 class Perilous:
     """Each write may be preceded by somebody else's whole action, or be the last thing its caller ever did."""
 
-    def __init__(self, inner: Watched, peril: Callable[[str], None]) -> None:
+    def __init__(self, inner: Any, peril: Callable[[str], None], *, writes: frozenset[str] = WRITES) -> None:
         self._inner = inner
         self._peril = peril
+        self._writes = writes
 
     def __getattr__(self, name: str) -> Any:
         act = getattr(self._inner, name)
-        if name not in WRITES:
+        if name not in self._writes:
             return act
 
         def perilous(*args: Any, **kwargs: Any) -> Any:
