@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.batch import Batch
 from paceline.ports import Store
+from tests.contract.batch_stage import put_provider, put_records
 from tests.contract.stage import user
+from tests.steps.scene import RECORDS
 
 
 @pytest.fixture
@@ -27,3 +30,11 @@ def second(store: Store, tmp_path: Path) -> Iterator[Store]:
     del store
     with closing(SqliteStore(str(tmp_path / "store.db"), synchronous="normal")) as second:
         yield second
+
+
+@pytest.fixture
+def batch(store: Store) -> Batch:
+    """Forty records at three providers, as ``RECORDS`` has them."""
+    for name in "abc":
+        put_provider(store, name)
+    return put_records(store, RECORDS)

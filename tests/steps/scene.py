@@ -75,3 +75,7 @@ def runs(store: Store, name: str, *, now_ms: int, owner: str = "ann") -> list[Ru
 
 def id_of(run: Run) -> str:
     return run_id(run.owner, run.monitor, generation=run.generation, counter=run.counter)
+
+
+RECORDS = {f"r{number:02}": "abc"[number % 3] for number in range(40)}
+"""What the fixture ``batch`` holds: forty records at three providers."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,41 +10,25 @@ import pytest
 
 from paceline.core.batch import Batch, BatchSpec, RecordSpec, window_of
 from paceline.core.spread import evenness
-from paceline.errors import InvalidInput, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import PagePlan, Store
-from paceline.steps import batches, day_plan, providers
+from paceline.steps import batches, day_plan
 from paceline.steps.newcomers import plan_newcomers
-from paceline.steps.plan import plan_day, plan_due, plan_pages, preview
+from paceline.steps.plan import plan_day, plan_due, plan_pages
 from tests.contract.batch_stage import DATE, day_of, due_runs, put_batch, put_provider, put_records
-from tests.contract.stage import DAY_MS, HOUR_MS, LEASE_MS, MINUTE_MS, T0_MS
+from tests.contract.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
+from tests.steps.scene import RECORDS
 
 START_MS = window_of(BatchSpec(), DATE).start_ms
-RECORDS = {f"r{number:02}": "abc"[number % 3] for number in range(40)}
 
 
 class Cut(Exception):
     """The planner dies here."""
 
 
-class OpenVault:
-    def seal(self, secret: str) -> str:
-        return f"sealed {secret}"
-
-    def unseal(self, sealed: str) -> str:
-        return sealed.removeprefix("sealed ")
-
-
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty records make six pages."""
     monkeypatch.setattr(day_plan, "PAGE_RUNS", 7)
-
-
-@pytest.fixture
-def batch(store: Store) -> Batch:
-    for name in "abc":
-        put_provider(store, name)
-    return put_records(store, RECORDS)
 
 
 def cut_after(pages: int) -> Any:
@@ -398,108 +381,6 @@ def test_more_records_than_milliseconds_run_on_after_the_window(store: Store) ->
     dues_ms = [due_ms for due_ms, _ in due_runs(store)]
     assert len(set(dues_ms)) == 1_500
     assert max(dues_ms) < START_MS + 2_000
-
-
-def test_a_preview_is_the_plan_and_writes_nothing(store: Store, batch: Batch) -> None:
-    shown = preview(store, batch, DATE, now_ms=T0_MS)
-    assert store.days(batch, before=None, limit=1) == []
-    plan_day(store, batch, DATE, now_ms=T0_MS)
-    assert (shown.records, shown.already) == (40, 0)
-    assert sum(window.runs for window in shown.histogram) == 40
-    assert len(shown.histogram) == 96
-    assert shown.evenness.ratio <= 1.05
-    assert [(provider.provider, provider.records) for provider in shown.providers] == [("a", 14), ("b", 13), ("c", 13)]
-    assert all(provider.max_gap_ms < 2 * provider.gap_ms for provider in shown.providers)
-    assert preview(store, batch, DATE, now_ms=T0_MS).already == 40
-
-
-def test_a_preview_warns_of_what_a_provider_cannot_do_in_the_window(store: Store) -> None:
-    put_provider(store, "slow", timeout="10s")
-    put_provider(store, "quick", timeout="10s", max_in_flight=3)
-    put_provider(store, "strict", timeout="100ms", rate="1/1m")
-    put_provider(store, "asleep", timeout="100ms", paused=True)
-    batch = put_batch(store, window="1m")
-    names = ("slow", "quick", "strict", "asleep")
-    put_records(store, {f"r{number}": names[number % 4] for number in range(40)})
-    shown = preview(store, batch, DATE, now_ms=T0_MS)
-    found = {(warning.provider, warning.kind): warning.fit for warning in shown.warnings}
-    assert found == {("slow", "time_out"): 6, ("strict", "rate"): 1, ("asleep", "paused"): 0}
-
-
-def test_a_preview_expects_the_latency_that_results_show(store: Store) -> None:
-    from paceline.core.calls import CallSettlement
-
-    number = put_provider(store, "a", timeout="10s")
-    batch = put_batch(store, window="1m")
-    put_records(store, {f"r{index}": "a" for index in range(10)})
-    plan_day(store, batch, DATE, now_ms=T0_MS)
-    for turn, latency_ms in enumerate((1_000.0, 3_000.0)):
-        now_ms = START_MS + turn * 6_000
-        (call,) = store.claim_calls(now_ms=now_ms, runs_max=1, lease_ms=LEASE_MS)
-        done = CallSettlement(call.handle, call.attempt, "done", now_ms, now_ms, latency_ms=latency_ms, verdict="good")
-        assert store.settle_calls([done]) == [True]
-    assert store.latencies_ms([number], runs_max=10) == {number: 2_000.0}
-    shown = preview(store, batch, DATE + timedelta(days=1), now_ms=T0_MS)
-    assert shown.providers[0].latency_ms == 2_000.0
-    assert shown.warnings == [], "ten of two seconds each fit into a minute"
-
-
-def test_records_are_judged_each_by_itself(store: Store, batch: Batch) -> None:
-    bodies = [
-        b'{"id": "r00", "provider": "a", "endpoint": "/r00"}',
-        b'{"id": "new", "provider": "a", "body": {"x": [1]}}',
-        b'{"id": "r01", "provider": "c"}',
-        b'{"id": "bad id", "provider": "a"}',
-        b'{"id": "x", "provider": "nobody"}',
-        b"{",
-        b'{"id": "x", "provider": "a", "body": "\xff"}',
-        b'{"id": "x", "provider": "a", "endpoint": "http://example.org"}',
-    ]
-    results = batches.put_records(store, batch, bodies, now_ms=T0_MS)
-    assert [result.disposition for result in results] == ["unchanged", "created", "replaced", *["refused"] * 5]
-    assert [result.error.code if result.error else None for result in results[3:]] == [
-        "invalid_input",
-        "invalid_input",
-        "malformed_body",
-        "malformed_body",
-        "invalid_input",
-    ]
-    assert store.record(batch, "new") == RecordSpec("new", "a", body='{"x": [1]}')
-    with pytest.raises(NotFound):
-        batches.remove_record(store, batch, "x")
-
-
-def test_a_providers_secrets_are_sealed_and_kept_when_given_back_hidden(store: Store) -> None:
-    def put(**headers: str) -> Any:
-        body = json.dumps({"base_url": "http://example.org", "headers": headers}).encode()
-        return providers.put_provider(store, OpenVault(), "a", body, now_ms=T0_MS)
-
-    assert put(Key="secret", Other="x").disposition == "created"
-    kept = put(Key="***").provider
-    assert kept.spec.headers == {"Key": "sealed secret"}
-    assert providers.unseal_headers(kept.spec, OpenVault()) == {"Key": "secret"}
-    with pytest.raises(InvalidInput):
-        put(Gone="***")
-
-
-def test_pausing_a_provider_changes_nothing_else(store: Store) -> None:
-    with pytest.raises(NotFound):
-        providers.set_provider_paused(store, "a", paused=True, now_ms=T0_MS)
-    put_provider(store, "a", rate="5/1s")
-    paused = providers.set_provider_paused(store, "a", paused=True, now_ms=T0_MS)
-    assert paused.provider is not None
-    assert (paused.provider.spec.paused, paused.provider.spec.rate) == (True, "5/1s")
-    assert providers.set_provider_paused(store, "a", paused=True, now_ms=T0_MS).disposition == "unchanged"
-    with pytest.raises(RevisionMismatch):
-        providers.set_provider_paused(store, "a", paused=False, expected_revision=1, now_ms=T0_MS)
-
-
-@pytest.mark.usefixtures("batch")
-def test_a_provider_in_use_is_not_removed(store: Store) -> None:
-    with pytest.raises(PacelineError, match="in use"):
-        providers.remove_provider(store, "a")
-    with pytest.raises(NotFound):
-        providers.remove_provider(store, "nobody")
 
 
 def test_the_date_of_these_scenes_begins_after_their_first_moment() -> None:
