@@ -10,7 +10,7 @@ LOCK := requirements/lock.txt
 UV := uv==0.13.7
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test check format lint types contracts bench bench-full lock clean
+.PHONY: help install up browser test check format lint types contracts bench bench-full lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -26,7 +26,10 @@ $(STAMP): $(LOCK) pyproject.toml
 up: $(STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
 	@exec $(BIN)/paceline up --demo $(ARGS)
 
-test: $(STAMP)  ## the whole test suite (ARGS="-k cron" is passed on)
+browser:  ## Chromium for the tests of the dashboard, where it can be installed
+	@scripts/install-browser
+
+test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests

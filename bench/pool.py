@@ -1,4 +1,4 @@
-"""Decisions per second with 100 accounts: choose one, take the quotas, keep the pool in order."""
+"""Decisions per second with 100 accounts: choose one, take the quotas, keep the pool in order; and two rules beside."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 import msgspec
 
 from bench.harness import Context, Result
+from bench.pool_rules import compare
 from paceline.core.cost import Cost
 from paceline.core.meters import Meter, Taken, take
 from paceline.core.pool import Account, Key, Pool, Send, Wait, choose, make_pool, with_account
@@ -29,7 +30,7 @@ def run(context: Context) -> list[Result]:
     ]
     for row in rows:
         context.say(f"pool: {row['subject']}: {row['per_s']:,.0f}/s")
-    return rows
+    return rows + compare(context)
 
 
 def _row(subject: str, size: int, seconds: float, *, target: int | None) -> Result:

@@ -14,6 +14,7 @@ import pytest
 
 from paceline.core.batch import DayState
 from paceline.core.calls import CallState, EndState
+from paceline.core.measurement import MeasurementState
 from paceline.core.outcome import OpenState, RunState, TerminalState
 
 ROOT = Path(__file__).parents[1]
@@ -142,7 +143,9 @@ def test_the_lifecycle_of_core_is_the_one_in_the_docs() -> None:
     assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(RunState))
 
 
-@pytest.mark.parametrize(("module", "states"), [("outcome", RunState), ("calls", CallState)])
+@pytest.mark.parametrize(
+    ("module", "states"), [("outcome", RunState), ("calls", CallState), ("measurement", MeasurementState)]
+)
 def test_the_lifecycle_of_core_is_the_one_drawn_beside_it(module: str, states: Any) -> None:
     docstring = ast.get_docstring(ast.parse((SOURCE / "core" / f"{module}.py").read_text()))
     assert docstring is not None
@@ -155,14 +158,27 @@ def test_the_lifecycle_of_a_batchs_run_is_the_one_that_the_schema_allows() -> No
     assert states_in_checks("day") == set(get_args(DayState))
 
 
-def test_the_lifecycle_of_a_batchs_run_is_the_one_in_the_docs() -> None:
+@pytest.mark.parametrize(
+    ("title", "block", "states"),
+    [("batch's run", "calls", CallState), ("measurement", "measurements", MeasurementState)],
+)
+def test_a_lifecycle_is_the_one_in_the_docs(title: str, block: str, states: Any) -> None:
     text = (ROOT / "docs" / "concepts.md").read_text()
-    told = re.search(r"```calls\n(.*?)```", text, re.DOTALL)
+    told = re.search(rf"```{block}\n(.*?)```", text, re.DOTALL)
     assert told is not None
-    assert [line.split(":")[0] for line in told[1].splitlines()] == list(get_args(CallState))
-    drawn = re.search(r"## The life of a batch's run\n+```text\n(.*?)```", text, re.DOTALL)
+    assert [line.split(":")[0] for line in told[1].splitlines()] == list(get_args(states))
+    drawn = re.search(rf"## The life of a {title}\n+```text\n(.*?)```", text, re.DOTALL)
     assert drawn is not None
-    assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(CallState))
+    assert set(re.findall(r"\w+", drawn[1])) >= set(get_args(states))
+
+
+def test_the_lifecycle_of_a_measurement_is_the_one_that_the_schema_allows() -> None:
+    schema = (SOURCE / "adapters" / "sqlite" / "migrations" / "0003_jobs.sql").read_text()
+    table = re.search(r"CREATE TABLE measurement \((.*?)\n\)", schema, re.DOTALL)
+    assert table is not None
+    check = re.search(r"CHECK \((state = .*?)\n            AND", table[1], re.DOTALL)
+    assert check is not None
+    assert set(re.findall(r"'(\w+)'", check[1])) == set(get_args(MeasurementState))
 
 
 def names_of_tests() -> set[str]:
@@ -175,7 +191,7 @@ def names_of_tests() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("promise", [1, 2, 3, 4, 5, 6, 9, 10, 12])
+@pytest.mark.parametrize("promise", range(1, 13))
 def test_every_promise_that_holds_is_defended_by_name(promise: int) -> None:
     assert [name for name in names_of_tests() if name.startswith(f"test_promise_{promise}_")]
 

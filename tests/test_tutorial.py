@@ -25,7 +25,7 @@ import pytest
 TUTORIAL = Path(__file__).parents[1] / "docs" / "tutorial.md"
 TIMEOUT_S = 60.0
 LOOK_AGAIN_S = 20.0
-LOOKS = re.compile(r"paceline (monitor|batch|dead) (list|show|runs)\b")
+LOOKS = re.compile(r"paceline (monitor|batch|dead|job) (list|show|runs)\b")
 MARK = "--tutorial-mark--"
 
 
@@ -59,7 +59,9 @@ def as_pattern(expected: list[str]) -> re.Pattern[str]:
             parts.append(r"(?:.*\n)*?")
         else:
             words = [re.escape(word).replace("…", r".*?") for word in line.split()]
-            parts.append(r"\s+".join(words).replace(r"\s+.*?", r".*?").replace(r".*?\s+", r".*?") + r"[ \t]*\n")
+            parts.append(
+                r"[ \t]*" + r"\s+".join(words).replace(r"\s+.*?", r".*?").replace(r".*?\s+", r".*?") + r"[ \t]*\n"
+            )
     return re.compile("".join(parts))
 
 
@@ -138,8 +140,8 @@ def terminal(folder: Path, env: dict[str, str]) -> Iterator[Shell]:
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the tutorial asks for curl")
 def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
-    api_port, model_port = (str(port) for port in free_ports(2))
-    text = TUTORIAL.read_text().replace("8080", api_port).replace("8090", model_port)
+    api_port, model_port, atlas_port = (str(port) for port in free_ports(3))
+    text = TUTORIAL.read_text().replace("8080", api_port).replace("8090", model_port).replace("8091", atlas_port)
     env = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
     env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}", "PACELINE_PORT": api_port}
     with ExitStack() as stack:
@@ -166,7 +168,8 @@ def assert_says(shell: Shell, step: Step) -> None:
 
 
 def test_the_tutorial_leaves_out_no_block() -> None:
-    known = {"console", "console background", "sh", "python file=checker.py"}
+    files = {"python file=checker.py", "toml file=paceline.toml", "json file=job.json"}
+    known = {"console", "console background", "sh"} | files
     infos = [block.info for block in blocks(TUTORIAL.read_text())]
     assert set(infos) == known
     assert len(re.findall(r"^```", TUTORIAL.read_text(), flags=re.MULTILINE)) == 2 * len(infos)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -14,6 +15,7 @@ from paceline.core.durations import DURATION_RULE, parse_duration_ms
 from paceline.errors import WrongSetting
 
 DEFAULT_FILE = Path("paceline.toml")
+_AWS_URL = re.compile(r"aws://\?prefix=(?P<prefix>[a-z][a-z0-9-]{0,39})")
 
 
 def _duration(text: str) -> str:
@@ -23,9 +25,22 @@ def _duration(text: str) -> str:
 
 
 def _store_url(url: str) -> str:
-    if not url.startswith("sqlite:///") or not url.removeprefix("sqlite:///"):
-        raise ValueError("write sqlite:///path/to/file.db")
+    if url.startswith("aws://"):
+        aws_prefix(url)
+    elif not url.startswith("sqlite:///") or not url.removeprefix("sqlite:///"):
+        raise ValueError("write sqlite:///path/to/file.db or aws://?prefix=paceline")
     return url
+
+
+def aws_prefix(url: str) -> str | None:
+    """What the names of tables and queues begin with; None: the store is not on AWS."""
+    if not url.startswith("aws://"):
+        return None
+    match = _AWS_URL.fullmatch(url)
+    if match is None:
+        rule = "a lower-case letter, then up to 39 of a-z 0-9 -"
+        raise ValueError(f"write aws://?prefix=paceline, with a prefix of {rule}; all else is as boto3 finds it")
+    return match["prefix"]
 
 
 def _networks(text: str) -> str:
@@ -66,6 +81,22 @@ class Settings(BaseSettings):
     atlas_url: Annotated[str, AfterValidator(_http_url)] = Field(
         "https://atlas.ripe.net", description="The base of the RIPE Atlas API."
     )
+    atlas_sends_max: int = Field(
+        1, ge=1, le=16, description="How many measurements are being sent to RIPE at once, by all processes together."
+    )
+    atlas_every: Duration = Field(
+        "30s", description="How often RIPE is asked what became of what runs; jobs are finished as often."
+    )
+    atlas_settle: Duration = Field(
+        "60s",
+        description="How long RIPE's lists may lag: a lost send is looked up after it, twice, before it is repeated.",
+    )
+    job_measurements_max: int = Field(10_000, ge=1, le=10_000, description="How many measurements one job may have.")
+    tls_cert: Path | None = Field(None, description="The API's certificate chain, PEM; it then speaks HTTPS only.")
+    tls_key: Path | None = Field(None, description="The private key of `tls_cert`, PEM, without a password.")
+    tls_self_signed: bool = Field(
+        False, description="HTTPS with a certificate of its own, whose CA file is written beside the SQLite file."
+    )
     synchronous: Literal["full", "normal"] = Field(
         "full", description="SQLite durability: full survives a power cut, normal a crash of the process."
     )
@@ -98,6 +129,7 @@ class Settings(BaseSettings):
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
     runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
     dead_keep: Duration = Field("90d", description="How long dead letters are kept that nobody redrives or discards.")
+    jobs_keep: Duration = Field("90d", description="How long finished jobs and their postings are kept.")
     wrong_tokens_max: int = Field(
         30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
     )

@@ -9,11 +9,13 @@ PacelineError
 ├── NotFound              404  not_found            also what belongs to somebody else
 ├── AlreadyExists         409  already_exists
 ├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
+├── JobFinished           409  job_finished         nothing of the job is left to cancel
 ├── RevisionMismatch      412  revision_mismatch    If-Match did not match
 ├── BodyTooLarge          413  body_too_large
 ├── BodyTooSlow           408  body_too_slow
 ├── LimitReached          403  limit_reached
 ├── Throttled             429  throttled
+├── AtlasUnavailable      503  atlas_unavailable    RIPE Atlas gave no answer
 ├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
 ├── StoreTooNew           500  store_too_new        the file was written by a newer version
 └── WrongSetting          500  wrong_setting        stops the start
@@ -103,6 +105,12 @@ class StaleLease(PacelineError):
     status = 409
 
 
+class JobFinished(PacelineError):
+    code = "job_finished"
+    title = "The job has ended"
+    status = 409
+
+
 class RevisionMismatch(PacelineError):
     code = "revision_mismatch"
     title = "It was changed in the meantime"
@@ -131,6 +139,12 @@ class Throttled(PacelineError):
     code = "throttled"
     title = "Too many requests"
     status = 429
+
+
+class AtlasUnavailable(PacelineError):
+    code = "atlas_unavailable"
+    title = "RIPE Atlas does not answer"
+    status = 503
 
 
 class StoreUnavailable(PacelineError):

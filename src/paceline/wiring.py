@@ -5,18 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import ssl
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
+from typing import NamedTuple
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.config import Settings
+from paceline.config import Settings, aws_prefix
+from paceline.core.atlas import RETRY_AFTER_MS_MAX
 from paceline.core.definition import SpecLimits, duration_ms
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
+from paceline.core.instants import to_datetime
+from paceline.core.job import JobLimits
 from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
 from paceline.errors import WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
@@ -29,6 +35,14 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+class Tls(NamedTuple):
+    """What HTTPS is served with. ``key`` None: it stands in ``cert``. ``authority``: the file to hand to clients."""
+
+    cert: Path
+    key: Path | None = None
+    authority: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +64,11 @@ class System:
         from paceline.adapters.vault import SecretVault  # noqa: PLC0415  most commands seal nothing and start sooner
 
         return SecretVault(self.secret_key)
+
+    @cached_property
+    def tls(self) -> Tls | None:
+        """None: plain HTTP. Made or read when it is first needed, as the key is."""
+        return open_tls(self.settings, self.clock)
 
     @property
     def limits(self) -> SpecLimits:
@@ -75,6 +94,15 @@ class System:
         return max(DAY_MS, TIMEOUT_MS_MAX + duration_ms(self.settings.call_lease))
 
     @property
+    def job_limits(self) -> JobLimits:
+        return JobLimits(bytes_max=self.settings.body_bytes_max, measurements_max=self.settings.job_measurements_max)
+
+    @property
+    def send_wait_ms_max(self) -> int:
+        """No parked try, no lookup, no pause that RIPE asks for and no webhook lies further ahead."""
+        return max(RETRY_AFTER_MS_MAX, duration_ms(self.settings.atlas_settle))
+
+    @property
     def retry_policy(self) -> RetryPolicy:
         settings = self.settings
         return RetryPolicy(
@@ -85,10 +113,21 @@ class System:
 
 
 def open_system(settings: Settings) -> System:
-    """Opens the store, bringing its schema up to date."""
+    """Opens the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that."""
     if settings.secret_key is not None:
         read_secret_key(settings, sqlite_path(settings))  # a wrong one is refused before anything is opened
+    if (prefix := aws_prefix(settings.store)) is not None:
+        return System(settings, _open_aws(prefix), SystemClock())
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
+
+
+def _open_aws(prefix: str) -> Store:
+    try:
+        from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415  boto3 is an extra, and slow to import
+    except ImportError as error:
+        missing = error.name or "boto3"
+        raise WrongSetting(f"PACELINE_STORE: {missing} is not installed: pip install 'paceline[aws]'.") from None
+    return AwsStore(prefix)
 
 
 def open_provider(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Provider:
@@ -112,6 +151,50 @@ def open_atlas(settings: Settings, *, own: Sequence[tuple[str, int]] = ()) -> At
     return RipeAtlas(settings.atlas_url, allow=_allowed(settings), own=own)
 
 
+def open_tls(settings: Settings, clock: Clock) -> Tls | None:
+    """The files that the settings name, tried; or certificates of our own, made or renewed beside the SQLite file."""
+    cert, key = settings.tls_cert, settings.tls_key
+    if settings.tls_self_signed:
+        if cert or key:
+            raise WrongSetting("PACELINE_TLS_SELF_SIGNED: either this, or PACELINE_TLS_CERT and PACELINE_TLS_KEY.")
+        return _self_signed(settings, clock)
+    if cert is None and key is None:
+        return None
+    if cert is None or key is None:
+        given, missing = ("TLS_KEY", "TLS_CERT") if cert is None else ("TLS_CERT", "TLS_KEY")
+        raise WrongSetting(f"PACELINE_{given} needs PACELINE_{missing} (or --{missing.lower().replace('_', '-')}) too.")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=_no_password)
+    except (OSError, ValueError) as error:  # SSLError is an OSError
+        words = getattr(error, "strerror", None) or str(error)
+        raise WrongSetting(f"PACELINE_TLS_CERT {cert}, PACELINE_TLS_KEY {key}: cannot be used: {words}.") from None
+    return Tls(cert, key)
+
+
+def _self_signed(settings: Settings, clock: Clock) -> Tls:
+    from paceline.adapters.certificates import make_certificates, own_names  # noqa: PLC0415  most start without them
+
+    path = sqlite_path(settings)
+    folder, stem = Path(path).parent, Path(path).stem
+    if path == ":memory:" or not settings.store.startswith("sqlite:///"):
+        folder, stem = _passing_folder(), "paceline"
+    try:
+        made = make_certificates(folder, stem, names=own_names(settings.host), now=to_datetime(clock.now_ms()))
+    except OSError as error:
+        raise WrongSetting(f"PACELINE_TLS_SELF_SIGNED: cannot write in {folder}: {error.strerror}.") from None
+    return Tls(made.server, None, made.authority)
+
+
+@cache
+def _passing_folder() -> Path:
+    """For a store that is no file and has no place beside it: one for the whole process."""
+    return Path(tempfile.mkdtemp(prefix="paceline-"))
+
+
+def _no_password() -> str:
+    raise ValueError("the key has a password; give one without")
+
+
 def _allowed(settings: Settings) -> list[IPv4Network | IPv6Network]:
     parts = filter(None, (part.strip() for part in settings.outbound_allow.split(",")))
     return [ip_network(part) for part in parts]
@@ -128,6 +211,11 @@ def read_secret_key(settings: Settings, store_path: str) -> bytes:
         if len(text) < SECRET_BYTES_MIN:
             raise WrongSetting(f"PACELINE_SECRET_KEY: give at least {SECRET_BYTES_MIN} characters.")
         return hashlib.sha256(text.encode()).digest()
+    if aws_prefix(settings.store) is not None:
+        raise WrongSetting(
+            "PACELINE_SECRET_KEY: a store on AWS has no file to keep it beside: set it, the same for every process "
+            f"(at least {SECRET_BYTES_MIN} characters, kept in a secret of your deployment)."
+        )
     if store_path == ":memory:":
         return secrets.token_bytes(32)
     path = Path(store_path).with_suffix(".key")

@@ -11,6 +11,7 @@ from paceline.ports import (
     AddKey,
     Admitted,
     Already,
+    Busy,
     Ended,
     Ending,
     OverCredits,
@@ -26,6 +27,8 @@ from tests.contract.stage import T0_MS
 CREDITS = 60
 """What each measurement here costs at most, if nothing else is said: ten probes, six credits each."""
 COST = Cost(credits=CREDITS, results=10, concurrent=1, daily_credits=CREDITS, daily_results=10)
+SENDING_MAX = 1_000
+"""Where it is not what a scene is about."""
 ROOMY = AccountSpec(concurrent=100, daily_results=100_000, daily_credits=1_000_000)
 
 
@@ -79,15 +82,22 @@ def heads(store: Store, *, now_ms: int = T0_MS, users_max: int = 100, each_max: 
     return store.next_to_send(now_ms=now_ms, users_max=users_max, each_max=each_max)
 
 
+def try_begin(
+    store: Store, key: str, *, account: str = "lab", sending_max: int = SENDING_MAX, now_ms: int = T0_MS
+) -> StoredMeasurement | Short | Busy | None:
+    head = heads(store, now_ms=now_ms)[0]
+    return store.begin_send(head, account=account, key=key, sending_max=sending_max, now_ms=now_ms)
+
+
 def begin(store: Store, key: str, *, account: str = "lab", now_ms: int = T0_MS) -> StoredMeasurement:
     """The intent of whatever is next."""
-    begun = store.begin_send(heads(store, now_ms=now_ms)[0], account=account, key=key, now_ms=now_ms)
+    begun = try_begin(store, key, account=account, now_ms=now_ms)
     assert isinstance(begun, StoredMeasurement)
     return begun
 
 
 def begin_short(store: Store, key: str, *, account: str = "lab", now_ms: int = T0_MS) -> Short:
-    begun = store.begin_send(heads(store, now_ms=now_ms)[0], account=account, key=key, now_ms=now_ms)
+    begun = try_begin(store, key, account=account, now_ms=now_ms)
     assert isinstance(begun, Short)
     return begun
 

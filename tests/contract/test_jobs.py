@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from paceline.core.cost import Cost
+from paceline.core.measurement import MeasurementState
 from paceline.ports import (
     Admitted,
     Already,
@@ -32,6 +34,7 @@ from tests.contract.job_stage import (
 from tests.contract.stage import DAY_MS, HOUR_MS, T0_MS, user
 from tests.contract.test_races import RACERS, race
 
+TWO = Cost(credits=120, results=20, concurrent=2, daily_credits=120, daily_results=20)
 NEXT_DAY_MS = (T0_MS // DAY_MS + 1) * DAY_MS
 
 
@@ -127,6 +130,58 @@ def test_jobs_are_listed_newest_first_and_each_user_sees_only_their_own(store: S
     assert [job.id for job in store.jobs(None, before=None, limit=10)] == made[::-1]
     newest = store.jobs(None, before=None, limit=1)[0]
     assert [job.id for job in store.jobs(None, before=newest.number, limit=10)] == [made[1], made[0]]
+
+
+def test_the_job_of_an_idempotency_key_is_found_by_its_user_alone(store: Store) -> None:
+    limit(store, 1_000)
+    found = submit(store, submission(2, key="k"))
+    assert isinstance(found, Admitted)
+    assert store.submitted_as("ann", "k") == found.job
+    assert [store.submitted_as(*one) for one in (("ann", "other"), ("bob", "k"), ("zoe", "k"))] == [None] * 3
+
+
+def test_a_users_measurements_of_all_jobs_are_listed_newest_first(store: Store) -> None:
+    first, _, third = admitted(store, 3), admitted(store, 2, owner="bob"), admitted(store, 2)
+    every = store.measurements_of("ann", states=[], before=None, limit=10)
+    assert [(one.job, one.index) for one in every] == [
+        (third.id, 1),
+        (third.id, 0),
+        *((first.id, n) for n in (2, 1, 0)),
+    ]
+    for limit_ in (1, 2, 3):
+        pages, before = [], None
+        while page := store.measurements_of("ann", states=[], before=before, limit=limit_):
+            pages += page
+            before = page[-1].handle
+        assert pages == every
+    assert store.measurements_of("zoe", states=[], before=None, limit=10) == []
+
+
+def test_a_users_measurements_are_listed_and_their_definitions_counted_by_state(store: Store) -> None:
+    key = add_account(store)
+    admitted(store, 5, cost=TWO)
+    admitted(store, 1, owner="bob", cost=TWO)
+    ended = [send(store, key) for _ in range(3)]  # ann, bob, ann
+    done(store, ended[0], spent=0)
+    store.refuse([(heads(store)[0].handle, 0)], reason="no", now_ms=T0_MS)
+    store.cancel_measurement(heads(store)[0].handle, now_ms=T0_MS)
+    expected: dict[tuple[MeasurementState, ...], list[int]] = {
+        (): [4, 3, 2, 1, 0],
+        ("done",): [0],
+        ("ongoing",): [1],
+        ("failed",): [2],
+        ("cancelled",): [3],
+        ("queued",): [4],
+        ("parked", "sending"): [],
+        ("done", "ongoing"): [1, 0],
+        ("queued", "parked", "sending", "unknown", "ongoing"): [4, 1],
+        ("failed", "cancelled", "queued"): [4, 3, 2],
+    }
+    for states, indexes in expected.items():
+        found = store.measurements_of("ann", states=states, before=None, limit=10)
+        assert [one.index for one in found] == indexes
+        assert store.count_of("ann", states=states) == 2 * len(indexes)
+    assert store.count_of("zoe", states=[]) == 0
 
 
 def test_promise_12_a_new_user_of_an_old_name_does_not_get_the_old_jobs(store: Store) -> None:

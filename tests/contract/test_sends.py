@@ -29,6 +29,7 @@ from paceline.ports import (
 )
 from tests.contract.conftest import Opener
 from tests.contract.job_stage import (
+    SENDING_MAX,
     add_account,
     admitted,
     again,
@@ -97,8 +98,10 @@ def test_promise_5_a_measurement_is_begun_once(store: Store, other: Store) -> No
     key = add_account(store)
     admitted(store)
     seen, seen_too = heads(store)[0], heads(other)[0]
-    assert isinstance(store.begin_send(seen, account="lab", key=key, now_ms=T0_MS), StoredMeasurement)
-    assert other.begin_send(seen_too, account="lab", key=key, now_ms=T0_MS) is None
+    assert isinstance(
+        store.begin_send(seen, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS), StoredMeasurement
+    )
+    assert other.begin_send(seen_too, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is None
     assert quotas(store)["concurrent"] == (0, 1)
 
 
@@ -126,13 +129,13 @@ def test_an_account_or_key_that_cannot_be_used_any_more_sends_nothing(store: Sto
     admitted(store)
     head = heads(store)[0]
     store.enable_key("lab", key, enabled=False)
-    assert store.begin_send(head, account="lab", key=key, now_ms=T0_MS) is None
+    assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is None
     store.enable_key("lab", key, enabled=True)
     store.put_account("lab", AccountSpec(enabled=False))
-    assert store.begin_send(head, account="lab", key=key, now_ms=T0_MS) is None
+    assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is None
     store.put_account("lab", AccountSpec())
-    assert store.begin_send(head, account="lab", key="k999", now_ms=T0_MS) is None
-    assert store.begin_send(head, account="lab", key=key, now_ms=T0_MS) is not None
+    assert store.begin_send(head, account="lab", key="k999", sending_max=SENDING_MAX, now_ms=T0_MS) is None
+    assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is not None
 
 
 def test_what_was_sent_is_settled_on_what_was_delivered_and_the_rest_refunded(store: Store) -> None:
@@ -165,15 +168,18 @@ def test_what_is_used_beyond_the_hold_is_told_and_not_charged(store: Store) -> N
     assert money(store) == (60, 0)
 
 
-def test_a_slot_stays_held_until_ripe_counts_it_no_more(store: Store) -> None:
+def test_an_account_is_held_until_ripe_counts_it_no_more(store: Store) -> None:
     key = add_account(store)
     admitted(store)
     sent = send(store, key)
-    done(store, sent, frees_slot=False)
-    assert quotas(store)["concurrent"] == (0, 1)
+    store.note_progress([Progress(sent.handle, 1, ((2, 7),))])
+    store.end([Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=False)], now_ms=T0_MS)
+    assert money(store) == (42, 0)
+    # While it runs, RIPE reckons with all that was asked for.
+    assert quotas(store) == {"concurrent": (0, 1), "results": (0, 10), "credits": (0, 60)}
     assert [one.handle for one in store.holding("done", after=0, limit=10)] == [sent.handle]
     assert store.free_slots([(sent.handle, 1), (sent.handle, 1)], now_ms=T0_MS) == [True, False]
-    assert quotas(store) == {"concurrent": (0, 0), "results": (10, 0), "credits": (60, 0)}
+    assert quotas(store) == {"concurrent": (0, 0), "results": (7, 0), "credits": (42, 0)}
     assert store.holding("done", after=0, limit=10) == []
 
 
@@ -201,7 +207,9 @@ def test_promise_9_a_lost_reply_keeps_every_line_held_until_it_is_looked_up(stor
     assert [one.handle for one in store.to_look_up(now_ms=T0_MS + MINUTE_MS, limit=10)] == [begun.handle]
     assert store.next_send_ms() == T0_MS + MINUTE_MS
     assert heads(store, now_ms=T0_MS + HOUR_MS) == []
-    assert store.answer(*fence, Unsure("not seen yet", T0_MS + 2 * MINUTE_MS), now_ms=T0_MS + MINUTE_MS)
+    assert store.answer(*fence, Unsure("not seen yet", T0_MS + 2 * MINUTE_MS, lookups=1), now_ms=T0_MS + MINUTE_MS)
+    assert again(store, begun).lookups == 1
+    assert store.answer(*fence, Unsure("no answer", T0_MS + 2 * MINUTE_MS), now_ms=T0_MS + MINUTE_MS)
     assert again(store, begun).lookups == 1
     assert quotas(store)["concurrent"] == (0, 1)
     assert store.answer(*fence, Sent((77,)), now_ms=T0_MS + 2 * MINUTE_MS)
@@ -300,7 +308,7 @@ def test_an_account_a_target_and_everybody_can_be_told_to_wait(store: Store) -> 
     closed = AccountClosed(T0_MS + 20, "slow down")
     store.answer(begun.handle, begun.attempt, NotSent("slow down"), blame=closed, now_ms=T0_MS + 7)
     head = heads(store, now_ms=T0_MS + 8)[0]
-    assert store.begin_send(head, account="lab", key=key, now_ms=T0_MS + 8) is None
+    assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS + 8) is None
     assert begin(store, key, now_ms=T0_MS + 20).state == "sending"
 
 
@@ -340,15 +348,17 @@ def test_keys_are_kept_sealed_and_an_account_has_each_secret_once(store: Store) 
     assert (store.keys("lab"), store.sealed_key("lab", key)) == ([], None)
 
 
-def test_the_slots_that_ripe_surely_sees_are_those_answered_a_minute_ago(store: Store) -> None:
+def test_of_what_ripe_lists_those_are_ours_that_hold_a_slot_of_the_account(store: Store) -> None:
     key = add_account(store)
-    admitted(store, 4)
-    done(store, send(store, key))
-    send(store, key)
-    send(store, key, now_ms=T0_MS + MINUTE_MS)
-    begin(store, key, now_ms=T0_MS + MINUTE_MS)
-    assert store.slots_seen("lab", asked_ms=T0_MS + MINUTE_MS) == 1
-    assert store.slots_seen("lab", asked_ms=T0_MS + 2 * MINUTE_MS) == 2
+    admitted(store, 3)
+    running, ended = send(store, key), send(store, key)
+    begin(store, key)
+    listed = [one.atlas_id for item in (running, ended) for one in item.atlas]
+    assert store.slots_seen("lab", [*listed, 987_654_321]) == 2
+    assert store.slots_seen("another", listed) == 0
+    done(store, ended)
+    assert store.slots_seen("lab", listed) == 1
+    assert store.slots_seen("lab", []) == 0
 
 
 def test_promise_8_however_many_send_at_once_an_accounts_slots_are_taken_once(
@@ -361,7 +371,7 @@ def test_promise_8_however_many_send_at_once_an_accounts_slots_are_taken_once(
         won = 0
         for _ in range(10):
             for item in heads(handle, each_max=5):
-                begun = handle.begin_send(item, account="lab", key=key, now_ms=T0_MS)
+                begun = handle.begin_send(item, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS)
                 won += isinstance(begun, StoredMeasurement)
         return won
 

@@ -74,6 +74,34 @@ def test_the_same_idempotency_key_gives_the_same_job(store: Store) -> None:
         submit_job(store, "ann", body(1), limits=LIMITS, idempotency_key="a", now_ms=T0_MS)
 
 
+def timed(**times: int) -> bytes:
+    """One round of ten probes; priced at 30 credits."""
+    one = {"definitions": [DEFINITION | {"interval": 3_600}], "probes": [PROBES], **times}
+    return body(measurements=[one])
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        {"start_time": T0_MS // 1000 + 600, "stop_time": T0_MS // 1000 + 4_200},
+        {"stop_time": T0_MS // 1000 + 3_600},
+    ],
+)
+def test_a_retry_after_its_start_or_stop_has_passed_answers_with_the_first_job(
+    store: Store, times: dict[str, int]
+) -> None:
+    late_ms = T0_MS + 2 * HOUR_MS
+    with pytest.raises(InvalidInput):  # a first submission that is so late is refused, whatever its key
+        submit_job(store, "ann", timed(**times), limits=LIMITS, idempotency_key="late", now_ms=late_ms)
+    first = submit_job(store, "ann", timed(**times), limits=LIMITS, idempotency_key="a", now_ms=T0_MS)
+    again = submit_job(store, "ann", timed(**times), limits=LIMITS, idempotency_key="a", now_ms=late_ms)
+    assert (again.job, again.again) == (first.job, True)
+    with pytest.raises(AlreadyExists, match=first.job.id):
+        submit_job(store, "ann", body(1), limits=LIMITS, idempotency_key="a", now_ms=late_ms)
+    with pytest.raises(InvalidInput):
+        submit_job(store, "bob", timed(**times), limits=LIMITS, idempotency_key="a", now_ms=late_ms)
+
+
 @pytest.mark.parametrize("key", ["", "a\nb", "é", "x" * 256])
 def test_an_idempotency_key_is_short_and_printable(store: Store, key: str) -> None:
     with pytest.raises(InvalidInput):

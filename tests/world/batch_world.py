@@ -6,48 +6,34 @@ are delivered again, the clock jumps. At the end everything must come to rest: e
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import cast
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.instants import to_text
 from paceline.core.provider import ProviderSpec
 from paceline.ports import Store
 from paceline.steps import providers
 from tests.world.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProviders, OpenVault, Operators
 from tests.world.batch_ledger import ENDED, BatchLedger
 from tests.world.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
-from tests.world.ledger import Broken, demand
-from tests.world.stores import Call, Crash, Perilous
+from tests.world.ledger import demand
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Seeded
+from tests.world.stores import Crash, Perilous
 
-T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
-SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
-TRACE_LINES = 30
 LOOK_EVERY = 10
 DAYS_TO_REST = 4
 Damage = Callable[[Store], Store]
 
 
-class BatchWorld:
+class BatchWorld(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
-    DAEMONS = 2
+    ONLY = "batch"
 
     def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
-        self.random = Random(seed)
+        super().__init__(seed)
         self.ledger = BatchLedger()
-        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self.now_ms = self.true_ms = T0_MS
-        self.crashes = self.interruptions = self.repeats = self.jumps = 0
-        self.calm = True
-        self._seed = seed
-        self._past: deque[Call] = deque(maxlen=60)
-        self._cut_in = False
-        self._acting = ""
         self.outside = ModelProviders(self)
         self._real = [SqliteStore(str(folder / f"batch-{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
         damaged = [damage(store) if damage else store for store in self._real]
@@ -57,24 +43,15 @@ class BatchWorld:
         self._daemons = [BatchDaemon(self, store, self.outside) for store in self._stores]
 
     def run(self, steps: int) -> None:
-        number = 0
-        try:
+        with self._telling(steps):
             self._operators.begin()
             self.calm = False
             for number in range(steps):
+                self._step_number = number
                 self._step()
                 if number % LOOK_EVERY == 0:
                     self._check()
             self._come_to_rest()
-        except Broken as broken:
-            story = "\n  ".join(self.trace)
-            again = f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest tests/world -k batch"
-            raise Broken(f"{broken}\n  at step {number}; again with: {again}\n  the last of it:\n  {story}") from broken
-
-    def close(self) -> None:
-        for store in self._real:
-            with closing(store):
-                pass
 
     # -- what happens
 
@@ -98,30 +75,8 @@ class BatchWorld:
         elif roll < 0.94:
             self._acting = "an operator"
             self._note(f"operator {self._operators.act()}")
-        elif self._past:
-            name, args, kwargs = self.random.choice(list(self._past))
-            assert name in BATCH_REPEATED
-            self.repeats += 1
-            self._note(f"delivered again: {name}")
-            getattr(self._watched[0], name)(*args, **kwargs)
-
-    def _peril(self, moment: str) -> None:
-        if self.calm:
-            return
-        roll = self.random.random()
-        if roll < 0.02:
-            self.crashes += 1
-            raise Crash(f"of {self._acting} {moment}")
-        if roll < 0.10 and not self._cut_in:
-            self._cut_in = True
-            self.interruptions += 1
-            acting = self._acting
-            self._note(f"  cutting in {moment}:")
-            try:
-                self._act()
-            finally:
-                self._cut_in = False
-                self._acting = acting
+        else:
+            self._deliver_again(self._watched[0], BATCH_REPEATED)
 
     def _pass_time(self) -> None:
         roll = self.random.random()
@@ -136,17 +91,6 @@ class BatchWorld:
             self._jump()
         self.true_ms += flow_ms
         self.now_ms += flow_ms
-
-    def _jump(self) -> None:
-        self.jumps += 1
-        ms = self.random.choice(
-            (-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS)
-        )
-        self._note(f"the clock jumps by {ms / 1000:+.0f} s")
-        self.now_ms += ms
-
-    def _note(self, text: str) -> None:
-        self.trace.append(f"{to_text(self.now_ms)} {text}")
 
     # -- what must be true
 

@@ -33,8 +33,8 @@ EVERYTHING = 100_000
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
 
-class Crash(Exception):
-    """The process dies here."""
+class Crash(BaseException):
+    """The process dies here: nothing may catch it on the way."""
 
 
 class Watched:

@@ -7,46 +7,34 @@ ledger's books, and at the end everything must come to rest: every run ended, ev
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import cast
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.instants import to_text
 from paceline.core.schedule import Cadence
 from paceline.ports import Store, UserEdit
 from paceline.steps import access
 from tests.world.actors import CATCH_UP, OWNERS, Checker, Daemon, Users
-from tests.world.ledger import TERMINAL, Broken, Ledger, Life, demand
-from tests.world.stores import REPEATED, Call, Crash, Perilous, Watched
+from tests.world.ledger import TERMINAL, Ledger, Life, demand
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Seeded
+from tests.world.stores import REPEATED, Crash, Perilous, Watched
 
-T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
-SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
-TRACE_LINES = 25
 LOOK_EVERY = 20
 QUIET_ROUNDS = 20
 Damage = Callable[[Store], Store]
 
 
-class World:
+class World(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
-    DAEMONS = 2
+    ONLY = "whatever"
+    TRACE_LINES = 25
+    CUT_IN_CHANCE = 0.10
 
     def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
-        self.random = Random(seed)
+        super().__init__(seed)
         self.ledger = Ledger(CATCH_UP)
-        self.trace: deque[str] = deque(maxlen=TRACE_LINES)
-        self.now_ms = self.true_ms = T0_MS
-        self.crashes = self.interruptions = self.repeats = self.jumps = 0
-        self._seed = seed
-        self._past: deque[Call] = deque(maxlen=60)
-        self._cut_in = False
-        self.calm = True
-        self._acting = ""
         self._real = [SqliteStore(str(folder / f"{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
         damaged = [damage(store) if damage else store for store in self._real]
         self._watched = [Watched(store, self.ledger, self._past) for store in damaged]
@@ -61,25 +49,16 @@ class World:
 
     def run(self, steps: int) -> None:
         """The story, and its end. Broken tells the seed and the last things that happened."""
-        number = 0
-        try:
+        with self._telling(steps):
             self._set_clock(self.now_ms)
             for owner in OWNERS:
                 self._users.add(owner)
             self.calm = False
             for number in range(steps):
+                self._step_number = number
                 self._step()
                 self._check(thoroughly=number % LOOK_EVERY == 0)
             self._come_to_rest()
-        except Broken as broken:
-            story = "\n  ".join(self.trace)
-            again = f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest tests/world -k whatever"
-            raise Broken(f"{broken}\n  at step {number}; again with: {again}\n  the last of it:\n  {story}") from broken
-
-    def close(self) -> None:
-        for store in self._real:
-            with closing(store):
-                pass
 
     # -- what happens
 
@@ -109,33 +88,7 @@ class World:
             self._acting = "a user"
             self._note(f"user {self._users.act()}")
         else:
-            self._deliver_again()
-
-    def _deliver_again(self) -> None:
-        if self._past:
-            name, args, kwargs = self.random.choice(list(self._past))
-            assert name in REPEATED
-            self.repeats += 1
-            self._note(f"delivered again: {name}")
-            getattr(self._watched[0], name)(*args, **kwargs)
-
-    def _peril(self, moment: str) -> None:
-        if self.calm:
-            return
-        roll = self.random.random()
-        if roll < 0.02:
-            self.crashes += 1
-            raise Crash(f"of {self._acting} {moment}")
-        if roll < 0.12 and not self._cut_in:
-            self._cut_in = True
-            self.interruptions += 1
-            acting = self._acting
-            self._note(f"  cutting in {moment}:")
-            try:
-                self._act()
-            finally:
-                self._cut_in = False
-                self._acting = acting
+            self._deliver_again(self._watched[0], REPEATED)
 
     def _restart(self) -> None:
         """The process is gone with all it knew; the checkers live elsewhere and remember."""
@@ -156,20 +109,9 @@ class World:
         self.true_ms += flow_ms
         self._set_clock(self.now_ms + flow_ms)
 
-    def _jump(self) -> None:
-        self.jumps += 1
-        ms = self.random.choice(
-            (-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS)
-        )
-        self._note(f"the clock jumps by {ms / 1000:+.0f} s")
-        self._set_clock(self.now_ms + ms)
-
     def _set_clock(self, now_ms: int) -> None:
-        self.now_ms = now_ms
+        super()._set_clock(now_ms)
         self.ledger.set_clock(now_ms)
-
-    def _note(self, text: str) -> None:
-        self.trace.append(f"{to_text(self.now_ms)} {text}")
 
     # -- what must be true
 

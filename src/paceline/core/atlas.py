@@ -9,13 +9,15 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from paceline.core.measurement import Http, Measurement, span_s
+from paceline.core.measurement import Http, Measurement, is_oneoff, span_s
 from paceline.core.outcome import REASON_CHARS_MAX
 
 RETRY_AFTER_MS_MAX = 86_400_000
 DESCRIPTION_CHARS_MAX = 255
 ONEOFF_DEADLINE_MS = 3_600_000
 """A one-off ends at RIPE about ten minutes after it began; after an hour nothing more is to be expected."""
+ONEOFF_MS = 600_000
+"""How long RIPE counts a one-off as running, as it was seen."""
 STOP_DEADLINE_MS = 3_600_000
 
 Scope = Literal["account", "target", "request", "key", "global"]
@@ -269,6 +271,17 @@ def deadline_ms(measurement: Measurement, *, sent_ms: int) -> int:
     for definition in measurement.definitions:
         start, stop = span_s(measurement, definition)
         latest_ms = max(latest_ms, (start or 0) * 1000 + ONEOFF_DEADLINE_MS, (stop or 0) * 1000 + STOP_DEADLINE_MS)
+    return latest_ms
+
+
+def expected_end_ms(measurement: Measurement, *, sent_ms: int) -> int:
+    """When RIPE is expected to count it as running no more: for people who wait, and for when to look again."""
+    latest_ms = sent_ms
+    for definition in measurement.definitions:
+        start, stop = span_s(measurement, definition)
+        begins_ms = max(sent_ms, (start or 0) * 1000)
+        periodic = stop is not None and not is_oneoff(measurement, definition)
+        latest_ms = max(latest_ms, stop * 1000 if periodic and stop else begins_ms + ONEOFF_MS)
     return latest_ms
 
 

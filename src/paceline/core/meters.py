@@ -12,7 +12,7 @@ and ``spent`` are the sums of the postings into the pot less those out of it; wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -20,8 +20,6 @@ import msgspec
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
 NEVER_MS = 1 << 60
-SETTLE_DELAY_MS = 60_000
-"""RIPE's lists may not show a measurement sooner than this after it was made."""
 
 Window = Literal["day", "sliding", "until_released"]
 """``day``: a calendar day in UTC, and a meter of its own each day. ``sliding``: what is spent counts for 24 hours.
@@ -213,15 +211,6 @@ def lagging_visible(meter: Meter) -> int:
     those hours and stop a healthy account, so use by others is noticed once it is more than what RIPE lags behind.
     """
     return meter.spent + meter.held
-
-
-def in_flight_visible(sent: Iterable[tuple[int | None, int]], *, asked_ms: int, delay_ms: int = SETTLE_DELAY_MS) -> int:
-    """How many of our slots the provider's count of running measurements surely holds.
-
-    ``sent``: for each open hold when its reply came (None: not sent, or the reply was lost) and its slots. What is
-    younger than the delay may be missing in the count; it is not subtracted, and so it is never forgotten.
-    """
-    return sum(slots for answered_ms, slots in sent if answered_ms is not None and answered_ms <= asked_ms - delay_ms)
 
 
 def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from paceline.core.atlas import Answer, Lost, Refused
 from paceline.core.measurement import Measurement
@@ -91,6 +91,9 @@ class Atlas(Protocol):
 
         If it ends Unanswered, what was taken is a beginning: the next time starts over. What ``take`` raises is raised.
         """
+
+    def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
+        """RIPE's own documents of these probes, 500 at most; those that it does not know are left out. Needs no key."""
 
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         """Tries the reads that a pool needs. Unanswered: RIPE gave no verdict, try again."""

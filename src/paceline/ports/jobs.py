@@ -179,10 +179,15 @@ class Sent(NamedTuple):
 
 
 class Unsure(NamedTuple):
-    """It may exist or not: it is looked up then, before anything is sent again. Every line stays held."""
+    """It may exist or not: it is looked up then, before anything is sent again. Every line stays held.
+
+    ``lookups`` is how far the lookups have come: the higher of this and what is written counts, so that two processes
+    that look at once count once, and a lookup without an answer counts nothing.
+    """
 
     reason: str
     look_ms: int
+    lookups: int = 0
 
 
 class NotSent(NamedTuple):
@@ -263,6 +268,23 @@ class Ended(NamedTuple):
     overrun: int = 0
 
 
+class Busy(NamedTuple):
+    """Nothing was taken: as many are being sent as may be at once."""
+
+
+class SendCounts(NamedTuple):
+    """How many measurements are in each state that is not the end, and jobs that are not finished."""
+
+    queued: int
+    parked: int
+    sending: int
+    unknown: int
+    ongoing: int
+    open_jobs: int
+    oldest_ms: int | None
+    """When the oldest job was submitted that has something queued or parked; None if there is none."""
+
+
 class JobStore(Protocol):
     """Jobs, accounts, keys and the ledger. The same rules as for ``Store``.
 
@@ -275,9 +297,14 @@ class JobStore(Protocol):
     def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
         """Takes effect with the next send. A limit below what is used stops new holds and takes nothing back."""
 
-    def account(self, account_id: str, *, now_ms: int) -> Account | None: ...
+    def account(self, account_id: str, *, now_ms: int) -> Account | None:
+        """One, up to date; meters with all releases that are known."""
+
     def accounts(self, *, now_ms: int, releases_until_ms: int) -> list[Account]:
-        """All of them, up to date; sliding meters with the releases that come until then."""
+        """All of them, up to date; meters with the releases that come until then.
+
+        Of slots these are expectations, from ``core.atlas.expected_end_ms``.
+        """
 
     def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded: ...
     def keys(self, account_id: str) -> list[StoredKey]: ...
@@ -288,11 +315,14 @@ class JobStore(Protocol):
     def remove_key(self, account_id: str, key_id: str) -> bool:
         """The sealed secret is gone with it."""
 
+    def quarantine_key(self, account_id: str, key_id: str, *, reason: str) -> bool:
+        """RIPE refused it in a question: it is used no more until it is enabled again. False: there is no such key."""
+
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
         """RIPE's counters, as ``core.meters.sync`` takes them. False: no such account."""
 
-    def slots_seen(self, account_id: str, *, asked_ms: int) -> int:
-        """How many of our slots RIPE's count surely holds (``core.meters.in_flight_visible``)."""
+    def slots_seen(self, account_id: str, atlas_ids: Sequence[int]) -> int:
+        """How many of these, which RIPE's list shows as running, hold a slot of the account."""
 
     # -- submission and reading
 
@@ -301,6 +331,9 @@ class JobStore(Protocol):
 
         None: there is no such user, or it is disabled.
         """
+
+    def submitted_as(self, owner: str, idempotency_key: str) -> StoredJob | None:
+        """The job that this user submitted under that key."""
 
     def budget(self, owner: str, *, now_ms: int) -> Budget | None: ...
     def job(self, job_id: str) -> StoredJob | None: ...
@@ -312,6 +345,15 @@ class JobStore(Protocol):
         """A job's, in order; those with an index above ``after``."""
 
     def measurement(self, handle: int) -> StoredMeasurement | None: ...
+    def measurements_of(
+        self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
+    ) -> list[StoredMeasurement]:
+        """A user's, of all jobs, newest first; ``before`` is a handle. No states: all of them."""
+
+    def count_of(self, owner: str, *, states: Sequence[MeasurementState]) -> int:
+        """How many definitions a user's measurements in these states have together: what RIPE would list."""
+
+    def send_counts(self) -> SendCounts: ...
 
     # -- sending
 
@@ -331,16 +373,19 @@ class JobStore(Protocol):
         """When there is something to send or to look up; 0: something is queued."""
 
     def begin_send(
-        self, item: StoredMeasurement, *, account: str, key: str, now_ms: int
-    ) -> StoredMeasurement | Short | None:
+        self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+    ) -> StoredMeasurement | Short | Busy | None:
         """Takes all of the account's meters together, writes the intent and moves the user to the end of the line.
 
-        Short: nothing was taken, a meter has no room. None: it is no longer as ``item`` shows it, or the account or key
-        cannot be used any more.
+        Busy: ``sending_max`` are in the state ``sending``, of all processes together. Short: a meter has no room. None:
+        it is no longer as ``item`` shows it, or the account or key cannot be used any more.
         """
 
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
         """Queued ones, each by its fence, step aside until then."""
+
+    def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+        """Queued ones that can never be sent fail, and are refunded whole."""
 
     def answer(
         self, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None = None, now_ms: int
@@ -361,10 +406,10 @@ class JobStore(Protocol):
 
     def note_progress(self, progress: Sequence[Progress]) -> list[bool]: ...
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
-        """Settles each on what was delivered and refunds the rest, once."""
+        """Settles each on what was delivered and refunds the rest, once; its account's part when its slot is freed."""
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        """Of ended ones: RIPE counts them no more."""
+        """Of ended ones: RIPE counts them no more, so their accounts are settled too."""
 
     def known_atlas_ids(self, atlas_ids: Sequence[int]) -> set[int]: ...
     def cancel_job(self, number: int, *, now_ms: int) -> bool:
@@ -372,6 +417,22 @@ class JobStore(Protocol):
 
     def cancel_measurement(self, handle: int, *, now_ms: int) -> bool:
         """The same for one."""
+
+    def take_duty(self, name: str, *, every_ms: int, now_ms: int) -> bool:
+        """Whether it is now this caller's to do: of all processes one, and not again before ``every_ms`` have passed.
+
+        A clock that was set back does not put it off: a time that lies ahead counts as long ago, if it is further ahead
+        than callers who wait for each other can be apart.
+        """
+
+    def purge_jobs(self, *, finished_before_ms: int, limit: int) -> int:
+        """Removes so many measurements at most of jobs that finished before, and the jobs that have none left.
+
+        Their postings go too; what they add up to stays on the meter (``opened_held``, ``opened_spent``), so the books
+        still balance. Nothing is removed of a job whose webhook is still to be called or of which a slot is held. With
+        the first of it a job is gone for whoever asks. Users' meters of days before that, which no job names, go too,
+        and so do expiries.
+        """
 
     def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
         """Jobs whose measurements have all ended are finished now, each once.
@@ -381,6 +442,8 @@ class JobStore(Protocol):
 
     def pull_back_sends(self, *, now_ms: int, wait_ms_max: int) -> int:
         """After the clock was set back: no try, lookup, closure or webhook lies further ahead than it can have meant.
+
+        Nor is an intent to send ahead of now, so that a sender that died is noticed.
 
         How many were moved. What is spent stays on its meters as long as it was written for.
         """

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import gc
 import random
+import secrets
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -17,18 +19,23 @@ import uvicorn
 import uvloop
 
 from paceline import __version__
+from paceline.core.definition import duration_ms
 from paceline.errors import WrongSetting
 from paceline.shells.api import ApiHooks, LoopHealth, build_app, server_config
 from paceline.shells.batch_loops import CallSender, Planner
+from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker
 from paceline.shells.metrics import Metrics
-from paceline.wiring import System, open_caller, open_provider
+from paceline.steps.dispatch import Desk
+from paceline.wiring import System, open_atlas, open_caller, open_provider, open_tls
 
 log = structlog.get_logger("paceline")
 
 GRACE_S = 5
 JOIN_S = 15.0
 BACKLOG = 2_048
+RENEW_S = 43_200.0
+"""How often the certificate is looked at."""
 
 
 class Engine:
@@ -49,9 +56,14 @@ class Engine:
         self._planner = Loop("planner", planner.turn, metrics)
         self._calling = Loop("caller", self._call_sender.turn, metrics)
         self._keeper = Loop("keeper", Keeper(system, metrics, loops=lambda: self.loops).turn, metrics)
+        self._jobs = JobEngine(system, metrics, own=owned)
 
     @property
     def loops(self) -> list[Loop]:
+        return [*self._own_loops, *self._jobs.loops]
+
+    @property
+    def _own_loops(self) -> list[Loop]:
         return [self._ticker, self._sending, self._planner, self._calling, self._keeper]
 
     def start(self) -> None:
@@ -62,18 +74,26 @@ class Engine:
         """A definition changed: its entry may be due now. The loops of batches look often enough by themselves."""
         self._ticker.wake()
 
+    def wake_jobs(self) -> None:
+        """A job was submitted."""
+        self._jobs.wake()
+
     def drain(self) -> None:
-        """No new runs, no new claims; what is in flight settles or is given back."""
+        """No new runs, no new claims, no new sends; what is in flight settles or is given back."""
         for loop in self.loops:
             loop.stop()
         self._sender.wake()
         self._call_sender.wake()
-        for loop in self.loops:
+        # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
+        jobs = threading.Thread(target=self._jobs.drain, name="paceline-drain-jobs")
+        jobs.start()
+        for loop in self._own_loops:
             loop.join(JOIN_S)
         calls = threading.Thread(target=self._call_sender.drain, name="paceline-drain")
         calls.start()
         self._sender.drain()
         calls.join()
+        jobs.join()
         self._provider.close()
         self._caller.close()
 
@@ -86,6 +106,59 @@ class Engine:
         self._arrived()
 
 
+class JobEngine:
+    """The loops of jobs, each with its own edge towards RIPE or towards webhooks."""
+
+    def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
+        settings, chance = system.settings, random.SystemRandom().random
+        desk = Desk(
+            site=system.store.site(secrets.token_hex(4)),
+            secret=system.secret_key,
+            sending_max=settings.atlas_sends_max,
+            settle_ms=duration_ms(settings.atlas_settle),
+        )
+        self._caller = open_caller(settings, system.clock, own=own)
+        self._herald = Herald(system, self._caller, metrics, chance=chance)
+        self._telling = Loop("herald", self._herald.turn, metrics)
+        self._dispatchers = [
+            AtlasLoop(
+                f"dispatcher-{number}",
+                open_atlas(settings, own=own),
+                lambda atlas: Dispatcher(system, atlas, desk, metrics, chance=chance).turn,
+                metrics,
+            )
+            for number in range(1, settings.atlas_sends_max + 1)
+        ]
+        self._follower = AtlasLoop(
+            "follower",
+            open_atlas(settings, own=own),
+            lambda atlas: Follower(system, atlas, desk, metrics, chance=chance, finished=self._telling.wake).turn,
+            metrics,
+        )
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self._dispatchers, self._follower, self._telling]
+
+    def wake(self) -> None:
+        for loop in self._dispatchers:
+            loop.wake()
+
+    def drain(self) -> None:
+        """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
+        self._follower.interrupt()
+        self._telling.join(JOIN_S)
+        self._herald.drain()
+        self._caller.close()
+        until_s = time.monotonic() + SEND_GRACE_S
+        for loop in self._dispatchers:
+            loop.join(max(0.0, until_s - time.monotonic()))
+            loop.interrupt()
+        for loop in (*self._dispatchers, self._follower):
+            loop.join(JOIN_S)
+            loop.close()
+
+
 def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
     """Blocks until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` hears where the API listens."""
     metrics = Metrics(version=__version__)
@@ -94,6 +167,8 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
     gc.set_threshold(50_000, 20, 50)
     if not serve_api:
         return _work(system, metrics, ready)
+    tls = system.tls  # a certificate that cannot be used stops the start
+    log.debug("tls", on=tls is not None)
     listener = _listen(system.settings.host, system.settings.port)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -130,26 +205,47 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     def loops() -> list[LoopHealth]:
         return [LoopHealth(loop.name, loop.turning, loop.age_s) for loop in engine.loops] if engine else []
 
-    hooks = ApiHooks(wake=lambda: engine.wake() if engine else None, loops=loops, metrics=metrics)
+    hooks = ApiHooks(
+        wake=lambda: engine.wake() if engine else None,
+        wake_jobs=lambda: engine.wake_jobs() if engine else None,
+        loops=loops,
+        metrics=metrics,
+    )
     engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port))
-    server = _Server(server_config(build_app(system, hooks), system.settings, timeout_graceful_shutdown=GRACE_S))
+    app = build_app(system, hooks)
+    config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
+    server = _Server(config)
     event_loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         event_loop.add_signal_handler(number, _begin_end, server, hooks)
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening(serving)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    renewing = asyncio.create_task(_renew_certificate(system, config))
+    url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
     log.info("serving", url=url, store=system.settings.store)
     try:
         if ready is not None:
             ready(url)
         await serving
     finally:
+        renewing.cancel()
         log.info("draining")
         await asyncio.to_thread(engine.drain)
         log.info("stopped")
     return 0
+
+
+async def _renew_certificate(system: System, config: uvicorn.Config) -> None:
+    """New connections get what lies in the files by then: one of our own renewed, or what the operator put there."""
+    while config.ssl is not None:
+        await asyncio.sleep(RENEW_S)
+        try:
+            tls = await asyncio.to_thread(open_tls, system.settings, system.clock)
+            if tls is not None:
+                config.ssl.load_cert_chain(tls.cert, tls.key)
+        except (WrongSetting, OSError) as error:
+            log.warning("certificate_not_renewed", error=str(error))
 
 
 def _begin_end(server: uvicorn.Server, hooks: ApiHooks) -> None:

@@ -1,4 +1,7 @@
-"""``paceline up --demo``: a user, a model HTTP server, monitors of every kind, and a batch at two model providers."""
+"""``paceline up --demo``: a user, monitors of every kind, a batch at two model providers, and a job of measurements.
+
+The providers and the RIPE Atlas simulator live in the demo's own process: nothing leaves this machine.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,15 @@ import msgspec
 
 from paceline.config import Settings
 from paceline.core.batch import RecordSpec, day_at
-from paceline.errors import AlreadyExists
+from paceline.errors import AlreadyExists, OverDailyCredits
+from paceline.ports import AccountSpec, Ending, HeldState
+from paceline.simulators.ripe_atlas import AtlasSimulator, Model
 from paceline.steps import access, define
+from paceline.steps.accounts import add_key, put_account_spec, set_key_enabled
 from paceline.steps.batches import get_batch, put_batch, put_records
 from paceline.steps.plan import plan_day
 from paceline.steps.providers import put_provider
+from paceline.steps.submit import submit_job
 from paceline.wiring import System
 
 USER = "demo"
@@ -27,6 +34,11 @@ RECORDS = 300
 WINDOW = "20m"
 """A plan that begins late spreads over a quarter of it at least: about a run each second."""
 DATES_MAX = 60
+ACCOUNTS = ("demo-1", "demo-2")
+KEYS_EACH = 2
+ATLAS_EVERY = "2s"
+ATLAS_SETTLE = "5s"
+LEFT_BEHIND_MAX = 1_000
 
 
 class Demo(NamedTuple):
@@ -35,20 +47,63 @@ class Demo(NamedTuple):
     user: str
     token: str
     model_url: str
+    atlas_url: str
+    job: str
 
 
-def demo_settings(settings: Settings) -> Settings:
-    """Checks may reach this machine: the model server is nowhere else."""
+def demo_atlas(*, now_ms: int) -> AtlasSimulator:
+    """A RIPE Atlas that takes seconds where the real one takes minutes.
+
+    Its clock is right, so that a ``stop_time`` of your own means what it says. Its ids go on from start to start: the
+    store remembers those of earlier ones, and no two measurements may have the same.
+    """
+    simulator = AtlasSimulator(
+        Model(
+            first_id=now_ms // 100,
+            index_lag_ms=500,
+            schedule_after_ms=300,
+            start_after_ms=800,
+            one_off_ms=4_500,
+            result_after_ms=500,
+            result_before_ms=3_500,
+        )
+    )
+    for name in ACCOUNTS:
+        simulator.add_account(name, keys=KEYS_EACH, http_allowed=True)
+    return simulator
+
+
+def demo_settings(settings: Settings, *, atlas_url: str) -> Settings:
+    """Checks may reach this machine: the model server is nowhere else. RIPE is the simulator, and quick."""
     allowed = ",".join(filter(None, [settings.outbound_allow, LOOPBACK]))
-    return settings.model_copy(update={"outbound_allow": allowed})
+    return settings.model_copy(
+        update={
+            "outbound_allow": allowed,
+            "atlas_url": atlas_url,
+            "atlas_every": ATLAS_EVERY,
+            "atlas_settle": ATLAS_SETTLE,
+        }
+    )
 
 
-def prepare_demo(system: System, *, model_url: str) -> Demo:
-    """Doing it at every start leaves one user, one set of monitors and one batch, aimed at this start's server."""
+def prepare_demo(system: System, *, model_url: str, atlas: AtlasSimulator, started_ms: int) -> Demo:
+    """Doing it at every start leaves one user, one set of monitors and one batch, aimed at this start's server.
+
+    A job is small, so each start submits one of its own.
+    """
     token = _fresh_token(system)
     _put_monitors(system, model_url)
     _put_batch(system, model_url)
-    return Demo(USER, token, model_url)
+    _end_left_behind(system, started_ms=started_ms)
+    _put_accounts(system, atlas)
+    return Demo(USER, token, model_url, atlas.base_url, _submit_job(system))
+
+
+def end_demo(system: System) -> None:
+    """The simulator ends with the demo. Its keys must not be tried at RIPE by whoever opens the store next."""
+    for account in ACCOUNTS:
+        for key in system.store.keys(account):
+            set_key_enabled(system.store, account, key.id, enabled=False)
 
 
 def demo_monitors(model_url: str) -> dict[str, dict[str, Any]]:
@@ -103,6 +158,74 @@ def demo_records() -> list[RecordSpec]:
         body = msgspec.json.encode({"question": "How are you today?", "number": number}).decode()
         records.append(RecordSpec(f"record-{number:03d}", provider, endpoint, body))
     return records
+
+
+def demo_job() -> dict[str, Any]:
+    """Something of every type."""
+    definitions: list[dict[str, Any]] = [
+        {"type": "ping", "af": 4, "target": "192.0.2.1"},
+        {"type": "ping", "af": 6, "target": "2001:db8::1", "packets": 5},
+        {"type": "ping", "af": 4, "target": "www.example.org", "size": 512},
+        {"type": "traceroute", "af": 4, "target": "192.0.2.1", "protocol": "ICMP"},
+        {"type": "traceroute", "af": 6, "target": "2001:db8::1", "protocol": "UDP"},
+        {"type": "traceroute", "af": 4, "target": "www.example.org", "protocol": "TCP", "port": 443},
+        {"type": "dns", "af": 4, "query_class": "IN", "query_type": "AAAA", "query_argument": "www.example.org"},
+        {"type": "dns", "af": 4, "query_class": "IN", "query_type": "SOA", "query_argument": "example.org"},
+        {"type": "sslcert", "af": 4, "target": "www.example.org"},
+        {"type": "ntp", "af": 4, "target": "ntp.example.net"},
+        {"type": "http", "af": 4, "target": "www.example.org", "path": "/"},
+        {"type": "ntp", "af": 6, "target": "ntp.example.net", "packets": 4},
+    ]
+    definitions[6] |= {"use_probe_resolver": True}
+    definitions[7] |= {"target": "192.0.2.53"}
+    measurements = [
+        {
+            "definitions": [one | {"description": f"demo {one['type']}"}],
+            "probes": [{"requested": 5 + number, "type": "area", "value": "WW"}],
+            "is_oneoff": True,
+        }
+        for number, one in enumerate(definitions)
+    ]
+    return {"title": "a demo of every type", "measurements": measurements}
+
+
+def _end_left_behind(system: System, *, started_ms: int) -> None:
+    """What ran on an earlier start's simulator ended with it, and here somebody knows that for sure."""
+    store, now_ms = system.store, system.clock.now_ms()
+    store.lose_sends(intent_before_ms=started_ms, look_ms=now_ms)
+    states: tuple[HeldState, ...] = ("ongoing", "done", "failed", "cancelled")
+    for state in states:
+        held = store.holding(state, after=0, limit=LEFT_BEHIND_MAX)
+        left = [one for one in held if one.account in ACCOUNTS and (one.answered_ms or 0) < started_ms]
+        if state == "ongoing":
+            why = "the simulator that it ran on was stopped"
+            endings = [Ending(one.handle, one.attempt, "failed", why, 0, 0, frees_slot=True) for one in left]
+            store.end(endings, now_ms=now_ms)
+        else:
+            store.free_slots([(one.handle, one.attempt) for one in left], now_ms=now_ms)
+
+
+def _put_accounts(system: System, atlas: AtlasSimulator) -> None:
+    """The same names and keys at each start: what an earlier one left behind finds its account again."""
+    store, now_ms = system.store, system.clock.now_ms()
+    for name in ACCOUNTS:
+        put_account_spec(store, name, AccountSpec())
+        secrets_ = [key.uuid for key in atlas.world.registry.keys.values() if key.account == name]
+        for number, secret in enumerate(secrets_, start=1):
+            with suppress(AlreadyExists):  # an earlier start added it
+                add_key(store, system.vault, name, secret, label=f"demo key {number}", now_ms=now_ms)
+        for key in store.keys(name):
+            set_key_enabled(store, name, key.id, enabled=True)
+
+
+def _submit_job(system: System) -> str:
+    """Its id; once the day's credits are used up, that of the newest there is, if any."""
+    body = msgspec.json.encode(demo_job())
+    try:
+        done = submit_job(system.store, USER, body, limits=system.job_limits, now_ms=system.clock.now_ms())
+    except OverDailyCredits:
+        return next((job.id for job in system.store.jobs(USER, before=None, limit=1)), "")
+    return done.job.id
 
 
 def _put_batch(system: System, model_url: str) -> None:

@@ -15,7 +15,7 @@ from paceline.core.definition import duration_ms
 from paceline.errors import StoreUnavailable
 from paceline.ports import Finished, Order, Provider
 from paceline.shells.metrics import Metrics
-from paceline.steps.purge import Walk, purge, purge_calls
+from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.steps.react import react_to_all
 from paceline.steps.send import claim_orders, settle
 from paceline.steps.tick import pull_back, tick
@@ -59,12 +59,16 @@ class Loop:
 
     @property
     def age_s(self) -> float:
-        """Since the last turn ended."""
-        return time.monotonic() - self._turned_s
+        """Since the last turn ended, or the last sign of life."""
+        return max(0.0, time.monotonic() - self._turned_s)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
 
     @property
     def turning(self) -> bool:
-        return self._thread.is_alive() and self.age_s < STUCK_S
+        return self.alive and self.age_s < STUCK_S
 
     @property
     def stopping(self) -> bool:
@@ -80,6 +84,10 @@ class Loop:
         """For a turn that takes long: it is alive. Whether to go on with it."""
         self._turned_s = time.monotonic()
         return not self.stopping
+
+    def beat_for(self, seconds: float) -> None:
+        """For a call that has its own deadline: until then it is not stuck, however quiet."""
+        self._turned_s = time.monotonic() + seconds
 
     def stop(self) -> None:
         self._stopping.set()
@@ -243,12 +251,15 @@ class Keeper:
     KEEP_MS = 1_000
     PURGE_MS = 15_000
     STEP_BACK_MS = 1_000
+    FIGURES_MS = 5_000
 
     def __init__(self, system: System, metrics: Metrics, *, loops: Callable[[], Sequence[Loop]]) -> None:
         self._system = system
         self._metrics = metrics
         self._loops = loops
         self._purged_ms = 0
+        self._jobs_purged_ms = 0
+        self._figures_ms = 0
         self._walk = Walk()
         self._ahead_ms: int | None = None
 
@@ -258,8 +269,13 @@ class Keeper:
         status = self._system.store.status()
         self._metrics.set_status(status, now_ms=now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
+        if abs(now_ms - self._figures_ms) >= self.FIGURES_MS:
+            self._figures_ms = now_ms
+            self._read_jobs(now_ms)
         if abs(now_ms - self._purged_ms) >= self.PURGE_MS:
             self._purge(now_ms)
+        if abs(now_ms - self._jobs_purged_ms) >= self.PURGE_MS:
+            self._purge_jobs(now_ms)
         return Turn(self.KEEP_MS)
 
     def _watch_clock(self, now_ms: int) -> None:
@@ -268,10 +284,24 @@ class Keeper:
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - self.STEP_BACK_MS:
             report = pull_back(self._system.store, now_ms=now_ms, wait_ms_max=self._system.run_wait_ms_max)
             calls = self._system.store.pull_back_calls(now_ms=now_ms, wait_ms_max=self._system.call_wait_ms_max)
-            if report.moved or report.runs or calls:
+            sends = self._system.store.pull_back_sends(now_ms=now_ms, wait_ms_max=self._system.send_wait_ms_max)
+            if report.moved or report.runs or calls or sends:
                 runs = report.runs + calls
-                log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=runs)
+                log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=runs, sends=sends)
         self._ahead_ms = ahead_ms
+
+    def _read_jobs(self, now_ms: int) -> None:
+        store = self._system.store
+        self._metrics.set_sends(store.send_counts(), now_ms=now_ms)
+        self._metrics.set_accounts(store.accounts(now_ms=now_ms, releases_until_ms=now_ms))
+
+    def _purge_jobs(self, now_ms: int) -> None:
+        """A page each turn while there is something to remove."""
+        keep_ms = duration_ms(self._system.settings.jobs_keep)
+        if deleted := purge_jobs(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
+            log.info("purged", measurements=deleted)
+        else:
+            self._jobs_purged_ms = now_ms
 
     def _purge(self, now_ms: int) -> None:
         settings = self._system.settings

@@ -1,4 +1,7 @@
-"""What Prometheus scrapes. Names no user, no monitor and no target, so it may be read without a token."""
+"""What Prometheus scrapes. Names no user, no monitor and no target, so it may be read without a token.
+
+Accounts are named: their ids are an operator's own words, and how full each is must be watched.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from paceline.ports import StoreStatus
+from paceline.core.meters import Meter
+from paceline.core.pool import Account
+from paceline.ports import SendCounts, StoreStatus
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
@@ -74,6 +79,17 @@ class Metrics:
         self._planned = self._counter("calls_planned", "Runs of batches that were planned.")
         self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
         self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
+        self._measurements = self._gauge("measurements", "Measurements of jobs that have not ended.", "state")
+        self._jobs_open = self._gauge("jobs_open", "Jobs that are not finished.")
+        self._job_age = self._gauge(
+            "job_queue_age_seconds", "How long ago the oldest job was submitted that still has something to send."
+        )
+        self._jobs = self._counter("jobs_finished", "Jobs that this process found to be finished.", "success")
+        self._meters = self._gauge(
+            "account_meter", "An account's meters: spent, held, limit.", "account", "meter", "figure"
+        )
+        self._atlas = self._counter("atlas_requests", "Questions and orders to RIPE.", "request", "answer")
+        self._webhooks = self._counter("webhook_tries", "Calls to the webhooks of finished jobs.", "outcome")
         self._store_up = self._gauge("store_up", "1 if the store answered when this was read.")
         self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
         self._errors = self._counter("loop_errors", "Turns that ended in an error.", "loop")
@@ -95,7 +111,8 @@ class Metrics:
     def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
         """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again.
 
-        ``kind`` is the check's, or batch; a batch's run is done, failed, unknown, skipped or retry.
+        ``kind`` is the check's, or batch or measurement; a batch's run is done, failed, unknown, skipped or retry, and
+        a measurement was sent, unknown, not_sent or rejected, and then ended done, failed or cancelled.
         """
         self._runs.labels(kind, outcome).inc(count)
 
@@ -142,6 +159,38 @@ class Metrics:
         self._calls_waiting.set(status.calls_waiting)
         self._call_age.set(call_age_s)
         self._dead.set(status.dead_letters)
+
+    def set_sends(self, counts: SendCounts, *, now_ms: int) -> None:
+        """What jobs wait for, read from the store."""
+        for state in ("queued", "parked", "sending", "unknown", "ongoing"):
+            self._measurements.labels(state).set(getattr(counts, state))
+        self._jobs_open.set(counts.open_jobs)
+        oldest_ms = counts.oldest_ms
+        self._job_age.set(0.0 if oldest_ms is None else max(0.0, (now_ms - oldest_ms) / 1_000))
+
+    def set_accounts(self, accounts: Sequence[Account]) -> None:
+        """Those that were removed are forgotten."""
+        with self._lock:
+            self._meters.clear()
+            for account in accounts:
+                meters = {"concurrent": account.concurrent, "results": account.results, "credits": account.credits}
+                for name, meter in meters.items():
+                    self._set_meter(account.id, name, meter)
+
+    def _set_meter(self, account: str, name: str, meter: Meter) -> None:
+        for figure, value in (("spent", meter.spent), ("held", meter.held), ("limit", meter.limit)):
+            self._meters.labels(account, name, figure).set(value)
+
+    def count_job(self, *, success: bool) -> None:
+        self._jobs.labels("true" if success else "false").inc()
+
+    def count_atlas(self, request: str, answer: str) -> None:
+        """``request`` is the port's method; ``answer`` is answered, refused or lost."""
+        self._atlas.labels(request, answer).inc()
+
+    def count_webhook(self, outcome: str) -> None:
+        """``outcome`` is ok, retry or given_up."""
+        self._webhooks.labels(outcome).inc()
 
     def take_refresh(self, now_ms: int) -> bool:
         """True for one caller a second: gauges that cost a look into the store are refreshed no more often."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 import msgspec
 
+from paceline.core.atlas import Lost, Refused
 from paceline.core.ids import id_problem
 from paceline.core.parsing import decode, text_problem
 from paceline.core.pool import Account
-from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound
-from paceline.ports import AccountSpec, AddKey, JobStore, StoredKey, Vault
+from paceline.errors import AlreadyExists, AtlasUnavailable, FieldProblem, InvalidInput, NotFound
+from paceline.ports import AccountSpec, AddKey, Atlas, JobStore, KeyCheck, StoredKey, Vault
 
 LIMIT_MAX = 10**12
 KEY_CHARS_MIN = 8
@@ -53,17 +54,55 @@ def get_account(store: JobStore, account_id: str, *, now_ms: int) -> Account:
 
 def add_key(store: JobStore, vault: Vault, account_id: str, secret: str, *, label: str = "", now_ms: int) -> StoredKey:
     """From here on only the vault can open it; the last four characters tell it from others."""
-    problems = [] if _is_key(secret) else [FieldProblem("/key", _KEY_RULE)]
-    if problem := text_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
-        problems.append(problem)
-    if problems:
-        raise InvalidInput.of(*problems)
+    _check_fields(secret, label)
     added = store.add_key(AddKey(account_id, vault.seal(secret), secret[-4:], label), now_ms=now_ms)
     if added.disposition == "no_account" or added.key is None:
         raise _no_account(account_id)
     if added.disposition == "already":
         raise AlreadyExists(f"Account {account_id!r} has this key already: {added.key.id}.")
     return added.key
+
+
+def check_and_add_key(
+    store: JobStore,
+    vault: Vault,
+    atlas: Atlas | None,
+    account_id: str,
+    secret: str,
+    *,
+    label: str = "",
+    now_ms: int,
+) -> StoredKey:
+    """The key is tried on the reads that a pool needs before it is stored. ``atlas`` None: it is stored untried."""
+    _check_fields(secret, label)
+    get_account(store, account_id, now_ms=now_ms)
+    if atlas is not None:
+        try_key(atlas, secret)
+    return add_key(store, vault, account_id, secret, label=label, now_ms=now_ms)
+
+
+def try_key(atlas: Atlas, secret: str) -> None:
+    """InvalidInput names what the key lacks; AtlasUnavailable: RIPE gave no verdict."""
+    verdict = atlas.check_key(secret)
+    match verdict:
+        case KeyCheck():
+            if verdict.problems:
+                words = f" RIPE says: {'; '.join(verdict.words)}" if verdict.words else ""
+                last = len(verdict.problems) - 1
+                raise InvalidInput.of(
+                    *(
+                        FieldProblem("/key", text + (words if i == last else ""))
+                        for i, text in enumerate(verdict.problems)
+                    )
+                )
+        case Refused() | Lost():
+            raise AtlasUnavailable(
+                f"The key was not stored, because RIPE gave no verdict on it: {verdict.reason.rstrip('.')}."
+                " Try again, or add it untried (check=false, --no-check).",
+                retry_after_s=None if verdict.retry_after_ms is None else -(-verdict.retry_after_ms // 1000),
+            )
+        case _:
+            assert_never(verdict)
 
 
 def set_key_enabled(store: JobStore, account_id: str, key_id: str, *, enabled: bool) -> StoredKey:
@@ -86,6 +125,14 @@ def open_key(store: JobStore, vault: Vault, account_id: str, key_id: str) -> str
 
 
 _KEY_RULE = f"{KEY_CHARS_MIN} to {KEY_CHARS_MAX} printable ASCII characters without spaces, as RIPE shows it"
+
+
+def _check_fields(secret: str, label: str) -> None:
+    problems = [] if _is_key(secret) else [FieldProblem("/key", _KEY_RULE)]
+    if problem := text_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
+        problems.append(problem)
+    if problems:
+        raise InvalidInput.of(*problems)
 
 
 def _is_key(secret: str) -> bool:

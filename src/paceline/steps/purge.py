@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from paceline.ports import BatchStore, PurgeReport, Store
+from paceline.ports import BatchStore, JobStore, PurgeReport, Store
 
 RUNS_MAX = 5_000
+MEASUREMENTS_MAX = 1_000
+"""Each has a dozen postings, and nobody else writes meanwhile."""
 
 
 class Walk(NamedTuple):
@@ -46,3 +48,8 @@ def purge_calls(
         done = store.purge_records(after=walk.record)
         return walk._replace(record=done.after, records_deleted=walk.records_deleted + done.deleted)
     return walk
+
+
+def purge_jobs(store: JobStore, *, keep_ms: int, now_ms: int, limit: int = MEASUREMENTS_MAX) -> int:
+    """One bounded pass over jobs that finished long ago; how many measurements were deleted."""
+    return store.purge_jobs(finished_before_ms=now_ms - keep_ms, limit=limit)

@@ -47,10 +47,19 @@ def submit_job(
     store: JobStore, owner: str, body: bytes, *, limits: JobLimits, idempotency_key: str | None = None, now_ms: int
 ) -> Submitted:
     """A job from JSON. With an idempotency key it is submitted once, however often it is sent."""
-    if idempotency_key is not None and (detail := _key_problem(idempotency_key)):
-        raise InvalidInput.of(FieldProblem("/Idempotency-Key", detail))
-    job = parse_job(body, limits, now_ms=now_ms)
+    as_of_ms = submitted_ms(store, owner, idempotency_key, now_ms=now_ms)
+    job = parse_job(body, limits, now_ms=as_of_ms)
     return submit_parsed(store, owner, job, idempotency_key=idempotency_key, now_ms=now_ms)
+
+
+def submitted_ms(store: JobStore, owner: str, idempotency_key: str | None, *, now_ms: int) -> int:
+    """As of when a body is judged: a start or stop that has passed since the first try is no fault of the retry."""
+    if idempotency_key is None:
+        return now_ms
+    if detail := _key_problem(idempotency_key):
+        raise InvalidInput.of(FieldProblem("/header/Idempotency-Key", detail))
+    before = store.submitted_as(owner, idempotency_key)
+    return now_ms if before is None else before.created_ms
 
 
 def submit_parsed(

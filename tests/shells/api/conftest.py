@@ -26,6 +26,8 @@ from paceline.steps.tick import tick
 from paceline.wiring import System, open_system
 
 OUTGOING: dict[str, Any] = {"check": {"kind": "outgoing", "what": "look"}, "every": "1h"}
+NO_ATLAS = "http://127.0.0.1:9"
+"""Nobody listens there: a test that wants RIPE brings its simulator."""
 HTTP: dict[str, Any] = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s"}
 
 
@@ -43,7 +45,8 @@ class Reply(NamedTuple):
         """The stable code of a problem."""
         assert self.headers["content-type"] == "application/problem+json"
         problem = self.json
-        assert set(problem) == {"type", "title", "status", "detail", "code", "errors"}
+        figures = {"cost", "credits_left", "resets_at"} if self.status == 402 else set()
+        assert set(problem) == {"type", "title", "status", "detail", "code", "errors"} | figures
         assert problem["status"] == self.status
         return str(problem["code"])
 
@@ -92,6 +95,7 @@ class World:
     loops: list[LoopHealth]
     wakes: list[int] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)
+    job_wakes: list[int] = field(default_factory=list)
 
     def add(self, user: str, role: Role = "user") -> Client:
         number = len(self.tokens) + 1
@@ -126,20 +130,26 @@ def run_path(run: str) -> str:
 def serving(folder: Path, protocol: type[BoundedProtocol] = BoundedProtocol, **settings: Any) -> Iterator[World]:
     file = folder / "api.db"
     # What is tested here does not depend on surviving a power cut.
-    defaults: dict[str, Any] = {"store": f"sqlite:///{file}", "port": 0, "synchronous": "normal"}
+    defaults: dict[str, Any] = {
+        "store": f"sqlite:///{file}",
+        "port": 0,
+        "synchronous": "normal",
+        "atlas_url": NO_ATLAS,
+    }
     system = open_system(Settings(**(defaults | settings)))
-    log, loops, wakes = io.StringIO(), [LoopHealth("tick", turning=True, age_s=0.1)], list[int]()
+    log, loops = io.StringIO(), [LoopHealth("tick", turning=True, age_s=0.1)]
+    wakes, job_wakes = list[int](), list[int]()
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
         logger_factory=structlog.PrintLoggerFactory(log),
     )
-    hooks = ApiHooks(wake=lambda: wakes.append(1), loops=lambda: loops)
+    hooks = ApiHooks(wake=lambda: wakes.append(1), wake_jobs=lambda: job_wakes.append(1), loops=lambda: loops)
     server = uvicorn.Server(server_config(build_app(system, hooks), system.settings, http=protocol))
     thread = threading.Thread(target=server.run, name="api")
     thread.start()
     try:
         port = _port_of(server, thread)
-        yield World(system, hooks, port, log, loops, wakes)
+        yield World(system, hooks, port, log, loops, wakes, job_wakes=job_wakes)
     finally:
         hooks.arrivals.close()
         server.should_exit = True

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline.simulators.ripe_atlas import Fault
 from tests.shells.api.conftest import HTTP, Client, Reply, serving
+from tests.shells.api.job_stage import atlas_world, job, submitted
 
 CANARY = "canary5ecret"
 ME = "/v1/users/me"
@@ -50,6 +52,45 @@ def test_a_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixt
         for secret in (made["token"], second):
             assert secret.encode() not in raw
             assert secret.rpartition("_")[2].encode() not in raw
+
+
+def test_the_secret_of_a_key_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with atlas_world(tmp_path, log_level="debug") as stage:
+        poor = stage.simulator.add_key("lab", grants=("measurements.stop_measurement",)).uuid
+        unknown, broken = f"{CANARY}-0000-1111-2222", f"{CANARY} with spaces"
+        keys = "/v1/accounts/lab/keys"
+        made = submitted(stage.alice, job(2))
+        stage.send()
+        stage.simulator.add_fault(Fault(kind="maintenance", path="/results", times=1))
+        replies: list[Reply] = [
+            stage.root("POST", keys, {"key": poor}),
+            stage.root("POST", keys, {"key": unknown}),
+            stage.root("POST", keys, {"key": broken}),
+            stage.root("POST", keys, {"key": unknown, "label": 5}),
+            stage.root("POST", keys, raw=f'{{"key": "{CANARY}"'.encode()),
+            stage.root("POST", f"{keys}?check=false", {"key": unknown}),
+            stage.root("POST", f"{keys}?check=false", {"key": unknown}),
+            stage.root("POST", keys, {"key": stage.secret}),
+            stage.alice("POST", keys, {"key": unknown}),
+            stage.root("PATCH", f"{keys}/{stage.key}", {"enabled": True, "key": unknown}),
+            stage.root("GET", "/v1/accounts"),
+            stage.root("GET", "/v1/accounts/lab"),
+            stage.root("GET", f"/v1/jobs/{made}"),
+            stage.root("GET", f"/v1/jobs/{made}/results"),
+            stage.alice("GET", f"/v1/jobs/{made}/results?merged=target"),
+            stage.root("GET", "/metrics"),
+        ]
+        refused_by_ripe = stage.simulator.latest
+        assert any(unknown in str(request.headers) for request, _ in refused_by_ripe), "it did reach RIPE"
+        lines = stage.world.log.getvalue() + caplog.text
+        raw = b"".join(file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".key")
+        for secret in (CANARY, stage.secret, poor):
+            for reply in replies:
+                assert secret.encode() not in reply.body
+                assert secret not in str(dict(reply.headers))
+            assert secret not in lines
+            assert secret.encode() not in raw
 
 
 def test_a_mistake_inside_is_a_500_that_tells_nothing_and_is_logged(tmp_path: Path) -> None:

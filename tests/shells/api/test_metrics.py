@@ -6,6 +6,9 @@ import time
 
 import pytest
 
+from paceline.core.meters import Meter
+from paceline.core.pool import Account
+from paceline.ports import SendCounts
 from paceline.shells.metrics import LATENESS_MS, Metrics
 
 
@@ -61,6 +64,43 @@ def test_every_method_moves_its_figure() -> None:
         'paceline_build_info{version="1.2.3"} 1.0',
     ):
         assert line in text
+
+
+def account(name: str, *, spent: int, held: int) -> Account:
+    meter = Meter("a meter", 100, "sliding", spent=spent, held=held)
+    return Account(name, concurrent=meter, results=meter, credits=meter, keys=())
+
+
+def test_every_figure_of_jobs_and_accounts_moves() -> None:
+    metrics = Metrics()
+    metrics.count_runs("measurement", "done", 4)
+    metrics.set_sends(SendCounts(5, 4, 1, 2, 3, 6, oldest_ms=10_000), now_ms=12_500)
+    metrics.set_accounts([account("lab", spent=40, held=7), account("gone", spent=1, held=0)])
+    metrics.set_accounts([account("lab", spent=41, held=6)])
+    metrics.count_job(success=True)
+    metrics.count_job(success=False)
+    metrics.count_atlas("create", "lost")
+    metrics.count_webhook("retry")
+    text = metrics.render().decode()
+    for line in (
+        'paceline_runs_total{kind="measurement",outcome="done"} 4.0',
+        'paceline_measurements{state="queued"} 5.0',
+        'paceline_measurements{state="parked"} 4.0',
+        'paceline_measurements{state="sending"} 1.0',
+        'paceline_measurements{state="unknown"} 2.0',
+        'paceline_measurements{state="ongoing"} 3.0',
+        "paceline_jobs_open 6.0",
+        "paceline_job_queue_age_seconds 2.5",
+        'paceline_account_meter{account="lab",figure="spent",meter="credits"} 41.0',
+        'paceline_account_meter{account="lab",figure="held",meter="concurrent"} 6.0',
+        'paceline_account_meter{account="lab",figure="limit",meter="results"} 100.0',
+        'paceline_jobs_finished_total{success="true"} 1.0',
+        'paceline_jobs_finished_total{success="false"} 1.0',
+        'paceline_atlas_requests_total{answer="lost",request="create"} 1.0',
+        'paceline_webhook_tries_total{outcome="retry"} 1.0',
+    ):
+        assert line in text
+    assert "gone" not in text, "an account that was removed is forgotten"
 
 
 def test_a_look_into_the_store_is_taken_once_a_second() -> None:

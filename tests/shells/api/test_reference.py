@@ -12,6 +12,7 @@ from paceline.shells.api import problems
 from paceline.shells.api.documentation import documentation_routes
 from paceline.shells.api.problems import CODES
 from paceline.shells.api.routes import ROUTES
+from paceline.shells.dashboard.pages import dashboard_routes
 from paceline.shells.metrics import Metrics
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
@@ -30,13 +31,16 @@ def every_error() -> set[type[errors.PacelineError]]:
 
 
 def test_every_route_is_in_the_reference_and_no_other() -> None:
-    routes = {f"{route.method} {route.path}" for route in (*ROUTES, *documentation_routes(ROUTES))}
+    routes = {f"{route.method} {route.path}" for route in (*ROUTES, *documentation_routes(ROUTES), *dashboard_routes())}
     listed = {cells[0].strip("`") for cells in rows("api.md")}
     assert {name for name in listed if re.match(r"[A-Z]+ /", name)} == routes
 
 
 def test_the_reference_says_which_routes_are_for_admins_and_which_are_open() -> None:
-    roles = {f"{route.method} {route.path}": route.access for route in (*ROUTES, *documentation_routes(ROUTES))}
+    roles = {
+        f"{route.method} {route.path}": route.access
+        for route in (*ROUTES, *documentation_routes(ROUTES), *dashboard_routes())
+    }
     told = {cells[0].strip("`"): cells[1].strip() for cells in rows("api.md") if len(cells) == 3}
     assert {name: role for name, role in told.items() if (role or "user") != roles[name]} == {}
     assert {name for name, role in roles.items() if role != "user"} <= set(told)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
 from tests.shells.api.day import PROVIDER, TOMORROW
+from tests.shells.api.job_stage import job, submitted
 
 BODIES: dict[str, Any] = {
     "put_monitor": {**HTTP, "every": "5s"},
@@ -26,7 +27,15 @@ BODIES: dict[str, Any] = {
     "plan_batch": {"date": "2026-11-20"},
     "redrive_dead": {"provider": "shop"},
     "discard_dead": {"provider": "shop"},
+    "submit_job": job(),
+    "put_account": {"concurrent": 0},
+    "add_key": {"key": "stolen-key-0000"},
+    "edit_key": {"enabled": False},
 }
+OWN = {("POST", "/v1/outgoing/claim"): {"items": []}, ("GET", "/v1/jobs"): {"items": [], "next_cursor": None}}
+"""Routes that name nobody: without a name each user has their own, and bob has nothing."""
+NAMED = {("POST", "/v1/jobs"): "?user=alice"}
+"""Routes where somebody else is named in the query."""
 OPEN = {"/healthz", "/readyz", "/metrics"}
 
 
@@ -44,6 +53,10 @@ class Stage:
         self.admin("PUT", "/v1/batches/daily", {})
         self.admin("PUT", "/v1/batches/daily/records", {"items": [{"id": "home", "provider": "shop"}]})
         assert self.admin("POST", "/v1/batches/daily/plan", {"date": TOMORROW}).json["enqueued"] == 1
+        self.job = submitted(self.alice)
+        self.admin("PUT", "/v1/accounts/lab", {})
+        added = self.admin("POST", "/v1/accounts/lab/keys?check=false", {"key": "a-key-of-the-lab-0001"})
+        self.key_id = added.json["id"]
         made = 0
         while made < 2:
             made += world.fire()
@@ -66,6 +79,9 @@ class Stage:
             "batch": "daily",
             "record": "home",
             "date": TOMORROW,
+            "job": self.job,
+            "account": "lab",
+            "key_id": self.key_id,
         }
         return re.sub(r"{(\w+)}", lambda place: names[place[1]], template)
 
@@ -91,6 +107,11 @@ class Stage:
                 "/v1/batches/daily/records",
                 "/v1/batches/daily/days",
                 f"/v1/batches/daily/days/{TOMORROW}",
+                "/v1/jobs",
+                f"/v1/jobs/{self.job}",
+                "/v1/users/alice/budget",
+                "/v1/users/alice/webhook-secret",
+                "/v1/accounts",
             )
         ]
 
@@ -106,18 +127,30 @@ def test_every_route_hides_the_first_user_from_the_second(stage: Stage) -> None:
     for method, template, operation in stage.routes:
         if template in OPEN:
             continue
-        with_body = stage.bob(method, stage.path(template), stage.body(operation))
-        without_body = stage.bob(method, stage.path(template))
+        path = stage.path(template) + NAMED.get((method, template), "")
+        with_body = stage.bob(method, path, stage.body(operation))
+        without_body = stage.bob(method, path)
         for reply in (with_body, without_body):
             if "Admins only" in operation["description"]:
                 assert (reply.status, reply.code) == (403, "forbidden"), (method, template)
-            elif reply is without_body and template == "/v1/outgoing/claim":
-                assert reply.json == {"items": []}
+            elif (reply is without_body or stage.body(operation) is None) and (method, template) in OWN:
+                assert reply.json == OWN[method, template]
             else:
                 assert (reply.status, reply.code) == (404, "not_found"), (method, template, reply.body)
         walked += 1
     assert walked == len(stage.routes) - len(OPEN)
     assert stage.all_of_alice() == before
+
+
+def test_whoever_names_another_in_a_query_is_told_that_there_is_nobody(stage: Stage) -> None:
+    for name in ("alice", "nobody"):
+        assert stage.bob("GET", f"/v1/jobs?user={name}").code == "not_found"
+        assert stage.bob("POST", f"/v1/jobs?user={name}&dry_run=true", job()).code == "not_found"
+    assert stage.bob("GET", "/v1/jobs?user=me").json["items"] == []
+    assert (
+        stage.bob("GET", f"/v1/jobs/{stage.job}").body.replace(stage.job.encode(), b"x")
+        == stage.bob("GET", "/v1/jobs/x").body
+    )
 
 
 def test_every_route_but_the_open_ones_wants_a_token(stage: Stage) -> None:

@@ -31,13 +31,47 @@ def test_the_demo_fires_within_ten_seconds_and_everything_shows_it(program: Prog
 
         assert eventually(settled, within_s=10)["broken"] == "failing"
         assert eventually(lambda: program.json("batch", "show")["totals"].get("done"), within_s=10)
+        assert eventually(lambda: program.json("job", "show", up.said["job"])["counts"]["ongoing"], within_s=10)
         shown = program.json("monitor", "show", "web")
         assert shown["runs"][0]["outcome"] == "ok"
         assert program.json("run", "show", shown["runs"][0]["run"])["monitor"] == "web"
         assert program.json("status", port=port)["daemon"] == {"url": url, "answering": True}
         with urllib.request.urlopen(f"{url}/metrics", timeout=10) as answer:  # noqa: S310  # loopback
             assert 'paceline_runs_total{kind="http",outcome="ok"}' in answer.read().decode()
+        job = eventually(lambda: ended(program, up.said["job"]), within_s=30)
+        assert (job["success"], job["counts"]["done"]) == (True, 12)
+        kinds = {kind for one in job["measurements"] for kind in one["types"]}
+        assert kinds == {"ping", "traceroute", "dns", "sslcert", "ntp", "http"}
+        assert {one["account"] for one in job["measurements"]} == {"demo-1", "demo-2"}
         assert token not in (program.folder / "daemon.log").read_text()
+    # Whoever opens this store without the simulator does not try its keys at RIPE.
+    assert {key["state"] for key in program.json("key", "list")["items"]} == {"disabled"}
+    assert program.ok("check") == "OK\n"
+
+
+def ended(program: Program, job: str) -> Any:
+    shown = program.json("job", "show", job)
+    return shown if shown["finished"] else None
+
+
+def test_what_a_demo_that_was_killed_left_running_is_ended_by_the_next(program: Program) -> None:
+    process = program.begin("up", "--demo", "--port", "0", "--json")
+    try:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())["job"]
+        eventually(lambda: program.json("job", "show", first)["counts"]["ongoing"], within_s=10)
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+    with program.running("up", "--demo", "--port", "0") as up:
+        assert up.said["job"] != first
+        left = eventually(lambda: ended(program, first))
+        assert not left["success"]
+        reasons = {one["reason"] for one in left["measurements"] if one["state"] == "failed"}
+        assert reasons == {"the simulator that it ran on was stopped"}
+        job = eventually(lambda: ended(program, up.said["job"]))
+        assert job["success"]
+    assert program.ok("check") == "OK\n"
 
 
 def test_the_demo_twice_is_the_demo_once_with_a_new_token(program: Program) -> None:
@@ -66,7 +100,7 @@ def test_what_the_demo_tells_to_try_works(program: Program) -> None:
     try:
         assert process.stdout is not None
         told = []
-        while (line := process.stdout.readline()) and " dead list" not in line:
+        while (line := process.stdout.readline()) and " job results" not in line:
             told.append(line)
         told.append(line)
         commands = "".join(line.removeprefix("     ") for line in told if line.startswith("     "))
@@ -78,6 +112,8 @@ def test_what_the_demo_tells_to_try_works(program: Program) -> None:
         assert "mine" in tried.stdout
         assert "Is the coffee machine full?" in tried.stdout
         assert "steady" in tried.stdout, "the batch's day tells of its providers"
+        assert "demo-2" in tried.stdout, "the accounts are listed"
+        assert '"msm_name":"Ping"' in tried.stdout, "the results of the demo's own job"
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)

@@ -59,9 +59,16 @@ class Keys(msgspec.Struct):
     results: list[Key]
 
 
+class Probes(msgspec.Struct):
+    """Handed on as they are."""
+
+    results: list[dict[str, Any]]
+
+
 PAGE = msgspec.json.Decoder(Page)
 CREDITS = msgspec.json.Decoder(CreditsDocument)
 KEYS = msgspec.json.Decoder(Keys)
+PROBES = msgspec.json.Decoder(Probes)
 
 
 def listed_of(row: Row) -> Listed:

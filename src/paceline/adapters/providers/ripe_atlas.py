@@ -18,6 +18,7 @@ from paceline.adapters.providers.atlas_documents import (
     CREDITS,
     KEYS,
     PAGE,
+    PROBES,
     carries,
     filter_problem,
     grants_of,
@@ -163,6 +164,15 @@ class RipeAtlas:
         if reply.status == 200:
             return Delivered(lines.count, lines.bytes_read, whole=True)
         return _unanswered(reply, about_one=True)
+
+    def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
+        wanted = sorted(set(ids))
+        assert len(wanted) <= PAGE_SIZE
+        part = ",".join(f"{id_:d}" for id_ in wanted)
+        page = _decoded(self._ask("", f"/probes/?id__in={part}&page_size={PAGE_SIZE}"), PROBES)
+        if isinstance(page, Refused | Lost):
+            return page
+        return [one for one in page.results if one.get("id") in wanted]
 
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         statuses: dict[str, int] = {}

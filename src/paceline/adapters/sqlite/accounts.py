@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from paceline.adapters.sqlite import ledger
 from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.entries import integers
 from paceline.core.atlas import MeterName
-from paceline.core.meters import Reading, Window, in_flight_visible, refused, sync
+from paceline.core.meters import NEVER_MS, Meter, Reading, Release, Window, refused, sync
 from paceline.core.pool import Account, Key
 from paceline.ports.jobs import (
     AccountClosed,
@@ -56,7 +59,7 @@ def put(db: Connection, name: str, spec: AccountSpec) -> Literal["created", "rep
 
 def account(db: Connection, name: str, *, now_ms: int) -> Account | None:
     row = db.execute(f"{_ACCOUNT} WHERE name = ?", (name,)).fetchone()
-    return _account(db, row, now_ms=now_ms, releases_until_ms=now_ms) if row else None
+    return _account(db, row, now_ms=now_ms, releases_until_ms=NEVER_MS) if row else None
 
 
 def accounts(db: Connection, *, now_ms: int, releases_until_ms: int) -> list[Account]:
@@ -115,6 +118,14 @@ def remove_key(db: Connection, account_name: str, key_name: str) -> bool:
     return db.changes() == 1
 
 
+def quarantine_key(db: Connection, account_name: str, key_name: str, *, reason: str) -> bool:
+    db.execute(
+        """UPDATE "key" SET quarantine = ? WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
+        (reason or "refused", key_number(key_name), account_name),
+    )
+    return db.changes() == 1
+
+
 def sync_meters(db: Connection, name: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
     meters = meters_of(db, name)
     if meters is None:
@@ -125,13 +136,13 @@ def sync_meters(db: Connection, name: str, readings: Sequence[tuple[MeterName, R
     return True
 
 
-def slots_seen(db: Connection, name: str, *, asked_ms: int) -> int:
-    rows = db.execute(
-        """SELECT answered_ms, concurrent FROM measurement
-           WHERE slot = 1 AND account = (SELECT id FROM account WHERE name = ?)""",
-        (name,),
-    )
-    return in_flight_visible([(answered_ms, slots) for answered_ms, slots in rows], asked_ms=asked_ms)
+def slots_seen(db: Connection, name: str, atlas_ids: Sequence[int]) -> int:
+    seen = db.execute(
+        """SELECT count(*) FROM atlas_measurement JOIN measurement ON measurement.id = atlas_measurement.measurement
+           WHERE atlas_id IN carray(?) AND slot = 1 AND account = (SELECT id FROM account WHERE name = ?)""",
+        (integers(atlas_ids), name),
+    ).get
+    return int(seen)
 
 
 def blame(db: Connection, item: Blame, *, account_number: int, key: int, now_ms: int) -> None:
@@ -225,7 +236,7 @@ def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_unti
     )
     return Account(
         id=name,
-        concurrent=views["concurrent"],
+        concurrent=_with_releases(db, views["concurrent"], number, now_ms=now_ms, until_ms=releases_until_ms),
         results=views["results"],
         credits=views["credits"],
         keys=tuple(_pool_key(*one) for one in found),
@@ -234,6 +245,16 @@ def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_unti
         reason=reason,
         sends=sends,
     )
+
+
+def _with_releases(db: Connection, slots: Meter, number: int, *, now_ms: int, until_ms: int) -> Meter:
+    """With when its slots are expected back. One that is overdue may be back any moment."""
+    rows = db.execute(
+        """SELECT max(expected_ms, ?1), sum(concurrent) FROM measurement
+           WHERE slot = 1 AND account = ?2 AND expected_ms <= ?3 GROUP BY 1 ORDER BY 1""",
+        (now_ms, number, until_ms),
+    )
+    return msgspec.structs.replace(slots, releases=tuple(Release(*row) for row in rows))
 
 
 def _pool_key(number: int, enabled: int, quarantine: str) -> Key:

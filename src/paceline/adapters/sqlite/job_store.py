@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from paceline.adapters.sqlite import accounts, jobs, sends
+from paceline.adapters.sqlite import accounts, job_upkeep, jobs, sends
 from paceline.adapters.sqlite.database import Database
 from paceline.core.atlas import MeterName
 from paceline.core.measurement import MeasurementState
@@ -18,6 +18,7 @@ from paceline.ports.jobs import (
     Already,
     Blame,
     Budget,
+    Busy,
     Ended,
     Ending,
     HeldState,
@@ -25,6 +26,7 @@ from paceline.ports.jobs import (
     OverCredits,
     Paused,
     Progress,
+    SendCounts,
     SendOutcome,
     StoredJob,
     StoredKey,
@@ -73,19 +75,27 @@ class SqliteJobStore:
         with self._db.write() as db:
             return accounts.remove_key(db, account_id, key_id)
 
+    def quarantine_key(self, account_id: str, key_id: str, *, reason: str) -> bool:
+        with self._db.write() as db:
+            return accounts.quarantine_key(db, account_id, key_id, reason=reason)
+
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
         with self._db.write() as db:
             return accounts.sync_meters(db, account_id, readings, now_ms=now_ms)
 
-    def slots_seen(self, account_id: str, *, asked_ms: int) -> int:
+    def slots_seen(self, account_id: str, atlas_ids: Sequence[int]) -> int:
         with self._db.peek() as db:
-            return accounts.slots_seen(db, account_id, asked_ms=asked_ms)
+            return accounts.slots_seen(db, account_id, atlas_ids)
 
     # -- submission and reading
 
     def submit(self, submission: Submission, *, now_ms: int) -> Admitted | Already | OverCredits | None:
         with self._db.write() as db:
             return jobs.submit(db, submission, now_ms=now_ms)
+
+    def submitted_as(self, owner: str, idempotency_key: str) -> StoredJob | None:
+        with self._db.read() as db:
+            return jobs.submitted_as(db, owner, idempotency_key)
 
     def budget(self, owner: str, *, now_ms: int) -> Budget | None:
         with self._db.read() as db:
@@ -111,6 +121,20 @@ class SqliteJobStore:
         with self._db.read() as db:
             return jobs.measurement(db, handle)
 
+    def measurements_of(
+        self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
+    ) -> list[StoredMeasurement]:
+        with self._db.read() as db:
+            return jobs.measurements_of(db, owner, states=states, before=before, limit=limit)
+
+    def count_of(self, owner: str, *, states: Sequence[MeasurementState]) -> int:
+        with self._db.read() as db:
+            return jobs.count_of(db, owner, states=states)
+
+    def send_counts(self) -> SendCounts:
+        with self._db.read() as db:
+            return sends.counts(db)
+
     # -- sending
 
     def site(self, proposed: str) -> str:
@@ -130,14 +154,18 @@ class SqliteJobStore:
             return sends.next_ms(db)
 
     def begin_send(
-        self, item: StoredMeasurement, *, account: str, key: str, now_ms: int
-    ) -> StoredMeasurement | Short | None:
+        self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+    ) -> StoredMeasurement | Short | Busy | None:
         with self._db.write() as db:
-            return sends.begin(db, item, account=account, key=key, now_ms=now_ms)
+            return sends.begin(db, item, account=account, key=key, sending_max=sending_max, now_ms=now_ms)
 
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
         with self._db.write() as db:
             return sends.park(db, items, next_ms=next_ms, reason=reason)
+
+    def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+        with self._db.write() as db:
+            return sends.refuse(db, fences, reason=reason, now_ms=now_ms)
 
     def answer(
         self, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None = None, now_ms: int
@@ -182,6 +210,14 @@ class SqliteJobStore:
     def cancel_measurement(self, handle: int, *, now_ms: int) -> bool:
         with self._db.write() as db:
             return jobs.cancel_one(db, handle, now_ms=now_ms)
+
+    def take_duty(self, name: str, *, every_ms: int, now_ms: int) -> bool:
+        with self._db.write() as db:
+            return job_upkeep.take_duty(db, name, every_ms=every_ms, now_ms=now_ms)
+
+    def purge_jobs(self, *, finished_before_ms: int, limit: int) -> int:
+        with self._db.write() as db:
+            return job_upkeep.purge(db, finished_before_ms=finished_before_ms, limit=limit)
 
     def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
         with self._db.write() as db:

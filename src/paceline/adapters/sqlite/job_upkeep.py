@@ -1,6 +1,13 @@
-"""What ``paceline check`` verifies of jobs and of the ledger: the books are added up anew from the postings."""
+"""Retention of jobs, duties, and what ``paceline check`` verifies: the books are added up anew from the postings."""
 
 from __future__ import annotations
+
+from paceline.adapters.sqlite.database import BUSY_TIMEOUT_MS, Connection
+from paceline.adapters.sqlite.ledger import ATTEMPT_BITS, handle_of
+from paceline.core.meters import DAY_MS
+
+EXPIRIES_EACH = 10
+"""So many expiries are added up for each measurement that may be removed: an account has some every minute."""
 
 # Each query returns what breaks a promise; the text says what it means.
 INVARIANTS = (
@@ -10,11 +17,16 @@ INVARIANTS = (
                sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END) AS held,
                sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END) AS spent
                FROM posting GROUP BY meter) AS sums ON sums.meter = meter.id
-           WHERE meter.held <> coalesce(sums.held, 0) OR meter.spent <> coalesce(sums.spent, 0)""",
+           WHERE meter.held <> opened_held + coalesce(sums.held, 0)
+              OR meter.spent <> opened_spent + coalesce(sums.spent, 0)""",
     ),
     (
         "promise 8: a posting is on no meter (hold {})",
         "SELECT hold FROM posting WHERE meter NOT IN (SELECT id FROM meter)",
+    ),
+    (
+        "promise 8: a posting is of no measurement (hold {})",
+        "SELECT hold FROM posting WHERE hold >= 0 AND hold >> 14 NOT IN (SELECT id FROM measurement)",
     ),
     (
         "promise 8: a sliding meter's releases do not add up to what is spent on it ({})",
@@ -57,8 +69,23 @@ INVARIANTS = (
                sum(state = 'failed') AS failed, sum(credits) AS reserved,
                coalesce(sum(settled), 0) AS settled, coalesce(sum(iif(settled IS NULL, 0, credits - settled)), 0) AS
                refunded FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
-           WHERE (sums.measurements, sums.open, sums.done, sums.failed, sums.reserved, sums.settled, sums.refunded)
+           WHERE purged = 0 AND
+               (sums.measurements, sums.open, sums.done, sums.failed, sums.reserved, sums.settled, sums.refunded)
                IS NOT (job.measurements, job.open, job.done, job.failed, job.reserved, job.settled, job.refunded)""",
+    ),
+    (
+        "promise 11: a job's definitions are not those of its measurements (job {})",
+        """SELECT name FROM job JOIN (SELECT id >> 14 AS number, sum(concurrent) AS definitions,
+               sum(iif(state = 'done', concurrent, 0)) AS done, sum(iif(state = 'failed', concurrent, 0)) AS failed,
+               sum(iif(state = 'cancelled', concurrent, 0)) AS cancelled
+               FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
+           WHERE purged = 0 AND (sums.definitions, sums.done, sums.failed, sums.cancelled)
+               IS NOT (job.definitions, definitions_done, definitions_failed, definitions_cancelled)""",
+    ),
+    (
+        "promise 10: a job on its way out is not finished, or more of it is gone than was removed (job {})",
+        """SELECT name FROM job WHERE purged > 0 AND (finished_ms IS NULL OR purged + (SELECT count(*) FROM measurement
+               WHERE measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14) <> measurements)""",
     ),
     (
         "promise 10: a job has no measurements (job {})",
@@ -76,3 +103,79 @@ INVARIANTS = (
            AND concurrent <> (SELECT count(*) FROM atlas_measurement WHERE measurement = measurement.id)""",
     ),
 )
+
+
+def take_duty(db: Connection, name: str, *, every_ms: int, now_ms: int) -> bool:
+    # Whoever waited for the other to write comes with an older time than the one it finds: that is no clock set back.
+    db.execute(
+        """INSERT INTO duty (name, at_ms) VALUES (?1, ?2)
+           ON CONFLICT (name) DO UPDATE SET at_ms = ?2 WHERE at_ms <= ?2 - ?3 OR at_ms > ?2 + min(?3, ?4)""",
+        (name, now_ms, every_ms, BUSY_TIMEOUT_MS),
+    )
+    return db.changes() == 1
+
+
+def purge(db: Connection, *, finished_before_ms: int, limit: int) -> int:
+    numbers = db.execute(
+        # Each has at least one measurement, so more jobs than that are never needed.
+        """SELECT id FROM job WHERE finished_ms < ? AND hook_ms IS NULL AND NOT EXISTS
+               (SELECT 1 FROM measurement WHERE slot = 1 AND state IN ('done', 'failed', 'cancelled')
+                    AND measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14)
+           ORDER BY finished_ms LIMIT ?""",
+        (finished_before_ms, limit),
+    ).fetchall()
+    removed = 0
+    for (number,) in numbers:
+        if removed == limit:
+            break
+        removed += _remove_some(db, number, limit=limit - removed)
+    _compact_expiries(db, before_ms=finished_before_ms, limit=limit * EXPIRIES_EACH)
+    _drop_days(db, ended_before_ms=finished_before_ms, limit=limit)
+    return removed
+
+
+def _remove_some(db: Connection, number: int, *, limit: int) -> int:
+    """The first of a job's measurements with all that hangs on them; with the last one goes the job."""
+    rows = db.execute(
+        "SELECT id FROM measurement WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+        (handle_of(number, 0), handle_of(number + 1, 0), limit),
+    ).fetchall()
+    first, beyond = rows[0][0], rows[-1][0] + 1
+    _compact(db, first << ATTEMPT_BITS, beyond << ATTEMPT_BITS)
+    db.execute("DELETE FROM atlas_measurement WHERE measurement >= ? AND measurement < ?", (first, beyond))
+    db.execute("DELETE FROM measurement WHERE id >= ? AND id < ?", (first, beyond))
+    # Nobody sees it any more, so its idempotency key is free.
+    db.execute("UPDATE job SET purged = purged + ?, idempotency = NULL WHERE id = ?", (len(rows), number))
+    db.execute("DELETE FROM job WHERE id = ? AND purged = measurements", (number,))
+    return len(rows)
+
+
+def _compact_expiries(db: Connection, *, before_ms: int, limit: int) -> None:
+    row = db.execute(
+        """SELECT max(hold) FROM (SELECT hold FROM posting WHERE hold > ? AND hold < 0 ORDER BY hold LIMIT ?)""",
+        (-before_ms, limit),
+    ).fetchone()
+    if row[0] is not None:
+        _compact(db, 1 - before_ms, row[0] + 1)
+
+
+def _compact(db: Connection, first: int, beyond: int) -> None:
+    """The postings of these holds become one sum on each meter, which stays what it was."""
+    sums = db.execute(
+        """SELECT sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END),
+                  sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END), meter
+           FROM posting WHERE hold >= ? AND hold < ? GROUP BY meter""",
+        (first, beyond),
+    ).fetchall()
+    db.executemany("UPDATE meter SET opened_held = opened_held + ?, opened_spent = opened_spent + ? WHERE id = ?", sums)
+    db.execute("DELETE FROM posting WHERE hold >= ? AND hold < ?", (first, beyond))
+
+
+def _drop_days(db: Connection, *, ended_before_ms: int, limit: int) -> None:
+    """Users' meters of days that are over and that no job names: what was spent on them concerns nobody now."""
+    db.execute(
+        """DELETE FROM meter WHERE id IN (SELECT id FROM meter
+               WHERE "window" = 'day' AND CAST(substr(name, instr(name, '@') + 1) AS INTEGER) < ?
+                 AND NOT EXISTS (SELECT 1 FROM job WHERE job.meter = meter.id) LIMIT ?)""",
+        (ended_before_ms // DAY_MS, limit),
+    )

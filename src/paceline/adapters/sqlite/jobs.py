@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,16 +27,17 @@ from paceline.ports.jobs import (
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LEFT_BEHIND_MAX = 100
+_LIVE = frozenset({"queued", "parked", "sending", "unknown", "ongoing"})
 _JOB = """SELECT job.name, job.id, coalesce(user.name, ''), title, webhook, digest, job.created_ms, measurements, open,
                  done, job.failed, cancelled, reserved, settled, refunded, started_ms, cancelled_ms,
                  finished_ms
           FROM job LEFT JOIN user ON user.id = job.owner"""
-SELECT = """SELECT measurement.id, attempt, job.name,
-                   coalesce((SELECT name FROM user WHERE user.id = measurement.owner), ''), state, body, credits,
-                   results, concurrent, daily_credits, daily_results, reason, next_ms, lookups, stopping,
-                   (SELECT name FROM account WHERE account.id = measurement.account), "key", intent_ms, answered_ms,
-                   ended_ms, measurement.settled
-            FROM measurement JOIN job ON job.id = measurement.id >> 14"""
+_COLUMNS = """SELECT measurement.id, attempt, job.name,
+                     coalesce((SELECT name FROM user WHERE user.id = measurement.owner), ''), state, body, credits,
+                     results, concurrent, daily_credits, daily_results, reason, next_ms, lookups, stopping,
+                     (SELECT name FROM account WHERE account.id = measurement.account), "key", intent_ms, answered_ms,
+                     ended_ms, measurement.settled"""
+SELECT = f"{_COLUMNS} FROM measurement JOIN job ON job.id = measurement.id >> 14"
 
 
 def submit(db: Connection, item: Submission, *, now_ms: int) -> Admitted | Already | OverCredits | None:
@@ -65,13 +67,18 @@ def submit(db: Connection, item: Submission, *, now_ms: int) -> Admitted | Alrea
     return Admitted(found, now._replace(held=now.held + total, left=now.left - total))
 
 
+def submitted_as(db: Connection, owner: str, idempotency_key: str) -> StoredJob | None:
+    row = db.execute("SELECT id FROM user WHERE name = ?", (owner,)).fetchone()
+    return _submitted_before(db, row[0], idempotency_key) if row else None
+
+
 def budget(db: Connection, owner: str, *, now_ms: int) -> Budget | None:
     row = db.execute("SELECT id, daily_credits FROM user WHERE name = ?", (owner,)).fetchone()
     return _budget(db, *row, now_ms=now_ms) if row else None
 
 
 def job(db: Connection, name: str) -> StoredJob | None:
-    row = db.execute(f"{_JOB} WHERE job.name = ?", (name,)).fetchone()
+    row = db.execute(f"{_JOB} WHERE job.name = ? AND purged = 0", (name,)).fetchone()
     return stored_job(row) if row else None
 
 
@@ -83,10 +90,11 @@ def by_number(db: Connection, number: int) -> StoredJob | None:
 def jobs(db: Connection, owner: str | None, *, before: int | None, limit: int) -> list[StoredJob]:
     below = 1 << 62 if before is None else before
     if owner is None:
-        rows = db.execute(f"{_JOB} WHERE job.id < ? ORDER BY job.id DESC LIMIT ?", (below, limit))
+        rows = db.execute(f"{_JOB} WHERE job.id < ? AND purged = 0 ORDER BY job.id DESC LIMIT ?", (below, limit))
     else:
         rows = db.execute(
-            f"{_JOB} WHERE user.name = ? AND job.owner = user.id AND job.id < ? ORDER BY job.id DESC LIMIT ?",
+            f"""{_JOB} WHERE user.name = ? AND job.owner = user.id AND job.id < ? AND purged = 0
+                ORDER BY job.id DESC LIMIT ?""",
             (owner, below, limit),
         )
     return [stored_job(row) for row in rows.fetchall()]
@@ -111,6 +119,47 @@ def measurements(db: Connection, number: int, *, after: int, limit: int) -> list
 def measurement(db: Connection, handle: int) -> StoredMeasurement | None:
     row = db.execute(f"{SELECT} WHERE measurement.id = ?", (handle,)).fetchone()
     return stored_measurement(db, row) if row else None
+
+
+def measurements_of(
+    db: Connection, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
+) -> list[StoredMeasurement]:
+    rows = db.execute(
+        # CROSS: job by job from the newest, and no further than the page is long. The job's own counts say whether its
+        # measurements are worth a look.
+        f"""{_COLUMNS} FROM job CROSS JOIN measurement
+            WHERE job.owner = (SELECT id FROM user WHERE name = :owner) AND job.id <= :below >> 14 AND purged = 0
+              AND (:done AND job.done > 0 OR :failed AND job.failed > 0 OR :cancelled AND job.cancelled > 0
+                   OR :live AND open > 0)
+              AND measurement.id >= job.id << 14 AND measurement.id < min(job.id + 1 << 14, :below)
+              AND state IN (SELECT value FROM json_each(:states))
+            ORDER BY job.id DESC, measurement.id DESC LIMIT :limit""",  # noqa: S608  a fixed text
+        _wanted(owner, states) | {"below": 1 << 62 if before is None else before, "limit": limit},
+    ).fetchall()
+    return [stored_measurement(db, row) for row in rows]
+
+
+def count_of(db: Connection, owner: str, *, states: Sequence[MeasurementState]) -> int:
+    wanted = _wanted(owner, states)
+    ended, live = db.execute(
+        """SELECT coalesce(sum(:done * definitions_done + :failed * definitions_failed
+                               + :cancelled * definitions_cancelled), 0),
+                  coalesce(sum(definitions - definitions_done - definitions_failed - definitions_cancelled), 0)
+           FROM job WHERE owner = (SELECT id FROM user WHERE name = :owner) AND purged = 0""",
+        {name: wanted[name] for name in ("owner", "done", "failed", "cancelled")},
+    ).fetchone()
+    if not states or set(states) >= _LIVE:
+        return int(ended + live)
+    if not wanted["live"]:
+        return int(ended)
+    some = db.execute(
+        """SELECT coalesce(sum(concurrent), 0) FROM job CROSS JOIN measurement
+           WHERE job.owner = (SELECT id FROM user WHERE name = :owner) AND finished_ms IS NULL
+             AND measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14
+             AND ended_ms IS NULL AND state IN (SELECT value FROM json_each(:states))""",
+        {name: wanted[name] for name in ("owner", "states")},
+    ).get
+    return int(ended + some)
 
 
 def cancel(db: Connection, number: int, *, now_ms: int) -> bool:
@@ -220,6 +269,17 @@ def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasuremen
     )
 
 
+def _wanted(owner: str, states: Sequence[MeasurementState]) -> dict[str, Any]:
+    """A user and states as parameters of a query; none are all."""
+    every = set(states) or set(get_args(MeasurementState))
+    ended = {name: int(name in every) for name in ("done", "failed", "cancelled")}
+    return ended | {
+        "owner": owner,
+        "live": int(bool(every & _LIVE)),
+        "states": msgspec.json.encode(sorted(every)).decode(),
+    }
+
+
 def _submitted_before(db: Connection, owner: int, idempotency_key: str | None) -> StoredJob | None:
     if idempotency_key is None:
         return None
@@ -246,8 +306,8 @@ def _insert_job(db: Connection, item: Submission, *, owner: int, meter: int, res
     count = len(item.job.measurements)
     db.execute(
         """INSERT INTO job (id, name, owner, meter, title, webhook, digest, idempotency, measurements, open, reserved,
-                            created_ms)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                            definitions, created_ms)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             number,
             job_name(number, now_ms=now_ms),
@@ -260,6 +320,7 @@ def _insert_job(db: Connection, item: Submission, *, owner: int, meter: int, res
             count,
             count,
             reserved,
+            sum(cost.concurrent for cost in item.costs),
             now_ms,
         ),
     )
@@ -292,8 +353,8 @@ def _cancel_range(db: Connection, number: int, first: int, beyond: int, *, now_m
     """Set by set, because a job may have ten thousand: those not sent end refunded, the others are to be stopped."""
     span = (first, beyond)
     db.execute("UPDATE measurement SET stopping = 1 WHERE id >= ? AND id < ? AND ended_ms IS NULL", span)
-    ended, refunded = db.execute(
-        """SELECT count(*), coalesce(sum(credits), 0) FROM measurement
+    ended, refunded, definitions = db.execute(
+        """SELECT count(*), coalesce(sum(credits), 0), coalesce(sum(concurrent), 0) FROM measurement
            WHERE id >= ? AND id < ? AND state IN ('queued', 'parked')""",
         span,
     ).fetchone()
@@ -314,8 +375,9 @@ def _cancel_range(db: Connection, number: int, first: int, beyond: int, *, now_m
         (now_ms, *span),
     )
     db.execute(
-        "UPDATE job SET open = open - ?1, cancelled = cancelled + ?1, refunded = refunded + ?2 WHERE id = ?3",
-        (ended, refunded, number),
+        """UPDATE job SET open = open - ?1, cancelled = cancelled + ?1, refunded = refunded + ?2,
+                  definitions_cancelled = definitions_cancelled + ?4 WHERE id = ?3""",
+        (ended, refunded, number, definitions),
     )
 
 

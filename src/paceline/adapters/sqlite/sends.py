@@ -9,11 +9,13 @@ from paceline.adapters.sqlite import accounts, jobs, ledger
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.ledger import INDEX_BITS, OWNERS_HOLD, hold_of
+from paceline.core.atlas import expected_end_ms
 from paceline.core.cost import Cost, daily_actual
 from paceline.core.measurement import parse_stored_measurement, targets_of
 from paceline.core.meters import Short
 from paceline.ports.jobs import (
     Blame,
+    Busy,
     Ended,
     Ending,
     EndState,
@@ -21,6 +23,7 @@ from paceline.ports.jobs import (
     NotSent,
     Progress,
     Rejected,
+    SendCounts,
     SendOutcome,
     Sent,
     StoredMeasurement,
@@ -83,15 +86,33 @@ def next_ms(db: Connection) -> int | None:
     return min((one for one in later if one is not None), default=None)
 
 
+def counts(db: Connection) -> SendCounts:
+    """From partial indexes alone: what has ended is in none of them."""
+    queued, queued_first = db.execute("SELECT count(*), min(id) FROM measurement WHERE state = 'queued'").fetchone()
+    parked, parked_first = db.execute(
+        "SELECT count(*), min(id) FROM measurement WHERE state = 'parked' AND next_ms IS NOT NULL"
+    ).fetchone()
+    sending, unknown, ongoing = (
+        db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = ?", (state,)).get
+        for state in ("sending", "unknown", "ongoing")
+    )
+    open_jobs = db.execute("SELECT count(*) FROM job WHERE finished_ms IS NULL").get
+    first = min((one for one in (queued_first, parked_first) if one is not None), default=None)
+    row = None if first is None else db.execute("SELECT created_ms FROM job WHERE id = ?", (first >> INDEX_BITS,))
+    return SendCounts(queued, parked, sending, unknown, ongoing, open_jobs, None if row is None else row.get)
+
+
 def begin(
-    db: Connection, item: StoredMeasurement, *, account: str, key: str, now_ms: int
-) -> StoredMeasurement | Short | None:
+    db: Connection, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+) -> StoredMeasurement | Short | Busy | None:
     row = db.execute(
         "SELECT owner FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (item.handle, item.attempt)
     ).fetchone()
     numbers = _usable(db, account, accounts.key_number(key), now_ms=now_ms)
     if row is None or numbers is None:
         return None
+    if db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = 'sending'").get >= sending_max:
+        return Busy()
     if item.attempt >= ATTEMPTS_MAX:
         _end_unsent(db, item.handle, "failed", f"refused {ATTEMPTS_MAX} times; last: {item.reason}", now_ms=now_ms)
         return None
@@ -125,6 +146,18 @@ def park(db: Connection, items: Sequence[tuple[int, int]], *, next_ms: int, reas
     return won
 
 
+def refuse(db: Connection, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+    won = []
+    for handle, attempt in fences:
+        there = db.execute(
+            "SELECT 1 FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (handle, attempt)
+        ).fetchone()
+        won.append(there is not None)
+        if there is not None:
+            _end_unsent(db, handle, "failed", reason, now_ms=now_ms)
+    return won
+
+
 def answer(
     db: Connection, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None, now_ms: int
 ) -> bool:
@@ -137,8 +170,8 @@ def answer(
         case Unsure():
             db.execute(
                 """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = ?,
-                          lookups = lookups + (state = 'unknown') WHERE id = ?""",
-                (outcome.look_ms, outcome.reason, handle),
+                          lookups = max(lookups, ?) WHERE id = ?""",
+                (outcome.look_ms, outcome.reason, outcome.lookups, handle),
             )
         case NotSent():
             _take_back(db, out, outcome, now_ms=now_ms)
@@ -200,8 +233,7 @@ def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int
         out = _out(db, handle, attempt, ("done", "failed", "cancelled"))
         won.append(out is not None)
         if out is not None:
-            ledger.refund_all(db, hold_of(handle, attempt), now_ms=now_ms)
-            db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (handle,))
+            _let_account_go(db, out, *_spent(db, out), now_ms=now_ms)
     return won
 
 
@@ -217,6 +249,10 @@ def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
         """UPDATE measurement SET next_ms = ?1 WHERE id IN
                (SELECT id FROM measurement WHERE state IN ('parked', 'unknown') AND next_ms > ?1)""",
         (far_ms,),
+    )
+    # Else a sender that died would be waited for until the clock is where it was.
+    db.execute(
+        "UPDATE measurement SET intent_ms = ?1 WHERE slot = 1 AND state = 'sending' AND intent_ms > ?1", (now_ms,)
     )
     db.execute("UPDATE account SET closed_until_ms = ?1 WHERE closed_until_ms > ?1", (far_ms,))
     db.execute("UPDATE target SET until_ms = ?1 WHERE until_ms > ?1", (far_ms,))
@@ -267,17 +303,19 @@ def _out(db: Connection, handle: int, attempt: int, states: tuple[str, ...]) -> 
 
 def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
     assert len(atlas_ids) == out.cost.concurrent
-    body = db.execute(
-        """UPDATE measurement SET state = 'ongoing', answered_ms = ?, next_ms = NULL, reason = '' WHERE id = ?
-           RETURNING body""",
-        (now_ms, out.handle),
-    ).get
+    body, intent_ms = db.execute("SELECT body, intent_ms FROM measurement WHERE id = ?", (out.handle,)).fetchone()
+    measurement = parse_stored_measurement(body)
+    db.execute(
+        """UPDATE measurement SET state = 'ongoing', answered_ms = ?, expected_ms = ?, next_ms = NULL, reason = ''
+           WHERE id = ?""",
+        # From the intent: one that was found by a lookup began long before its answer.
+        (now_ms, expected_end_ms(measurement, sent_ms=intent_ms), out.handle),
+    )
     db.executemany(
         "INSERT INTO atlas_measurement (measurement, definition, atlas_id) VALUES (?, ?, ?)",
         [(out.handle, definition, atlas_id) for definition, atlas_id in enumerate(atlas_ids)],
     )
-    targets = targets_of(parse_stored_measurement(body))
-    accounts.clear_blame(db, account_number=out.account, targets=targets, now_ms=now_ms)
+    accounts.clear_blame(db, account_number=out.account, targets=targets_of(measurement), now_ms=now_ms)
 
 
 def _take_back(db: Connection, out: _Out, outcome: NotSent, *, now_ms: int) -> None:
@@ -306,27 +344,45 @@ def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
         return Ended(won=False)
     owners = {out.meter: ending.credits}
     overrun = ledger.close_lines(db, hold_of(out.handle, OWNERS_HOLD), owners, now_ms=now_ms)
-    row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
-    slots, results, spend = row
-    day_credits, day_results = daily_actual(out.cost, credits_spent=ending.credits, results=ending.results)
-    actual = {spend: day_credits, results: day_results} | ({slots: 0} if ending.frees_slot else {})
-    ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
     beyond = overrun.get(out.meter, 0)
     _record_end(db, out.handle, ending.state, ending.reason, settled=ending.credits - beyond, now_ms=now_ms)
     if ending.frees_slot:
-        db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (out.handle,))
+        _let_account_go(db, out, ending.credits, ending.results, now_ms=now_ms)
     return Ended(won=True, overrun=beyond)
 
 
-def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, settled: int, now_ms: int) -> None:
-    credits_held = db.execute(
-        """UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?
-           RETURNING credits""",
-        (state, reason, now_ms, settled, handle),
+def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
+    """All that the account holds for it, together: while it runs, RIPE reckons with the most it can deliver."""
+    row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
+    day_credits, day_results = daily_actual(out.cost, credits_spent=credits_spent, results=results)
+    actual = dict(zip(row, (0, day_results, day_credits), strict=True))
+    ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
+    db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (out.handle,))
+
+
+def _spent(db: Connection, out: _Out) -> tuple[int, int]:
+    """Credits and results that one that has ended was settled on."""
+    settled = db.execute("SELECT settled FROM measurement WHERE id = ?", (out.handle,)).get
+    if settled >= out.cost.credits:
+        return out.cost.credits, out.cost.results  # also if nobody could count them
+    counted = db.execute(
+        "SELECT coalesce(sum(delivered), 0) FROM atlas_measurement WHERE measurement = ?", (out.handle,)
     ).get
+    return settled, counted
+
+
+def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, settled: int, now_ms: int) -> None:
+    credits_held, definitions = db.execute(
+        """UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?
+           RETURNING credits, concurrent""",
+        (state, reason, now_ms, settled, handle),
+    ).fetchone()
     db.execute(
         """UPDATE job SET open = open - 1, done = done + (?1 = 'done'), failed = failed + (?1 = 'failed'),
-                  cancelled = cancelled + (?1 = 'cancelled'), settled = settled + ?2, refunded = refunded + ?3
+                  cancelled = cancelled + (?1 = 'cancelled'), settled = settled + ?2, refunded = refunded + ?3,
+                  definitions_done = definitions_done + iif(?1 = 'done', ?5, 0),
+                  definitions_failed = definitions_failed + iif(?1 = 'failed', ?5, 0),
+                  definitions_cancelled = definitions_cancelled + iif(?1 = 'cancelled', ?5, 0)
            WHERE id = ?4""",
-        (state, settled, credits_held - settled, handle >> INDEX_BITS),
+        (state, settled, credits_held - settled, handle >> INDEX_BITS, definitions),
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import msgspec
@@ -38,6 +39,10 @@ class Stream(NamedTuple):
     status: int
     pages: Iterator[bytes]
     headers: tuple[Header, ...] = ()
+    close: Callable[[], None] = lambda: None
+    """Called once nobody wants another page, also while one is being made."""
+    threads: Executor | None = None
+    """Where pages are made; None: where all requests have their work done."""
 
 
 def json_answer(status: int, value: Any, *headers: Header) -> Answer:
@@ -55,8 +60,14 @@ def text_answer(status: int, body: bytes, content_type: str, *, policy: str | No
     return Answer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
 
 
-def stream_answer(pages: Iterator[bytes], content_type: str, *headers: Header) -> Stream:
-    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers))
+def stream_answer(
+    pages: Iterator[bytes],
+    content_type: str,
+    *headers: Header,
+    close: Callable[[], None] = lambda: None,
+    threads: Executor | None = None,
+) -> Stream:
+    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers), close, threads)
 
 
 def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> Answer:
@@ -81,17 +92,28 @@ async def send_answer(answer: Answer, send: Send) -> None:
 
 async def send_stream(answer: Stream, receive: Receive, send: Send, *, head_only: bool) -> None:
     """Ends early if the client goes away. If a page cannot be made, the connection is cut: half must not look whole."""
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
     gone = asyncio.get_running_loop().create_task(disconnected(receive))
     try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
         while not head_only and not gone.done():
-            page = await asyncio.to_thread(next, answer.pages, None)
+            page = await _next_page(answer, gone)
             if page is None:
                 break
             await send({"type": "http.response.body", "body": page, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
     finally:
         gone.cancel()
+        answer.close()
+
+
+async def _next_page(answer: Stream, gone: asyncio.Task[None]) -> bytes | None:
+    """A client that leaves while the page is being made is not waited for."""
+    making = asyncio.get_running_loop().run_in_executor(answer.threads, next, answer.pages, None)
+    either: set[asyncio.Future[Any]] = {making, gone}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not making.done():
+        answer.close()
+    return await making
 
 
 async def disconnected(receive: Receive) -> None:

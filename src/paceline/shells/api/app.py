@@ -25,6 +25,7 @@ from paceline.shells.api.outgoing import check_run_owner
 from paceline.shells.api.parts import ApiHooks, Call, Parts
 from paceline.shells.api.problems import MethodNotAllowed, internal
 from paceline.shells.api.routes import ROUTES, Route
+from paceline.shells.dashboard.pages import dashboard_routes
 from paceline.wiring import System
 
 SLOW_S = 1.0
@@ -39,7 +40,7 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
     """The whole API on this system. Its writing thread ends with the server's lifespan."""
     parts = Parts.of(system, hooks)
     by_path: dict[str, list[Route]] = {}
-    for route in (*ROUTES, *documentation_routes(ROUTES)):
+    for route in (*ROUTES, *documentation_routes(ROUTES), *dashboard_routes()):
         by_path.setdefault(route.path, []).append(route)
 
     @asynccontextmanager
@@ -47,8 +48,11 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
         yield
         parts.together.close()
 
+    from paceline.shells.ripe_api import RipeApi  # noqa: PLC0415  it is made of parts of this package
+
+    paths = [routing.Route(_starlette_path(path), Endpoint(parts, routes)) for path, routes in by_path.items()]
     return routing.Router(
-        routes=[routing.Route(_starlette_path(path), Endpoint(parts, routes)) for path, routes in by_path.items()],
+        routes=[*paths, routing.Route("/api/v2/{rest:path}", RipeApi(parts))],
         default=Endpoint(parts, []),
         redirect_slashes=False,
         lifespan=lifespan,

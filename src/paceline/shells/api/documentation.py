@@ -1,4 +1,4 @@
-"""The pages about the API: /, /docs and /openapi.json. Made once, with nothing from elsewhere."""
+"""The pages about the API: /docs and /openapi.json. Made once, with nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from paceline import __version__
 from paceline.shells.api.answers import Answer, text_answer
 from paceline.shells.api.openapi import openapi_document
 from paceline.shells.api.parts import Call
@@ -32,13 +31,6 @@ summary{cursor:pointer}
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 _POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 _CODE = re.compile(r"`([^`]*)`")
-_INDEX = (
-    ("/docs", "the API, route by route"),
-    ("/openapi.json", "the same for programs (OpenAPI 3.1)"),
-    ("/healthz", "is the process alive"),
-    ("/readyz", "can the store be written, do the loops turn"),
-    ("/metrics", "figures for Prometheus"),
-)
 
 
 def documentation_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
@@ -47,14 +39,7 @@ def documentation_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
     return (
         _page("/openapi.json", "openapi", "application/json", msgspec.json.encode(document)),
         _page("/docs", "docs", "text/html; charset=utf-8", docs_page(document).encode()),
-        _page("/", "index", "text/html; charset=utf-8", index_page().encode()),
     )
-
-
-def index_page() -> str:
-    links = "".join(f'<li><a href="{path}">{path}</a>: {_text(words)}</li>' for path, words in _INDEX)
-    lead = "Runs work against services you do not own: evenly, in order, once, within budget."
-    return _html("Paceline", f"<h1>Paceline</h1><p>{lead}</p><ul>{links}</ul><p>Version {_text(__version__)}.</p>")
 
 
 def docs_page(document: dict[str, Any]) -> str:

@@ -12,6 +12,8 @@ from paceline.core.ids import ID_CHARS_MAX, ID_RULE
 from paceline.ports import Role
 from paceline.shells.api.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
+from paceline.steps.accounts import KEY_CHARS_MAX
+from paceline.steps.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
 from paceline.steps.outgoing import OutgoingItem
 from paceline.steps.redrive import RUNS_MAX
 
@@ -151,6 +153,43 @@ class Redriven(msgspec.Struct, frozen=True):
 
 class Discarded(msgspec.Struct, frozen=True):
     discarded: int
+
+
+class JobQuote(msgspec.Struct, frozen=True):
+    """A dry run: what the job would cost at most, and whether that ``fits`` into what is left. Nothing was changed."""
+
+    cost: int
+    credits_left: int
+    measurements: int
+    fits: bool
+    resets_at: Instant
+
+
+class JobAccepted(msgspec.Struct, frozen=True):
+    """``cost`` is the most it can be, and is reserved. ``again``: it was submitted before, under the same key."""
+
+    job: str
+    cost: int
+    credits_left: int
+    measurements: int
+    again: bool
+
+
+class WebhookSecret(msgspec.Struct, frozen=True):
+    """One for all jobs of the user."""
+
+    secret: str
+
+
+class NewKeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``key`` is sealed at once, and shown to nobody."""
+
+    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX, extra_json_schema={"writeOnly": True})]
+    label: Annotated[str, Meta(max_length=KEY_LABEL_CHARS_MAX)] = ""
+
+
+class KeyPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    enabled: bool
 
 
 class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

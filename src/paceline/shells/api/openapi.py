@@ -11,12 +11,14 @@ import msgspec
 from paceline import __version__
 from paceline.core.batch import BatchSpec
 from paceline.core.checks import CHECK_KINDS
+from paceline.core.measurement import KINDS, Probes
 from paceline.core.provider import ProviderSpec
 from paceline.errors import PacelineError
+from paceline.ports import AccountSpec
 from paceline.shells.api.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.problems import Internal, Problem
 from paceline.shells.api.routes import Route
-from paceline.shells.api.schemas import Schema, batch_schemas, id_schema, monitor_schemas, narrowed, ref
+from paceline.shells.api.schemas import Schema, batch_schemas, id_schema, job_schemas, monitor_schemas, narrowed, ref
 from paceline.steps.days import CALL_STATES
 from paceline.steps.export import Format
 
@@ -31,9 +33,13 @@ _PATH_TEXTS = {
     "date": "The day's date, as `2026-11-15`.",
     "run": "The run's id, percent-encoded: `user/monitor#generation@counter` or `batch/record@date`.",
     "token_id": "The token's id, as the list of tokens shows it.",
+    "job": "The job's id.",
+    "account": "The account's id, a name of your own for it.",
+    "key_id": "The key's id, as its account shows it.",
 }
 _HEADER_TEXTS = {
     "If-Match": "An ETag: the write counts only if the thing is still as that ETag says. `*`: only if it exists.",
+    "Idempotency-Key": "Of your own choice, 1 to 255 printable characters: under one key a job is submitted once.",
     "If-None-Match": "PUT with `*`: only if it does not exist. GET with an ETag: 304 if nothing has changed.",
 }
 
@@ -43,6 +49,10 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     "batch": ("Only those of this batch.", id_schema()),
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
     "dry_run": ("`true`: say what would happen, and change nothing.", {"enum": ["true", "false"]}),
+    "user": ("Whose: for admins, or `me`.", id_schema()),
+    "measurements": ("`false`: leave them out.", {"enum": ["true", "false"], "default": "true"}),
+    "merged": ("One line for each target, with all its results.", {"enum": ["target"]}),
+    "check": ("`false`: add the key without asking RIPE.", {"enum": ["true", "false"], "default": "true"}),
     "format": ("One JSON document to a line, or CSV.", {"enum": list(get_args(Format)), "default": "ndjson"}),
 }
 _LINES = "application/x-ndjson"
@@ -76,7 +86,9 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
     """The components, and the schema of each type that a route names."""
-    types: dict[Any, None] = dict.fromkeys([Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec])
+    types: dict[Any, None] = dict.fromkeys(
+        [Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec, AccountSpec, *KINDS.values(), Probes]
+    )
     for route in table:
         for kind in route.answers.values():
             types |= dict.fromkeys(_kinds(kind))
@@ -84,7 +96,7 @@ def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
             types[route.body] = None
     listed, components = msgspec.json.schema_components(list(types), ref_template=_REF)
     schemas = narrowed({name.rstrip("_"): schema for name, schema in components.items()})
-    schemas |= monitor_schemas() | batch_schemas()
+    schemas |= monitor_schemas() | batch_schemas() | job_schemas()
     for name, schema in schemas.items():
         schema["title"] = name
         if "description" in schema:
@@ -149,7 +161,7 @@ def _parameters(route: Route) -> list[Schema]:
 def _path_schema(name: str) -> Schema:
     if name == "date":
         return {"type": "string", "format": "date"}
-    if name in ("run", "token_id"):
+    if name in ("run", "token_id", "job", "key_id"):
         return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
     return id_schema()
 
@@ -185,6 +197,6 @@ def _answer_headers(route: Route, status: int) -> dict[str, Any]:
     headers: dict[str, Any] = {}
     if any(getattr(kind, "__name__", "") in _TAGGED for kind in _kinds(route.answers.get(status))):
         headers["ETag"] = {"description": "Names this one of those that had its id, and its revision.", **text}
-    if status == 201:
+    if status == 201 or (status == 202 and route.method == "POST"):
         headers["Location"] = {"description": "Where it can be read.", **text}
     return headers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
@@ -12,12 +13,15 @@ from paceline.core.definition import SpecLimits, duration_ms
 from paceline.core.dispatch import RetryPolicy
 from paceline.ports import Store, User
 from paceline.shells.api.arrivals import Arrivals
+from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.auth import Brake, Recent, owner_of
 from paceline.shells.api.together import Together
 from paceline.shells.api.writes import Writes, each
 from paceline.shells.metrics import Metrics
-from paceline.wiring import System
+from paceline.wiring import System, open_atlas
 
+HEAVY_MAX = 2
+"""Jobs that are parsed or shown whole at once: large ones must not take every thread from the small requests."""
 T = TypeVar("T")
 
 
@@ -37,6 +41,8 @@ class ApiHooks:
 
     wake: Callable[[], None] = lambda: None
     """Tells the loops that a definition has changed."""
+    wake_jobs: Callable[[], None] = lambda: None
+    """Tells the loops of jobs that there is something to send or to stop, or that accounts or keys have changed."""
     loops: Callable[[], Sequence[LoopHealth]] = lambda: ()
     arrivals: Arrivals = field(default_factory=Arrivals)
     """Whoever makes outgoing runs calls ``arrivals.notify()``; whoever drains calls ``arrivals.close()``."""
@@ -54,19 +60,25 @@ class Parts:
     limits: SpecLimits
     policy: RetryPolicy
     body_timeout_s: float
+    reads: AtlasReads
+    heavy: asyncio.Semaphore
 
     @classmethod
     def of(cls, system: System, hooks: ApiHooks) -> Parts:
+        settings = system.settings
+        own = ((settings.host, settings.port),)
         return cls(
             system=system,
             hooks=hooks,
             together=Together(),
             writes=Writes(system, wake=hooks.wake),
             recent=Recent(),
-            brake=Brake(per_minute=system.settings.wrong_tokens_max),
+            brake=Brake(per_minute=settings.wrong_tokens_max),
             limits=system.limits,
             policy=system.retry_policy,
-            body_timeout_s=duration_ms(system.settings.body_timeout) / 1_000,
+            body_timeout_s=duration_ms(settings.body_timeout) / 1_000,
+            reads=AtlasReads(lambda: open_atlas(settings, own=own), draining=lambda: hooks.arrivals.closed),
+            heavy=asyncio.Semaphore(HEAVY_MAX),
         )
 
     @property

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from paceline.core.instants import to_text
 from paceline.errors import (
     AlreadyExists,
+    AtlasUnavailable,
     BodyTooLarge,
     BodyTooSlow,
     Forbidden,
     InvalidInput,
+    JobFinished,
     LimitReached,
     MalformedBody,
     NotFound,
@@ -63,10 +66,12 @@ CODES: dict[str, type[PacelineError]] = {
         BodyTooSlow,
         AlreadyExists,
         StaleLease,
+        JobFinished,
         RevisionMismatch,
         BodyTooLarge,
         UnsupportedMediaType,
         Throttled,
+        AtlasUnavailable,
         StoreUnavailable,
         StoreTooNew,
         NotReady,
@@ -84,7 +89,7 @@ class WrongField(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """RFC 9457. Programs go by ``code``; people read ``detail``."""
+    """RFC 9457. Programs go by ``code``; people read ``detail``. The last three come with ``over_daily_credits``."""
 
     type: str
     title: str
@@ -92,9 +97,13 @@ class Problem(msgspec.Struct, frozen=True):
     detail: str
     code: str
     errors: list[WrongField] = []
+    cost: int | msgspec.UnsetType = msgspec.UNSET
+    credits_left: int | msgspec.UnsetType = msgspec.UNSET
+    resets_at: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def problem_of(error: PacelineError) -> Problem:
+    over = error if isinstance(error, OverDailyCredits) else None
     return Problem(
         type=f"/docs#error-{error.code}",
         title=error.title,
@@ -102,6 +111,9 @@ def problem_of(error: PacelineError) -> Problem:
         detail=error.detail,
         code=error.code,
         errors=[WrongField(pointer=field.pointer, detail=field.detail) for field in error.errors],
+        cost=msgspec.UNSET if over is None else over.cost,
+        credits_left=msgspec.UNSET if over is None else over.credits_left,
+        resets_at=msgspec.UNSET if over is None else to_text(over.resets_ms),
     )
 
 

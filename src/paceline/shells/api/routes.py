@@ -14,6 +14,7 @@ from paceline.errors import (
 )
 from paceline.shells.api import documents, monitors, outgoing, service, users
 from paceline.shells.api.batch_routes import BATCHES, DEAD, PROVIDERS
+from paceline.shells.api.job_routes import ACCOUNTS, JOBS
 from paceline.shells.api.pages import Page
 from paceline.shells.api.problems import NotReady
 from paceline.shells.api.route import Handler, Route
@@ -282,4 +283,4 @@ SERVICE = (
     ),
 )
 
-ROUTES: tuple[Route, ...] = (*HOT, *MONITORS, *RUNS, *PROVIDERS, *BATCHES, *DEAD, *USERS, *SERVICE)
+ROUTES: tuple[Route, ...] = (*HOT, *MONITORS, *RUNS, *PROVIDERS, *BATCHES, *DEAD, *JOBS, *ACCOUNTS, *USERS, *SERVICE)

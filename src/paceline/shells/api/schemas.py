@@ -8,12 +8,15 @@ from paceline.core.batch import ENDPOINT_CHARS_MAX
 from paceline.core.checks import BYTES_CAP_MAX, CHECK_KINDS, HEADERS_MAX
 from paceline.core.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.ids import ID_RULE
+from paceline.core.measurement import KINDS
 from paceline.core.parsing import TEXT_CHARS_MAX
 from paceline.core.provider import ATTEMPTS_MAX, FAILURES_MAX, IN_FLIGHT_MAX, RATE_RULE
 from paceline.core.provider import HEADERS_MAX as PROVIDER_HEADERS_MAX
 from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
 from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN
+from paceline.steps.accounts import LIMIT_MAX
 
+JOB_TITLE_CHARS_MAX = 1_024
 Schema = dict[str, Any]
 
 
@@ -100,6 +103,55 @@ def batch_schemas() -> dict[str, Schema]:
     return {"Record": record, "RecordsBody": body}
 
 
+def job_schemas() -> dict[str, Schema]:
+    kinds = {kind: ref(type_.__name__) for kind, type_ in KINDS.items()}
+    instant: Schema = {
+        "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}],
+        "description": "Seconds, or ISO 8601.",
+    }
+    request: Schema = {
+        "description": "One request to RIPE: each definition becomes a measurement there, all on the same probes.",
+        "type": "object",
+        "properties": {
+            "definitions": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "oneOf": list(kinds.values()),
+                    "discriminator": {
+                        "propertyName": "type",
+                        "mapping": {kind: one["$ref"] for kind, one in kinds.items()},
+                    },
+                },
+            },
+            "probes": {"type": "array", "minItems": 1, "items": ref("Probes")},
+            "is_oneoff": {"type": ["boolean", "null"]},
+            "start_time": instant,
+            "stop_time": {**instant, "description": "A periodic measurement needs one."},
+            "bill_to": {"type": ["string", "null"], "description": "Refused: accounts pay for themselves."},
+        },
+        "required": ["definitions", "probes"],
+        "additionalProperties": False,
+    }
+    body: Schema = {
+        "description": "A job. Times and fields of a measurement are RIPE's own.",
+        "type": "object",
+        "properties": {
+            "title": {"type": "string", "maxLength": JOB_TITLE_CHARS_MAX, "default": ""},
+            "webhook": {
+                "type": ["string", "null"],
+                "maxLength": URL_CHARS_MAX,
+                "default": None,
+                "description": "Called, signed, when the job has finished.",
+            },
+            "measurements": {"type": "array", "minItems": 1, "items": ref("MeasurementBody")},
+        },
+        "required": ["measurements"],
+        "additionalProperties": False,
+    }
+    return {"JobBody": body, "MeasurementBody": request}
+
+
 def narrowed(schemas: dict[str, Schema]) -> dict[str, Schema]:
     """The schemas of the checks as the types say, with the ranges that the core checks."""
     for name, bounds in _BOUNDS.items():
@@ -136,6 +188,7 @@ def _name(kind: str) -> str:
 
 
 _HOST = {"minLength": 1, "maxLength": HOST_CHARS_MAX}
+_LIMIT = {"minimum": 0, "maximum": LIMIT_MAX}
 _PORT = {"minimum": 1, "maximum": 65_535}
 _TIMEOUT = {"pattern": DURATION_PATTERN, "description": "For all of it together; from 100ms to 2m."}
 _BOUNDS: dict[str, dict[str, Schema]] = {
@@ -163,6 +216,11 @@ _BOUNDS: dict[str, dict[str, Schema]] = {
             "description": f"{RATE_RULE[0].upper()}{RATE_RULE[1:]}.",
         },
         "timeout": {"pattern": DURATION_PATTERN, "description": "For one call; from 100ms to 10m."},
+    },
+    "AccountSpec": {
+        "concurrent": {**_LIMIT, "description": "Measurements that run at once."},
+        "daily_results": {**_LIMIT, "description": "Results in any 24 hours."},
+        "daily_credits": {**_LIMIT, "description": "Credits in any 24 hours."},
     },
     "RetrySpec": {
         "max_attempts": {"minimum": 1, "maximum": ATTEMPTS_MAX},

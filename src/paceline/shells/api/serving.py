@@ -10,6 +10,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from paceline.config import Settings
+from paceline.wiring import Tls
 
 KEEP_ALIVE_S = 75
 DRAIN_S = 25
@@ -75,7 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
 
 
-def server_config(app: ASGIApp, settings: Settings, **overrides: Any) -> uvicorn.Config:
+def server_config(app: ASGIApp, settings: Settings, *, tls: Tls | None = None, **overrides: Any) -> uvicorn.Config:
     """For ``uvicorn.Server``. Logging is ours, so uvicorn configures none and writes no access log."""
     options: dict[str, Any] = {
         "host": settings.host,
@@ -93,4 +94,6 @@ def server_config(app: ASGIApp, settings: Settings, **overrides: Any) -> uvicorn
         "timeout_keep_alive": KEEP_ALIVE_S,
         "timeout_graceful_shutdown": DRAIN_S,
     }
+    if tls is not None:
+        options |= {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
     return uvicorn.Config(app, **(options | overrides))

@@ -111,6 +111,7 @@ def _tell_all(parts: Parts) -> None:
     parts.recent.forget()
     parts.hooks.wake()
     parts.hooks.arrivals.notify()
+    parts.hooks.wake_jobs()
 
 
 def _token_id(token: Token) -> str:

@@ -12,8 +12,11 @@ import typer
 from paceline import __version__
 from paceline.errors import PacelineError
 from paceline.shells.cli import (
+    accounts,
     batch_import,
     dead,
+    jobs,
+    keys,
     monitor_import,
     providers,
     runs,
@@ -42,6 +45,9 @@ app.add_typer(monitor_import.app)
 app.add_typer(providers.app)
 app.add_typer(batch_import.app)
 app.add_typer(dead.app)
+app.add_typer(jobs.app)
+app.add_typer(accounts.app)
+app.add_typer(keys.app)
 app.add_typer(runs.app)
 app.add_typer(simulator.app)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from paceline.errors import PacelineError
+from paceline.core.instants import to_text
+from paceline.errors import OverDailyCredits, PacelineError
 
 if TYPE_CHECKING:  # rich is slow to import, and `--json` needs it not
     from rich.console import Console
@@ -22,6 +23,7 @@ _EXIT_CODES = {
     "usage": EXIT_USAGE,
     "not_found": EXIT_NOT_FOUND,
     "limit_reached": EXIT_LIMIT,
+    "over_daily_credits": EXIT_LIMIT,
     "throttled": EXIT_LIMIT,
 }
 _WIDE = 10_000
@@ -36,6 +38,8 @@ class Problem(NamedTuple):
     detail: str
     code: str
     errors: tuple[dict[str, str], ...] = ()
+    figures: tuple[tuple[str, int | str], ...] = ()
+    """What a program may want to reckon with: members of their own in its JSON."""
 
     @property
     def exit_code(self) -> int:
@@ -50,13 +54,18 @@ class Progress(Protocol):
 
 def problem_of(error: PacelineError) -> Problem:
     errors = tuple({"pointer": pointer, "detail": detail} for pointer, detail in error.errors)
-    return Problem(error.title, error.detail, error.code, errors)
+    figures: tuple[tuple[str, int | str], ...] = ()
+    if isinstance(error, OverDailyCredits):
+        resets_at = to_text(error.resets_ms)
+        figures = (("cost", error.cost), ("credits_left", error.credits_left), ("resets_at", resets_at))
+    return Problem(error.title, error.detail, error.code, errors, figures)
 
 
 def print_problem(problem: Problem, *, as_json: bool) -> None:
     """To stderr: one line for people, with each wrong field below; a JSON document for programs."""
     if as_json:
-        _write_json(sys.stderr, problem._asdict())
+        document = problem._asdict()
+        _write_json(sys.stderr, document | dict(document.pop("figures")))
         return
     if len(problem.errors) > 1:
         print(f"error: {problem.title} ({problem.code})", file=sys.stderr)

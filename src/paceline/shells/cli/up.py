@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -40,6 +41,18 @@ class Logging(NamedTuple):
     ] = None
 
 
+class Https(NamedTuple):
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The API's certificate chain, PEM; it then speaks HTTPS only.")
+    ] = None
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate's private key, PEM, without a password.")
+    ] = None
+    tls_self_signed: Annotated[
+        bool | None, typer.Option("--tls-self-signed", help="HTTPS with certificates of its own; says where its CA is.")
+    ] = None
+
+
 def register(app: typer.Typer) -> None:
     command(app, "up")(up)
     command(app, "worker")(worker)
@@ -49,26 +62,37 @@ def up(
     call: Call,
     *,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Add a user, a model HTTP server and monitors to look at.")
+        bool, typer.Option("--demo", help="Add a user, model providers, monitors, a batch and a job to look at.")
     ] = False,
     host: HostOption = None,
     port: PortOption = None,
+    https: Https,
     logging: Logging,
 ) -> int:
     """Start everything in one process: the API and the loops. Ctrl-C or SIGTERM drains and stops it."""
-    settings = call.settings(host=host, port=port, **logging._asdict())
+    settings = call.settings(host=host, port=port, **https._asdict(), **logging._asdict())
     if not demo:
         return _run(call, settings, serve_api=True)
-    from paceline.shells.demo import demo_settings, prepare_demo
+    return _demo(call, settings)
+
+
+def _demo(call: Call, settings: Settings) -> int:
+    from paceline.shells.demo import demo_atlas, demo_settings, end_demo, prepare_demo
     from paceline.simulators.http import ModelHttpServer
+    from paceline.wiring import SystemClock
 
-    with call.system(demo_settings(settings)) as system, ModelHttpServer() as model:
+    started_ms = SystemClock().now_ms()
+    with demo_atlas(now_ms=started_ms) as atlas, ModelHttpServer() as model:
+        settings = demo_settings(settings, atlas_url=atlas.base_url)
+        with call.system(settings) as system, ExitStack() as at_the_end:
 
-        def ready(url: str) -> None:
-            # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
-            _welcome(call, system.settings, url, prepare_demo(system, model_url=model.base_url))
+            def ready(url: str) -> None:
+                # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
+                at_the_end.callback(end_demo, system)
+                demo = prepare_demo(system, model_url=model.base_url, atlas=atlas, started_ms=started_ms)
+                _welcome(call, system, url, demo)
 
-        return _daemon(system, serve_api=True, ready=ready)
+            return _daemon(system, serve_api=True, ready=ready)
 
 
 def worker(call: Call, *, logging: Logging) -> int:
@@ -116,21 +140,37 @@ def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None]) ->
 def _announce(call: Call, system: System, url: str) -> None:
     """A worker has no address."""
     lines = [f"Paceline is up: {url or 'a worker'} (store {system.settings.store}; Ctrl-C stops it)"]
+    document: dict[str, Any] = {"url": url or None, "store": system.settings.store}
+    if url and system.tls and system.tls.authority:
+        lines.append(f"Clients trust it with this CA file: {system.tls.authority}")
+        document["ca"] = str(system.tls.authority)
     if not system.store.users(after="", limit=1):
         lines.append(f"There is no user yet. Add one: {_this_program(call)} user add NAME --role admin")
-    _say(call, {"url": url or None, "store": system.settings.store}, *lines)
+    _say(call, document, *lines)
 
 
-def _welcome(call: Call, settings: Settings, url: str, demo: Demo) -> None:
-    program = _this_program(call)
-    bearer = f'-H "Authorization: Bearer {demo.token}"'
-    document = {"url": url, "store": settings.store, "user": demo.user, "token": demo.token, "model": demo.model_url}
+def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
+    program, settings = _this_program(call), system.settings
+    authority = system.tls.authority if system.tls else None
+    trusting = f"--cacert {authority} " if authority else ""
+    bearer = f'{trusting}-H "Authorization: Bearer {demo.token}"'
+    document = {
+        "url": url,
+        "store": settings.store,
+        "user": demo.user,
+        "token": demo.token,
+        "model": demo.model_url,
+        "atlas": demo.atlas_url,
+        "job": demo.job,
+    } | ({"ca": str(authority)} if authority else {})
     _say(
         call,
         document,
         f"Paceline is up: {url} (store {settings.store}; Ctrl-C stops it)",
         f"User {demo.user}, token {demo.token} (a new one at each start)",
         f"Model HTTP server: {demo.model_url}",
+        f"RIPE Atlas simulator: {demo.atlas_url}/api/v2/",
+        f"In a browser: {url}/#token={demo.token}",
         "",
         "Try, in another terminal:",
         "  1. watch the monitors fire",
@@ -145,6 +185,14 @@ def _welcome(call: Call, settings: Settings, url: str, demo: Demo) -> None:
         "  4. watch a batch of 300 records go to two providers, evenly, and what became of those that failed",
         f"     {program} batch show",
         f"     {program} dead list",
+        "  5. see a job of 12 measurements go through two accounts of the RIPE Atlas simulator, and submit your own",
+        f"     {program} job show {demo.job}",
+        f"     {program} account list",
+        """     echo '{"title": "mine", "measurements": [{"is_oneoff": true,""",
+        """       "definitions": [{"type": "ping", "af": 4, "target": "192.0.2.7", "description": "my own"}],""",
+        """       "probes": [{"requested": 10, "type": "area", "value": "WW"}]}]}' \\""",
+        f"       | {program} job submit --user {demo.user} --watch -",
+        f"     PACELINE_ATLAS_URL={demo.atlas_url} {program} job results {demo.job}",
         "",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,18 +12,45 @@ import msgspec
 import typer
 
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
+from paceline.core.instants import to_text
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
-from paceline.ports import PurgeReport
+from paceline.ports import PurgeReport, Store
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
+from paceline.steps import job_report, report
 from paceline.steps import purge as purge_step
-from paceline.steps import report
 
 if TYPE_CHECKING:
     from paceline.config import Settings
 
 ANSWER_TIMEOUT_S = 1.0
 PURGE_PASSES_MAX = 1_000_000
+
+
+class AccountAside(msgspec.Struct, frozen=True):
+    """An account that sends nothing now, and why."""
+
+    id: str
+    state: str
+    reason: str
+
+
+class AtlasPause(msgspec.Struct, frozen=True):
+    """RIPE asked everybody to wait: nothing is sent before."""
+
+    until: str
+    reason: str
+
+
+class JobFigures(msgspec.Struct, frozen=True):
+    """How jobs and accounts stand. ``job_age_s``: of the oldest job of which something waits to be sent."""
+
+    jobs_open: int
+    measurements: dict[str, int]
+    job_age_s: float
+    accounts: int
+    accounts_aside: list[AccountAside]
+    atlas_pause: AtlasPause | None
 
 
 def register(app: typer.Typer) -> None:
@@ -37,15 +65,19 @@ def register(app: typer.Typer) -> None:
 
 
 def status(call: Call) -> None:
-    """Show how things stand: users, monitors, runs, lateness, and whether a daemon answers."""
+    """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and whether a daemon answers."""
     settings = call.settings()
     with call.system(settings) as system:
-        view = report.status_view(system.store, now_ms=system.clock.now_ms())
-    url = _daemon_url(settings)
-    answering = _answers(settings)
+        now_ms = system.clock.now_ms()
+        view = report.status_view(system.store, now_ms=now_ms)
+        jobs = _job_figures(system.store, now_ms=now_ms)
+    url = daemon_url(settings)
+    answering = daemon_answers(settings)
     if call.as_json:
         daemon = {"url": url, "answering": answering}
-        output.print_json({"store": settings.store, **msgspec.to_builtins(view), "daemon": daemon})
+        output.print_json(
+            {"store": settings.store, **msgspec.to_builtins(view), **msgspec.to_builtins(jobs), "daemon": daemon}
+        )
         return
     output.print_fields(
         [
@@ -65,12 +97,22 @@ def status(call: Call) -> None:
             ("batch runs waiting", view.calls_waiting),
             ("batch runs late by", f"{view.call_age_s:.1f} s"),
             ("dead letters", view.dead_letters),
+            ("jobs open", jobs.jobs_open),
+            ("measurements", [f"{count} {state}" for state, count in jobs.measurements.items()]),
+            ("oldest job waiting", f"{jobs.job_age_s:.1f} s"),
+            ("accounts", f"{jobs.accounts}, {jobs.accounts - len(jobs.accounts_aside)} ready"),
+            *((f"account {one.id}", one.reason) for one in jobs.accounts_aside),
+            *(
+                [("RIPE pauses until", f"{jobs.atlas_pause.until}: {jobs.atlas_pause.reason}")]
+                if jobs.atlas_pause
+                else []
+            ),
         ]
     )
 
 
 def check(call: Call) -> int:
-    """Check the store: its integrity, and that no promise is broken. Exits with 1 if anything is wrong."""
+    """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong."""
     with call.system() as system:
         problems = system.store.verify()
     if call.as_json:
@@ -124,13 +166,18 @@ def purge(
         str | None,
         typer.Option(metavar="DURATION", help="End runs that waited for so long. [default: the setting runs_expire]"),
     ] = None,
+    keep_jobs: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="Keep finished jobs for so long. [default: the setting jobs_keep]"),
+    ] = None,
 ) -> None:
-    """Delete old runs and end those that nobody claimed. The daemon does so by itself."""
+    """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does so by itself."""
     settings = call.settings()
     keep_ms = _duration_ms("--keep", keep or settings.runs_keep)
     expire_ms = _duration_ms("--expire", expire or settings.runs_expire)
     dead_keep_ms = _duration_ms("--keep", settings.dead_keep)
-    deleted = expired = 0
+    jobs_keep_ms = _duration_ms("--keep-jobs", keep_jobs or settings.jobs_keep)
+    deleted = expired = measurements = 0
     walk = purge_step.Walk()
     with call.system(settings) as system, output.progress_bar("Purging", of_bytes=False) as progress:
         for _ in range(PURGE_PASSES_MAX):
@@ -141,14 +188,32 @@ def purge(
                 system.store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=system.clock.now_ms()
             )
             deleted, expired = deleted + done.runs_deleted, expired + done.runs_expired
-            progress(deleted + expired + walk.runs_deleted, None)
-            if not any(done) and walk.over:
+            removed = purge_step.purge_jobs(system.store, keep_ms=jobs_keep_ms, now_ms=system.clock.now_ms())
+            measurements += removed
+            progress(deleted + expired + walk.runs_deleted + measurements, None)
+            if not any(done) and walk.over and not removed:
                 break
     deleted += walk.runs_deleted
     if call.as_json:
-        output.print_json({"runs_deleted": deleted, "runs_expired": expired})
+        output.print_json({"runs_deleted": deleted, "runs_expired": expired, "measurements_deleted": measurements})
     else:
-        output.print_line(f"{deleted} runs deleted, {expired} runs expired.")
+        output.print_line(f"{deleted} runs deleted, {expired} runs expired, {measurements} measurements deleted.")
+
+
+def _job_figures(store: Store, *, now_ms: int) -> JobFigures:
+    counts = store.send_counts()._asdict()
+    oldest_ms, open_jobs = counts.pop("oldest_ms"), counts.pop("open_jobs")
+    accounts = job_report.account_views(store, now_ms=now_ms)
+    paused, _ = store.gates(())
+    waits = paused is not None and paused.until_ms > now_ms
+    return JobFigures(
+        jobs_open=open_jobs,
+        measurements=counts,
+        job_age_s=0.0 if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1_000,
+        accounts=len(accounts),
+        accounts_aside=[AccountAside(one.id, one.state, one.reason) for one in accounts if one.state != "ready"],
+        atlas_pause=AtlasPause(to_text(paused.until_ms), paused.reason) if paused and waits else None,
+    )
 
 
 def _duration_ms(option: str, text: str) -> int:
@@ -158,17 +223,20 @@ def _duration_ms(option: str, text: str) -> int:
     return ms
 
 
-def _daemon_url(settings: Settings) -> str:
+def daemon_url(settings: Settings) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{settings.port}"
+    return f"{'https' if _speaks_tls(settings) else 'http'}://{host}:{settings.port}"
 
 
-def _answers(settings: Settings) -> bool:
+def daemon_answers(settings: Settings) -> bool:
     """Whether a daemon says that it is alive at the configured address."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # asked, not bound
-    connection = http.client.HTTPConnection(
-        everywhere.get(settings.host, settings.host), settings.port, timeout=ANSWER_TIMEOUT_S
-    )
+    host = everywhere.get(settings.host, settings.host)
+    connection = http.client.HTTPConnection(host, settings.port, timeout=ANSWER_TIMEOUT_S)
+    if _speaks_tls(settings):
+        # Nothing secret is said: whose certificate it is does not matter, and it may well be one of its own.
+        unchecked = ssl._create_unverified_context()  # noqa: S323, SLF001
+        connection = http.client.HTTPSConnection(host, settings.port, timeout=ANSWER_TIMEOUT_S, context=unchecked)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
@@ -176,3 +244,7 @@ def _answers(settings: Settings) -> bool:
         return False
     finally:
         connection.close()
+
+
+def _speaks_tls(settings: Settings) -> bool:
+    return settings.tls_self_signed or settings.tls_cert is not None

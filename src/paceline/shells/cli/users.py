@@ -6,13 +6,16 @@ import secrets
 from collections.abc import Iterator
 from typing import Annotated
 
+import msgspec
 import typer
 
 from paceline.errors import InvalidInput
 from paceline.ports import Role, Store, User, UserEdit
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import print_json, print_line, print_note, print_table
+from paceline.shells.cli.output import print_fields, print_json, print_line, print_note, print_table
 from paceline.steps import access, report
+from paceline.steps.job_report import budget_view
+from paceline.steps.webhook import webhook_secret
 
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
@@ -91,6 +94,29 @@ def disable(call: Call, name: NameArgument) -> None:
 def enable(call: Call, name: NameArgument) -> None:
     """Let a disabled user in again; the monitors go on."""
     _edit(call, name, UserEdit(disabled=False), f"{name} is enabled; the monitors go on.")
+
+
+@command(app, "budget")
+def show_budget(call: Call, name: NameArgument) -> None:
+    """Show what is left of a user's credits of the day, and when the next day begins."""
+    with call.system() as system:
+        view = budget_view(system.store, name, now_ms=system.clock.now_ms())
+    if call.as_json:
+        print_json(view)
+    else:
+        print_fields(msgspec.structs.asdict(view).items())
+
+
+@command(app, "webhook-secret")
+def show_webhook_secret(call: Call, name: NameArgument) -> None:
+    """Print what a user's receiver verifies the signatures of webhooks with. It is the same each time."""
+    with call.system() as system:
+        user = access.get_user(system.store, name)
+        secret = webhook_secret(system.secret_key, user.id)
+    if call.as_json:
+        print_json({"user": user.id, "webhook_secret": secret})
+    else:
+        print_line(secret)
 
 
 @command(app, "rm")

@@ -25,6 +25,9 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     schedule_after_ms: int = 2 * SECOND_MS
     start_after_ms: int = 5 * SECOND_MS
     one_off_ms: int = 589 * SECOND_MS
+    #: From a round's start to each probe's result: the soonest, and less than the latest.
+    result_after_ms: int = 3 * SECOND_MS
+    result_before_ms: int = 10 * SECOND_MS
     #: Measurements that run against one target at once, everybody's together.
     target_cap: int = 25
     #: What an unknown key is answered. Older texts of RIPE say 403.

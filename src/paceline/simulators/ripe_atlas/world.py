@@ -219,13 +219,14 @@ class _Timed:
         self.start_ms = max(order.start_ms or 0, now_ms + model.start_after_ms)
         self.is_oneoff = order.is_oneoff
         self.stop_ms = self.start_ms + model.one_off_ms if order.is_oneoff else order.stop_ms
+        self._results_ms = (model.result_after_ms, model.result_before_ms)
         self._spread_ms = int(definition.get("spread", min(self.interval_s // 2, 400))) * 1_000
 
     def after_ms(self, chance: random.Random, slow: float) -> int:
         """When the first result of a probe comes; of a traceroute with silent hops, late."""
         if slow and chance.random() < slow:
             return chance.randrange(140_000, 360_000)
-        run_ms = chance.randrange(3_000, 10_000)
+        run_ms = chance.randrange(*self._results_ms)
         return run_ms if self.is_oneoff else run_ms + chance.randrange(self._spread_ms + 1)
 
 

@@ -1,0 +1,56 @@
+"""Errors as RIPE writes them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from paceline.errors import (
+    FieldProblem,
+    InvalidInput,
+    MalformedBody,
+    OverDailyCredits,
+    PacelineError,
+    Unauthenticated,
+)
+from paceline.shells.api.answers import Answer, Header, json_answer
+from paceline.shells.api.problems import retry_after_s
+
+BAD_REQUEST = 102
+NO_SUCH_KEY = 104
+DETAIL = "There was a problem with your request"
+PARAMETER = "/query/"
+
+
+class Conflict(PacelineError):
+    code = "conflict"
+    title = "It cannot be done as things stand"
+    status = 409
+
+
+def error_answer(error: PacelineError, *headers: Header) -> Answer:
+    """RIPE has one status for whatever is wrong with a request: 400."""
+    status = 400 if isinstance(error, InvalidInput | MalformedBody | OverDailyCredits) else error.status
+    problems = error.errors
+    if isinstance(error, OverDailyCredits):
+        problems = (FieldProblem("", error.detail),)
+    document: dict[str, Any] = {
+        "status": status,
+        "code": NO_SUCH_KEY if isinstance(error, Unauthenticated) else BAD_REQUEST,
+        "title": HTTPStatus(status).phrase,
+        "detail": DETAIL if problems else error.detail,
+    }
+    if problems:
+        document["errors"] = [{"source": _source(one.pointer), "detail": one.detail} for one in problems]
+    extra = list(headers)
+    if (seconds := retry_after_s(error)) is not None:
+        extra.append((b"retry-after", b"%d" % seconds))
+    if isinstance(error, Unauthenticated):
+        extra.append((b"www-authenticate", b'Key realm="paceline"'))
+    return json_answer(status, {"error": document}, *extra)
+
+
+def _source(pointer: str) -> dict[str, str]:
+    if pointer.startswith(PARAMETER):
+        return {"parameter": pointer.removeprefix(PARAMETER)}
+    return {"pointer": pointer}

@@ -1,0 +1,32 @@
+"""The key that was sent, as RIPE shows one: also in the form of a UUID, for clients that take nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.core.atlas import GRANTS
+from paceline.errors import NotFound
+from paceline.shells.api.answers import Answer, json_answer
+from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.keys import find_secret
+from paceline.steps.compatible_keys import token_of, uuid_of
+
+
+async def list_keys(call: Call) -> Answer:
+    """Only the one that was sent: whoever holds it learns nothing of the user's others."""
+    owner = call.owner
+    token = token_of(call.parts.store, find_secret(call.headers, call.query))
+    if token is None or token.user != owner:
+        raise NotFound("Not found.")
+    document: dict[str, Any] = {
+        "uuid": uuid_of(token, secret_key=call.parts.system.secret_key),
+        "valid_from": None,
+        "valid_to": None,
+        "enabled": True,
+        "is_active": True,
+        "created_at": token.created_ms // 1_000,
+        "label": token.label,
+        "type": "key",
+        "grants": [{"permission": name, "target": None} for name in GRANTS],
+    }
+    return json_answer(200, {"count": 1, "next": None, "previous": None, "results": [document]})

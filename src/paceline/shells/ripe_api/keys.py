@@ -1,0 +1,73 @@
+"""Where RIPE's clients put their key; here it is a Paceline token."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+
+from paceline.errors import Unauthenticated
+from paceline.ports import User
+from paceline.shells.api.auth import identify
+from paceline.shells.api.parts import Parts
+from paceline.steps.compatible_keys import authenticate_uuid, grant_page, granted_user, is_uuid
+
+GRANT = "continue"
+_SCHEMES = (b"key", b"bearer", b"token")
+
+
+def find_user(
+    parts: Parts, headers: Mapping[bytes, bytes], query: Mapping[str, str], *, page: str | None, address: str
+) -> User | None:
+    """None: no key was sent. A wrong one raises Unauthenticated, and is counted as in the rest of the API.
+
+    ``page``: the path, if it is only read; then the grant in a link will do.
+    """
+    secret = find_secret(headers, query)
+    if not secret:
+        return None if page is None or GRANT not in query else _granted(parts, query, page)
+    now_ms, secret_key = parts.now_ms(), parts.system.secret_key
+    if is_uuid(secret) and (user := authenticate_uuid(parts.store, secret, secret_key=secret_key)) is not None:
+        return user
+    return identify(
+        parts.store,
+        {b"authorization": b"Bearer " + secret.encode("utf-8", "replace")},
+        secret_key=secret_key,
+        recent=parts.recent,
+        brake=parts.brake,
+        address=address,
+        now_ms=now_ms,
+    )
+
+
+def page_grant(parts: Parts, user: User | None, headers: Mapping[bytes, bytes], *, path: str) -> str:
+    """What a link must carry if the key was in the query; the key itself is never repeated."""
+    if user is None or b"authorization" in headers:
+        return ""
+    return grant_page(user, path, secret_key=parts.system.secret_key, now_ms=parts.now_ms())
+
+
+def _granted(parts: Parts, query: Mapping[str, str], path: str) -> User:
+    user = granted_user(parts.store, query[GRANT], path, secret_key=parts.system.secret_key, now_ms=parts.now_ms())
+    if user is None:
+        raise Unauthenticated("This link has run out. Ask for the list again, with your key.")
+    return user
+
+
+def find_secret(headers: Mapping[bytes, bytes], query: Mapping[str, str]) -> str:
+    """The header goes before the query. Basic serves those parts of the clients that send no key of their own."""
+    scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() in _SCHEMES:
+        return credentials.strip().decode("latin-1")
+    if scheme.lower() == b"basic":
+        return _password(credentials.strip())
+    return query.get("key", "").strip()
+
+
+def _password(credentials: bytes) -> str:
+    """What cannot be read is a wrong key, not a missing one."""
+    try:
+        name, _, password = b64decode(credentials, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "?"
+    return (password or name).strip() or "?"

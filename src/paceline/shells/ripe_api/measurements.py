@@ -1,0 +1,149 @@
+"""Measurements: created, listed, shown, stopped; and the credits that are left for more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from paceline.core.compatible import API, parse_number
+from paceline.core.compatible_lists import IGNORED, Wanted, parse_wanted
+from paceline.core.instants import to_datetime
+from paceline.core.measurement import KINDS
+from paceline.errors import AtlasUnavailable, NotFound
+from paceline.shells.api.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.bodies import read_body
+from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.envelope import Conflict
+from paceline.steps import compatible
+from paceline.steps.compatible import Inseparable, Listed, StopAtRipe
+
+NO_KEY = "No key was sent, so nothing is listed: send your token as the key."
+
+
+async def create(call: Call) -> Answer:
+    parts, owner = call.parts, call.owner
+    bytes_max = parts.system.settings.body_bytes_max
+    body = await read_body(call.receive, call.headers, bytes_max=bytes_max, timeout_s=parts.body_timeout_s)
+    async with parts.heavy:
+        ids = await asyncio.to_thread(
+            compatible.create,
+            parts.store,
+            owner,
+            body,
+            only_type=call.part,
+            limits=parts.system.job_limits,
+            now_ms=parts.now_ms(),
+        )
+    parts.hooks.wake_jobs()
+    return json_answer(201, {"measurements": ids})
+
+
+async def list_mine(call: Call) -> Answer:
+    return await _listed(call, call.owner)
+
+
+async def list_all(call: Call) -> Answer:
+    """All that this user may see, which is the user's own; without a key nothing."""
+    return await _listed(call, call.owner_or_nobody)
+
+
+async def show(call: Call) -> Answer:
+    number = parse_number(call.part, "id")
+    store = call.parts.store
+    found = compatible.find(store, call.owner_or_nobody or _nobody(), number)
+    return json_answer(200, compatible.show(store, found, base_url=call.base_url))
+
+
+async def stop(call: Call) -> Answer:
+    parts, owner, number = call.parts, call.owner, parse_number(call.part, "id")
+    store, vault = parts.store, parts.system.vault
+    stopped = await parts.write(lambda: compatible.stop(store, owner, number, now_ms=parts.now_ms()))
+    if isinstance(stopped, Inseparable):
+        raise Conflict(
+            "It was submitted together with others and has not been sent yet, so it cannot be stopped alone. Stop all"
+            f" of them with DELETE {API}/measurements/groups/{stopped.group_id}/, or wait until it is sent."
+        )
+    if isinstance(stopped, StopAtRipe):
+        order = stopped
+        problem = await parts.reads.ask(owner, lambda atlas: compatible.stop_at_ripe(store, atlas, vault, order))
+        if problem:
+            raise AtlasUnavailable(f"It could not be stopped at RIPE: {problem}")
+    parts.hooks.wake_jobs()
+    return empty_answer(204)
+
+
+async def show_group(call: Call) -> Answer:
+    number = parse_number(call.part, "id")
+    members = compatible.group_of(call.parts.store, call.owner_or_nobody or _nobody(), number)
+    url = f"{call.base_url}{API}/measurements"
+    document = {
+        "group": f"{url}/groups/{number}/",
+        "group_id": number,
+        "group_members": [{"id": one.shown.id, "url": f"{url}/{one.shown.id}/"} for one in members],
+    }
+    return json_answer(200, document)
+
+
+async def stop_group(call: Call) -> Answer:
+    parts, owner, number = call.parts, call.owner, parse_number(call.part, "id")
+    await parts.write(lambda: compatible.stop_group(parts.store, owner, number, now_ms=parts.now_ms()))
+    parts.hooks.wake_jobs()
+    return empty_answer(204)
+
+
+async def show_credits(call: Call) -> Answer:
+    """Of the user's own day: what is held counts as spent until it is refunded."""
+    now_ms = call.parts.now_ms()
+    budget = call.parts.store.budget(call.owner, now_ms=now_ms)
+    if budget is None:
+        raise NotFound("Not found.")
+    document = {
+        "current_balance": budget.left,
+        "credit_checked": True,
+        "max_daily_credits": budget.limit,
+        "estimated_daily_income": 0,
+        "estimated_daily_expenditure": budget.held,
+        "estimated_daily_balance": -budget.held,
+        "calculation_time": to_datetime(now_ms).strftime("%Y-%m-%dT%H:%M:%S.%f"),
+        "estimated_runout_seconds": None,
+        "past_day_measurement_results": 0,
+        "past_day_credits_spent": budget.limit - budget.left,
+    }
+    return json_answer(200, document)
+
+
+async def _listed(call: Call, owner: str) -> Answer:
+    only_type = call.part if call.part in KINDS else ""
+    wanted = parse_wanted(call.query, only_type=only_type)
+    if not owner:
+        return json_answer(200, _page(call, wanted, Listed([], 0), [_warning("key", NO_KEY)]))
+    async with contextlib.nullcontext() if wanted.is_plain or wanted.ids is not None else call.parts.heavy:
+        listed = await asyncio.to_thread(
+            compatible.list_measurements, call.parts.store, owner, wanted, base_url=call.base_url
+        )
+    warnings = [_warning(name, IGNORED) for name in wanted.ignored]
+    if not listed.whole:
+        words = f"Only the newest {compatible.SCANNED_MAX} measurements were looked through; ask for others by id__in."
+        warnings.append(_warning("page", words))
+    return json_answer(200, _page(call, wanted, listed, warnings))
+
+
+def _page(call: Call, wanted: Wanted, listed: Listed, warnings: list[dict[str, Any]]) -> dict[str, Any]:
+    more = wanted.size > 0 and wanted.begin + wanted.size < listed.total
+    document: dict[str, Any] = {
+        "count": listed.total,
+        "next": call.page_url(wanted.page + 1) if more else None,
+        "previous": call.page_url(wanted.page - 1) if wanted.page > 1 else None,
+        "results": [wanted.cut(one) for one in listed.documents],
+    }
+    return document | {"warnings": warnings} if warnings else document
+
+
+def _warning(parameter: str, detail: str) -> dict[str, Any]:
+    return {"source": {"parameter": parameter}, "detail": [detail]}
+
+
+def _nobody() -> str:
+    """As if it were not there: a client that sends no key must not learn what there is."""
+    raise NotFound("Not found.")

@@ -1,0 +1,45 @@
+"""Probes, as RIPE describes them: its report tools ask for those that a measurement's results name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.core.atlas import Lost, Refused
+from paceline.core.compatible import parse_number, wrong_parameter
+from paceline.errors import AtlasUnavailable, NotFound
+from paceline.shells.api.answers import Answer, json_answer
+from paceline.shells.ripe_api.call import Call
+
+IDS_MAX = 500
+ID_MAX = 2**31 - 1
+"""RIPE is not asked for what cannot be a probe."""
+
+
+async def list_probes(call: Call) -> Answer:
+    """Only by id: to search among all probes is RIPE's own service."""
+    name = "id__in" if "id__in" in call.query else "id"
+    if not call.query.get(name):
+        raise wrong_parameter("id__in", "Name the probes; to search among all of them, ask RIPE itself.")
+    ids = list(dict.fromkeys(parse_number(part, name) for part in call.query[name].split(",")))
+    if len(ids) > IDS_MAX:
+        raise wrong_parameter(name, f"At most {IDS_MAX} probes at a time.")
+    found = await _find(call, ids)
+    return json_answer(200, {"count": len(found), "next": None, "previous": None, "results": found})
+
+
+async def show(call: Call) -> Answer:
+    found = await _find(call, [parse_number(call.part, "id")])
+    if not found:
+        raise NotFound("Not found.")
+    return json_answer(200, found[0])
+
+
+async def _find(call: Call, asked: list[int]) -> list[dict[str, Any]]:
+    ids = [one for one in asked if one <= ID_MAX]
+    known, now_ms = call.probes, call.parts.now_ms()
+    if missing := known.missing(ids, now_ms=now_ms):
+        answer = await call.parts.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
+        if isinstance(answer, Refused | Lost):
+            raise AtlasUnavailable(f"RIPE did not say: {answer.reason}")
+        known.keep(missing, answer, now_ms=now_ms)
+    return known.documents(ids)

@@ -1,0 +1,139 @@
+"""Results under Paceline's ids, read from RIPE while the answer goes out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from paceline.core.compatible import number_in, parse_number, parse_result_filter, result_translator
+from paceline.errors import AtlasUnavailable, NotFound
+from paceline.ports import Atlas
+from paceline.shells.api.answers import Stream, stream_answer
+from paceline.shells.api.atlas_reads import AtlasPages
+from paceline.shells.ripe_api.call import Call
+from paceline.steps import compatible
+from paceline.steps.compatible import Found
+
+JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
+LATEST_BYTES_MAX = 67_108_864
+VERSIONS_MAX = 10
+
+Take = Callable[[bytes], None]
+Translate = Callable[[bytes], tuple[int, bytes] | None]
+
+
+async def stream(call: Call) -> Stream:
+    """All of them, in the order in which RIPE has them."""
+    found, translate = _question(call)
+    writer = _Writer(lines=call.query.get("format") == "txt")
+
+    def work(atlas: Atlas, take: Take) -> None:
+        writer.begin(take)
+
+        def each(line: bytes) -> None:
+            if (result := translate(line)) is not None:
+                writer.write(result[1])
+
+        _read(call, atlas, found, each)
+        writer.end()
+
+    return await _streamed(call.parts.reads.stream(found.stored.owner, work), writer)
+
+
+async def latest(call: Call) -> Stream:
+    """The newest of each probe, or the newest few."""
+    found, translate = _question(call)
+    writer = _Writer(lines=call.query.get("format") == "txt")
+    versions = max(1, number_in(call.query, "versions", default=1, most=VERSIONS_MAX))
+
+    def work(atlas: Atlas, take: Take) -> None:
+        newest = _Newest(versions)
+
+        def each(line: bytes) -> None:
+            if (result := translate(line)) is not None:
+                newest.add(*result)
+
+        _read(call, atlas, found, each)
+        writer.begin(take)
+        for line in newest:
+            writer.write(line)
+        writer.end()
+
+    return await _streamed(call.parts.reads.stream(found.stored.owner, work), writer)
+
+
+def _question(call: Call) -> tuple[Found, Translate]:
+    if not call.owner_or_nobody:
+        raise NotFound("Not found.")
+    found = compatible.find(call.parts.store, call.owner_or_nobody, parse_number(call.part, "id"))
+    return found, result_translator(found.shown, parse_result_filter(call.query, now_ms=call.parts.now_ms()))
+
+
+def _read(call: Call, atlas: Atlas, found: Found, take: Take) -> None:
+    system = call.parts.system
+    unread = compatible.read_results(system.store, atlas, system.vault, found, take)
+    if unread is not None:
+        raise AtlasUnavailable(f"Not all results could be read from RIPE: {unread.reason}")
+
+
+async def _streamed(pages: AtlasPages, writer: _Writer) -> Stream:
+    """The first page is waited for: if RIPE does not answer at all, that can still be said with a status."""
+    try:
+        first = await asyncio.to_thread(next, pages, b"")
+    except BaseException:
+        pages.close()
+        raise
+    return stream_answer(chain([first], pages), writer.media, close=pages.close)
+
+
+class _Writer:
+    """A JSON list, or one result to a line."""
+
+    def __init__(self, *, lines: bool) -> None:
+        self.media = TEXT if lines else JSON
+        self._lines = lines
+        self._take: Take = _nowhere
+        self._before = b"["
+
+    def begin(self, take: Take) -> None:
+        self._take = take
+
+    def write(self, result: bytes) -> None:
+        if self._lines:
+            self._take(result + b"\n")
+        else:
+            self._take(self._before + result)
+            self._before = b","
+
+    def end(self) -> None:
+        if not self._lines:
+            self._take(b"[]" if self._before == b"[" else b"]")
+
+
+class _Newest:
+    """The newest results of each probe, by the probe's number. RIPE hands them out oldest first."""
+
+    def __init__(self, versions: int) -> None:
+        self._versions = versions
+        self._by_probe: dict[int, deque[bytes]] = {}
+        self._bytes = 0
+
+    def add(self, probe: int, line: bytes) -> None:
+        kept = self._by_probe.setdefault(probe, deque())
+        kept.append(line)
+        self._bytes += len(line)
+        if len(kept) > self._versions:
+            self._bytes -= len(kept.popleft())
+        if self._bytes > LATEST_BYTES_MAX:
+            raise AtlasUnavailable(f"The newest results are more than {LATEST_BYTES_MAX} bytes; ask for fewer probes.")
+
+    def __iter__(self) -> Iterator[bytes]:
+        for probe in sorted(self._by_probe):
+            yield from self._by_probe[probe]
+
+
+def _nowhere(_: bytes) -> None:
+    raise AssertionError("written before it has begun")

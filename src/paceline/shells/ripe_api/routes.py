@@ -1,0 +1,55 @@
+"""The paths of RIPE's API that are offered, each with and without its last slash."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from paceline.core.compatible import API
+from paceline.core.measurement import KINDS
+from paceline.shells.api.answers import Answer, Stream
+from paceline.shells.ripe_api import key_list, measurements, probes, results
+from paceline.shells.ripe_api.call import Call
+
+_PLACES = {"{id}": r"(\d{1,16})", "{type}": f"({'|'.join(KINDS)})"}
+
+
+class Route(NamedTuple):
+    """``name`` is the path with its places, as metrics and logs have it."""
+
+    method: str
+    name: str
+    pattern: re.Pattern[str]
+    handler: Callable[[Call], Awaitable[Answer | Stream]]
+    waits: bool
+    """On RIPE: taking long is nothing to log."""
+
+
+def _route(
+    method: str, path: str, handler: Callable[[Call], Awaitable[Answer | Stream]], *, waits: bool = False
+) -> Route:
+    pattern = path
+    for place, text in _PLACES.items():
+        pattern = pattern.replace(place, text)
+    return Route(method, f"{API}/{path}/", re.compile(f"{API}/{pattern}"), handler, waits)
+
+
+ROUTES = (
+    _route("POST", "measurements", measurements.create),
+    _route("POST", "measurements/my", measurements.create),
+    _route("POST", "measurements/{type}", measurements.create),
+    _route("GET", "measurements", measurements.list_all),
+    _route("GET", "measurements/my", measurements.list_mine),
+    _route("GET", "measurements/{type}", measurements.list_all),
+    _route("GET", "measurements/{id}", measurements.show),
+    _route("DELETE", "measurements/{id}", measurements.stop, waits=True),
+    _route("GET", "measurements/{id}/results", results.stream, waits=True),
+    _route("GET", "measurements/{id}/latest", results.latest, waits=True),
+    _route("GET", "measurements/groups/{id}", measurements.show_group),
+    _route("DELETE", "measurements/groups/{id}", measurements.stop_group),
+    _route("GET", "credits", measurements.show_credits),
+    _route("GET", "keys", key_list.list_keys),
+    _route("GET", "probes", probes.list_probes, waits=True),
+    _route("GET", "probes/{id}", probes.show, waits=True),
+)

@@ -1,0 +1,176 @@
+"""Webhooks of real daemons, and the loops by themselves."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Self
+
+import pytest
+from structlog.testing import capture_logs
+
+from paceline.config import load_settings
+from paceline.shells import loops
+from paceline.shells.job_loops import Follower
+from paceline.shells.loops import Keeper, Loop, Turn
+from paceline.shells.metrics import Metrics
+from paceline.simulators.ripe_atlas import AtlasSimulator
+from paceline.steps.dispatch import Desk
+from paceline.steps.webhook import webhook_secret
+from paceline.wiring import System, open_atlas
+from tests.shells.daemons import SECRET, now_ms
+from tests.shells.job_daemons import KEY, QUICK, Stage, stop, wait_for, worker
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with AtlasSimulator(QUICK) as atlas:
+        opened = Stage(tmp_path, atlas)
+        yield opened
+        opened.store.close()
+        assert atlas.defects == []
+
+
+class Receiver:
+    """A webhook's receiver on loopback: answers as it is told, and keeps what it was sent."""
+
+    def __init__(self, *answers: int) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        answered = list(answers)
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((dict(self.headers.items()), body))
+                self.send_response(answered.pop(0) if answered else 204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/told?by=paceline"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_finished_job_is_told_with_a_signature_and_told_again_after_a_failure(stage: Stage) -> None:
+    stage.accounts("lab")
+    with Receiver(500) as receiver, worker(stage, PACELINE_LOG_LEVEL="info") as process:
+        job = stage.submit(1, webhook=receiver.url)
+        stage.finished(job)
+        wait_for(lambda: len(receiver.got) == 2, stage.log, within_s=60)
+        time.sleep(0.5)
+        stop(process)
+    assert stage.store.due_webhooks(now_ms=now_ms() + 86_400_000, limit=10) == [], "it was told, and that is the end"
+    secret = webhook_secret(KEY, "ann")
+    for number, (headers, body) in enumerate(receiver.got, start=1):
+        told = json.loads(body)
+        assert (told["job"], told["finished"], told["success"], told["counts"]["done"]) == (job.id, True, True, 1)
+        assert (headers["Paceline-Try"], headers["Idempotency-Key"]) == (str(number), f"webhook/{job.id}")
+        at, _, digest = headers["Paceline-Signature"].removeprefix("t=").partition(",v1=")
+        assert abs(int(at) - time.time()) < 120
+        assert hmac.compare_digest(
+            digest, hmac.new(secret.encode(), at.encode() + b"." + body, hashlib.sha256).hexdigest()
+        )
+    assert "by=paceline" not in stage.log(), "a URL may have a secret in it"
+    assert secret not in stage.log()
+
+
+def test_a_webhook_reaches_no_private_address_that_is_not_allowed(stage: Stage) -> None:
+    stage.accounts("lab")
+    settings = {"PACELINE_OUTBOUND_ALLOW": "", "PACELINE_LOG_LEVEL": "info"}
+    with Receiver() as receiver, worker(stage, **settings) as process:
+        job = stage.submit(1, webhook=receiver.url)
+        assert stage.finished(job).success, "RIPE's own address is the operator's word"
+        wait_for(lambda: "webhook_failed" in stage.log(), stage.log)
+        stop(process)
+    assert receiver.got == []
+    assert len(stage.store.due_webhooks(now_ms=now_ms() + 86_400_000, limit=10)) == 1, "it is tried again"
+
+
+class SteppingClock:
+    """A wall clock that the test sets."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(stage: Stage) -> None:
+    clock = SteppingClock(now_ms())
+    system = System(load_settings(jobs_keep="2d", secret_key=SECRET), stage.store, clock)
+    keeper = Keeper(system, Metrics(), loops=list)
+    old = stage.submit(3)
+    stage.store.cancel_job(old.number, now_ms=clock.ms)
+    stage.store.finish_jobs(now_ms=clock.ms, limit=10)
+    waiting = stage.submit(1)
+    [item] = stage.items(waiting)
+    week_ms = 7 * 86_400_000
+    assert stage.store.park([(item.handle, item.attempt)], next_ms=clock.ms + week_ms, reason="a clock went wrong")
+    keeper.turn()
+    assert stage.job(old).finished
+    [moved] = stage.items(waiting)
+    assert moved.next_ms == clock.ms + system.send_wait_ms_max
+    clock.ms += 2 * 86_400_000 + 1_000
+    keeper.turn()
+    assert stage.store.job(old.id) is None
+    assert stage.store.job(waiting.id) is not None
+    assert stage.store.verify() == []
+
+
+def test_a_trouble_that_lasts_does_not_fill_the_log(stage: Stage) -> None:
+    stage.accounts("lab")
+    for key in stage.store.keys("lab"):
+        stage.store.enable_key("lab", key.id, enabled=False)
+    stage.submit(1)  # so the account is synced as often as can be
+    clock = SteppingClock(now_ms())
+    system = System(load_settings(atlas_url=stage.atlas.base_url, secret_key=SECRET), stage.store, clock)
+    desk = Desk(site=stage.store.site("abcd1234"), secret=KEY, sending_max=1, settle_ms=1_000)
+    atlas = open_atlas(system.settings)
+    follower = Follower(system, atlas, desk, Metrics(), chance=lambda: 0.5, finished=lambda: None)
+    with closing(atlas), capture_logs() as lines:
+        for _ in range(40):
+            clock.ms += 30_000
+            follower.turn()
+    told = [line for line in lines if line["event"] == "atlas_trouble"]
+    assert 1 <= len(told) <= 3
+    assert stage.atlas.audit()["requests"] == {}, "without a key nothing is asked in the account's name"
+
+
+def test_a_loop_within_a_long_call_is_not_stuck_until_the_calls_own_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "STUCK_S", 0.2)
+    over, asking = threading.Event(), threading.Event()
+
+    def turn() -> Turn:
+        loop.beat_for(0.5)
+        asking.set()
+        over.wait(10)
+        return Turn(10)
+
+    loop = Loop("a loop", turn, Metrics())
+    loop.start()
+    asking.wait(10)
+    time.sleep(0.4)
+    within = loop.turning
+    time.sleep(0.6)
+    assert (within, loop.turning) == (True, False)
+    over.set()
+    loop.stop()
+    loop.join(10)

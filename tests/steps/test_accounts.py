@@ -1,0 +1,99 @@
+"""A key is tried at RIPE before it is stored; who asks hears what it lacks. Against the simulator's real server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from paceline.adapters.providers.ripe_atlas import RipeAtlas
+from paceline.adapters.vault import SecretVault
+from paceline.errors import AlreadyExists, AtlasUnavailable, InvalidInput, NotFound, WrongSetting
+from paceline.ports import Store
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatorClock
+from paceline.steps import accounts
+from tests.contract.stage import T0_MS
+
+VAULT = SecretVault(b"a secret key of enough bytes")
+POOL = ("measurements.create_measurement", "measurements.stop_measurement")
+
+
+@pytest.fixture
+def simulator() -> Iterator[AtlasSimulator]:
+    with AtlasSimulator(clock=SimulatorClock(start_ms=T0_MS, speed=0)) as running:
+        running.add_account("theirs", keys=0)
+        yield running
+
+
+@pytest.fixture
+def atlas(simulator: AtlasSimulator) -> Iterator[RipeAtlas]:
+    opened = RipeAtlas(simulator.base_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def lab(store: Store) -> None:
+    accounts.put_account(store, "lab", b"{}")
+
+
+def test_a_key_with_all_it_needs_is_tried_and_stored(store: Store, simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
+    secret = simulator.add_key("theirs").uuid
+    key = accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, label="one", now_ms=T0_MS)
+    assert (key.label, key.last_four, key.enabled) == ("one", secret[-4:], True)
+    assert len(simulator.latest) == 3
+    with pytest.raises(AlreadyExists):
+        accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, now_ms=T0_MS)
+
+
+@pytest.mark.parametrize(
+    ("grants", "lacks"),
+    [
+        (POOL, ["get information about your credits", "list your measurements"]),
+        ((*POOL, "credits.get_credit_info"), ["list your measurements"]),
+        ((*POOL, "measurements.list_measurements"), ["get information about your credits"]),
+    ],
+)
+def test_a_key_that_lacks_something_is_refused_with_each_thing_it_lacks(
+    store: Store, simulator: AtlasSimulator, atlas: RipeAtlas, grants: tuple[str, ...], lacks: list[str]
+) -> None:
+    secret = simulator.add_key("theirs", grants=grants).uuid
+    with pytest.raises(InvalidInput) as refused:
+        accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, now_ms=T0_MS)
+    problems = refused.value.errors
+    assert [problem.pointer for problem in problems] == ["/key"] * len(lacks)
+    for problem, word in zip(problems, lacks, strict=True):
+        assert word in problem.detail
+    assert "RIPE says" in problems[-1].detail
+    assert secret not in str(refused.value)
+    assert store.keys("lab") == []
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "error_before", "maintenance", "drop_before"])
+def test_without_a_verdict_nothing_is_stored_and_the_way_out_is_named(
+    store: Store, simulator: AtlasSimulator, atlas: RipeAtlas, kind: str
+) -> None:
+    secret = simulator.add_key("theirs").uuid
+    simulator.add_fault(Fault(kind=kind, times=None, retry_after_s=7 if kind == "rate_limit" else None))  # type: ignore[arg-type]
+    with pytest.raises(AtlasUnavailable) as unanswered:
+        accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, now_ms=T0_MS)
+    assert "--no-check" in unanswered.value.detail
+    assert unanswered.value.retry_after_s == (7 if kind == "rate_limit" else None)
+    assert store.keys("lab") == []
+    assert accounts.check_and_add_key(store, VAULT, None, "lab", secret, now_ms=T0_MS).enabled
+
+
+def test_ripe_is_not_asked_for_an_account_that_is_not_there(
+    store: Store, simulator: AtlasSimulator, atlas: RipeAtlas
+) -> None:
+    with pytest.raises(NotFound):
+        accounts.check_and_add_key(store, VAULT, atlas, "other", "some-key-0000", now_ms=T0_MS)
+    with pytest.raises(InvalidInput):
+        accounts.check_and_add_key(store, VAULT, atlas, "lab", "short", now_ms=T0_MS)
+    assert len(simulator.latest) == 0
+
+
+def test_a_key_sealed_with_another_secret_says_what_to_do(store: Store) -> None:
+    key = accounts.add_key(store, VAULT, "lab", "some-key-0000", now_ms=T0_MS)
+    with pytest.raises(WrongSetting, match="remove the account's keys and add them again"):
+        accounts.open_key(store, SecretVault(b"quite another secret key"), "lab", key.id)
