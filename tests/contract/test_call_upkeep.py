@@ -139,6 +139,7 @@ def test_the_status_counts_batches(store: Store) -> None:
     assert (status.calls_waiting, status.dead_letters, status.oldest_call_due_ms) == (0, 1, None)
 
 
+@pytest.mark.sqlite  # the damage is done in SQL
 @pytest.mark.parametrize(
     ("damage", "words"),
     [

@@ -37,6 +37,8 @@ from paceline.ports import (
 from tests.contract.job_stage import add_account, limit, submission, submit
 from tests.contract.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS, user
 
+pytestmark = pytest.mark.sqlite  # it dies between two statements of SQL, and does its damage in SQL
+
 T = TypeVar("T")
 SPEC = AccountSpec(concurrent=3, daily_results=60, daily_credits=240)
 DAILY_CREDITS = 300

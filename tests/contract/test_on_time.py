@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,8 @@ from paceline.core.due import CatchUp, OnTime, advance_all
 from paceline.ports import Store, User
 from paceline.steps.define import parse_put, put_monitors
 from paceline.steps.tick import tick
+
+pytestmark = pytest.mark.sqlite  # the act of sets of rows is that engine's own
 
 T0_MS = 1_800_000_000_000
 OWNERS = ("ann", "bob")

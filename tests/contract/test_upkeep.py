@@ -161,6 +161,7 @@ def test_a_store_that_can_be_written_answers_a_ping(store: Store, other: Store) 
     other.ping()
 
 
+@pytest.mark.sqlite  # a copy in one file
 def test_a_backup_is_a_usable_copy_of_everything(store: Store, tmp_path: Path) -> None:
     monitor = armed(store, "a")
     store.add_token(token("t1", "ann"))

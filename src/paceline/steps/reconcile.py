@@ -47,6 +47,8 @@ def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_
     report, lost = Reconciled(), 0
     now_ms = clock.now_ms()
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+        # Before the question: whoever is held up after it has an old list, and must not take it for a new one.
+        young_ms = clock.now_ms() - settle_ms
         asked = ask_as_owner(store, vault, account.id, lambda key: atlas.running_by_marker(key, site_tag(site)))
         report = report._replace(quarantined=report.quarantined + asked.quarantined)
         failed: Unanswered | None = None
@@ -55,7 +57,7 @@ def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_
             report = report._replace(troubles=(*report.troubles, Trouble(account.id, failed.reason)))
         else:
             report = report._replace(asked=report.asked + 1)
-            strays, left = _strays(store, asked.answer, site=site, young_ms=clock.now_ms() - settle_ms)
+            strays, left = _strays(store, asked.answer, site=site, young_ms=young_ms)
             report = report._replace(left=report.left + left)
             for listed, marker, why in strays:
                 report, failed = _stop(atlas, asked.key.secret, account.id, listed, marker, why, report)

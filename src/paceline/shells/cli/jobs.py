@@ -202,13 +202,15 @@ def cancel(call: Call, job: JobArgument) -> None:
     """Cancel what is not finished of a job: what was not sent is refunded at once, what runs is stopped."""
     with call.system() as system:
         now_ms = system.clock.now_ms()
-        after = job_report.cancel_job(system.store, job_report.find_job(system.store, None, job), now_ms=now_ms)
+        before = job_report.find_job(system.store, None, job)
+        after = job_report.cancel_job(system.store, before, now_ms=now_ms)
         view = job_report.job_progress(system.store, after, now_ms=now_ms)
     if call.as_json:
         print_json(view)
         return
     rest = f"; {after.open} are still to be stopped" if after.open else ""
-    print_line(f"{after.id}: {after.cancelled} measurements cancelled, {after.refunded} credits refunded{rest}.")
+    cancelled, refunded = after.cancelled - before.cancelled, after.refunded - before.refunded
+    print_line(f"{after.id}: {cancelled} measurements cancelled, {refunded} credits refunded{rest}.")
 
 
 class _Counted:

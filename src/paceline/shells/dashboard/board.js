@@ -6,7 +6,8 @@ const ROUND_MS = 2000;
 const SLOW_FACTOR = 4; // a question that took long is asked again no sooner than so many times that long later
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
-const state = { token: "", admin: false, picked: { monitor: null, job: null }, later: new Map(), timer: null, round: 0 };
+const state = { token: "", admin: false, picked: { monitor: null, job: null }, later: new Map(), timer: null, round: 0,
+  pressed: false };
 
 class Refused extends Error {
   constructor(status, detail) { super(detail); this.status = status; }
@@ -102,7 +103,7 @@ function words(parts) {
 
 function bars(values, { width = 640, height = 56, tones = () => "bar", title = "" } = {}) {
   const most = Math.max(...values, 1);
-  const step = width / Math.max(values.length, 1);
+  const step = Math.min(width / Math.max(values.length, 1), 24);
   const picture = draw("svg", { width, height, role: "img", "aria-label": title });
   picture.append(draw("title", {}, title), draw("rect", { class: "ground", y: height - 1, width, height: 1 }));
   values.forEach((value, place) => {
@@ -230,6 +231,7 @@ async function showPulse() {
 }
 
 function place(id, content) {
+  if (state.pressed) return; // what a finger is on must not be taken from under it
   const body = $(id).querySelector(".body");
   const held = document.activeElement && body.contains(document.activeElement) ? document.activeElement.textContent : null;
   body.replaceChildren(content);
@@ -306,6 +308,8 @@ $("enter").addEventListener("submit", (event) => {
   enter(token);
 });
 $("leave").addEventListener("click", () => leave(""));
+document.addEventListener("pointerdown", () => { state.pressed = true; });
+for (const end of ["pointerup", "pointercancel", "click"]) document.addEventListener(end, () => { state.pressed = false; });
 document.addEventListener("visibilitychange", () => soon(0));
 
 // A link may carry the token behind the #, which no server ever sees; it is taken out of the address at once.
