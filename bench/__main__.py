@@ -25,9 +25,10 @@ BENCHES = {
     "spread": "how evenly a batch's day is planned, beside random times, hashes and windows; time and memory",
     "submit": "a job of 1,000 measurements: validated, priced, admitted, against bare SQLite",
     "pool": "decisions per second with 100 accounts, and how evenly they are used",
+    "aws": "requests to DynamoDB and SQS for each firing, planned record and measurement, beside the least",
     "peers": "the same firing work on APScheduler 3 and 4, Huey and DBOS",
 }
-QUICK = ("tick", "edit", "lateness", "checks", "rest", "plan", "dispatch", "day", "spread", "submit", "pool")
+QUICK = ("tick", "edit", "lateness", "checks", "rest", "plan", "dispatch", "day", "spread", "submit", "pool", "aws")
 """What runs when nothing is named; the peers come with --full."""
 LEADING = ("subject", "size", "per_s", "ratio_to_floor", "target", "met")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import Settings, aws_prefix
@@ -26,6 +26,9 @@ from paceline.core.job import JobLimits
 from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
 from paceline.errors import WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
+
+if TYPE_CHECKING:  # boto3 is an extra
+    from paceline.adapters.aws.store import AwsStore
 
 SECRET_BYTES_MIN = 16
 
@@ -121,7 +124,24 @@ def open_system(settings: Settings) -> System:
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
 
 
-def _open_aws(prefix: str) -> Store:
+class AwsParts(NamedTuple):
+    """Full names of tables and queues. ``differences``: what is there and not as it should be, in words."""
+
+    created: tuple[str, ...]
+    existing: tuple[str, ...]
+    differences: tuple[str, ...]
+
+
+def make_aws(prefix: str) -> AwsParts:
+    """Makes the tables and queues that are missing; what is there is looked at and left as it is."""
+    store = _open_aws(prefix)
+    try:
+        return AwsParts(*store.create())
+    finally:
+        store.close()
+
+
+def _open_aws(prefix: str) -> AwsStore:
     try:
         from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415  boto3 is an extra, and slow to import
     except ImportError as error:

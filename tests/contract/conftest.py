@@ -1,7 +1,13 @@
-"""Every store stands on the same stage. A new engine adds itself to ENGINES and must pass everything here."""
+"""Every store stands on the same stage. A new engine adds itself to ENGINES and must pass everything here.
+
+``PACELINE_TEST_STORE=aws`` (or ``sqlite``) runs the contract on that engine alone; without it, it runs on all.
+``PACELINE_TEST_STORE=storm`` runs it on AWS while requests and answers are lost, doubled, late, throttled and halved;
+``PACELINE_TEST_SEED`` chooses another storm.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -28,13 +34,61 @@ def file_engine(stack: ExitStack, folder: Path) -> Opener:
     return lambda: stack.enter_context(closing(SqliteStore(path, synchronous="normal")))
 
 
-ENGINES = {"sqlite-memory": memory_engine, "sqlite-file": file_engine}
+def aws_engine(stack: ExitStack, folder: Path) -> Opener:
+    """The emulator is one for the whole process; each test has tables and queues of its own in it."""
+    from paceline.adapters.aws import tables
+    from paceline.adapters.aws.store import AwsStore
+    from tests.aws.ministack import fresh_prefix, shared_clients
+
+    del folder
+    clients, prefix = shared_clients(), fresh_prefix()
+    report = tables.create(clients, prefix)
+    assert not report.differences
+    stack.callback(tables.destroy, clients, prefix)
+    return lambda: stack.enter_context(closing(AwsStore(prefix, clients=clients)))
 
 
-@pytest.fixture(params=sorted(ENGINES))
+def storm_engine(stack: ExitStack, folder: Path) -> Opener:
+    """Indexes are not stale in it: a test of the contract asks once and wants to see what was written."""
+    from paceline.adapters.aws import tables
+    from paceline.adapters.aws.store import AwsStore
+    from tests.aws.fault_proxy import Faults, fault_proxy
+    from tests.aws.ministack import fresh_prefix, guarded_clients, shared_clients, shared_emulator
+
+    del folder
+    prefix, seed = fresh_prefix(), int(os.environ.get("PACELINE_TEST_SEED", "1"))
+    tables.create(shared_clients(), prefix)
+    stack.callback(tables.destroy, shared_clients(), prefix)
+    faults = Faults(
+        drop_before=0.02, drop_after=0.04, throttle=0.03, duplicate=0.03, delay=0.02, reorder=0.02, partial=0.2
+    )
+    proxy = stack.enter_context(fault_proxy(shared_emulator().url, seed=seed, faults=faults))
+    clients = stack.enter_context(guarded_clients(proxy.url))
+    return lambda: stack.enter_context(closing(AwsStore(prefix, clients=clients)))
+
+
+ENGINES = {"aws": aws_engine, "sqlite-memory": memory_engine, "sqlite-file": file_engine}
+ON_DEMAND = {"storm": storm_engine}
+CHOSEN = os.environ.get("PACELINE_TEST_STORE", "")
+assert any(name.startswith(CHOSEN) for name in ENGINES | ON_DEMAND), f"PACELINE_TEST_STORE: there is no {CHOSEN}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for a store runs once on each engine; one that is marked ``sqlite`` on that engine alone."""
+    if "store_factory" not in metafunc.fixturenames:
+        return
+    known = ENGINES | ON_DEMAND if CHOSEN else ENGINES
+    names = [name for name in sorted(known) if name.startswith(CHOSEN)]
+    if metafunc.definition.get_closest_marker("sqlite"):
+        names = [name for name in names if name.startswith("sqlite")]
+    params = [pytest.param(name, marks=() if name.startswith("sqlite") else [pytest.mark.aws]) for name in names]
+    metafunc.parametrize("store_factory", params, indirect=True)
+
+
+@pytest.fixture
 def store_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     with ExitStack() as stack:
-        yield ENGINES[request.param](stack, tmp_path)
+        yield (ENGINES | ON_DEMAND)[request.param](stack, tmp_path)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.provider import ProviderSpec
 from paceline.ports import Store
 from paceline.steps import providers
@@ -18,11 +17,9 @@ from tests.world.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProvi
 from tests.world.batch_ledger import ENDED, BatchLedger
 from tests.world.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
 from tests.world.ledger import demand
-from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Seeded
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Opener, Seeded
 from tests.world.stores import Crash, Perilous
 
-LOOK_EVERY = 10
-DAYS_TO_REST = 4
 Damage = Callable[[Store], Store]
 
 
@@ -30,12 +27,14 @@ class BatchWorld(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
     ONLY = "batch"
+    LOOK_EVERY = 10
+    DAYS_TO_REST = 4
 
-    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
+    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
         super().__init__(seed)
         self.ledger = BatchLedger()
         self.outside = ModelProviders(self)
-        self._real = [SqliteStore(str(folder / f"batch-{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
+        self._real = self._open(opener, folder / f"batch-{seed}.db")
         damaged = [damage(store) if damage else store for store in self._real]
         self._watched = [WatchedBatches(store, self.ledger, self._past, self) for store in damaged]
         self._stores = [cast("Store", Perilous(store, self._peril, writes=BATCH_WRITES)) for store in self._watched]
@@ -49,7 +48,7 @@ class BatchWorld(Seeded):
             for number in range(steps):
                 self._step_number = number
                 self._step()
-                if number % LOOK_EVERY == 0:
+                if number % self.LOOK_EVERY == 0:
                     self._check()
             self._come_to_rest()
 
@@ -116,7 +115,7 @@ class BatchWorld(Seeded):
             )
         for name in BATCHES:
             self._operators.put_batch(name, paused=False)
-        until_ms = self.now_ms + DAYS_TO_REST * 24 * HOUR_MS
+        until_ms = self.now_ms + self.DAYS_TO_REST * 24 * HOUR_MS
         while self.now_ms < until_ms:
             for daemon in self._daemons:
                 daemon.whole_turn()

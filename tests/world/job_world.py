@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from paceline.adapters.sqlite.store import SqliteStore
 from paceline.ports import Clock, Store
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
 from tests.world.job_actors import OWNERS, PLACES, JobDaemon, JobUsers, Operators, Place, Ripe
@@ -29,7 +28,7 @@ from tests.world.job_ledger import (
 )
 from tests.world.job_wire import Wire, WiredAtlas
 from tests.world.ledger import demand
-from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, T0_MS, Seeded
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, T0_MS, Opener, Seeded
 from tests.world.stores import Crash, Perilous
 
 JOB_WRITES = frozenset(
@@ -38,7 +37,6 @@ JOB_WRITES = frozenset(
     | {"cancel_measurement", "purge_jobs", "take_duty", "edit_user", "remove_user", "next_to_send", "pull_back_sends"}
 )
 JOB_REPEATED = ("answer", "end", "free_slots")
-LOOK_EVERY = 25
 FREEZE_CHANCE = 0.004
 REST_MS_MAX = 4 * 24 * HOUR_MS
 REST_STEPS_MS = (30 * SECOND_MS, 3 * MINUTE_MS, 20 * MINUTE_MS)
@@ -61,6 +59,7 @@ class JobWorld(Seeded):
 
     ONLY = "jobs"
     TRACE_LINES = 40
+    LOOK_EVERY = 25
 
     def __init__(
         self,
@@ -71,6 +70,7 @@ class JobWorld(Seeded):
         target_cap: int = 5,
         lag_ms: int | None = None,
         damage: Damage | None = None,
+        opener: Opener | None = None,
     ) -> None:
         super().__init__(seed)
         self.places = places
@@ -85,8 +85,7 @@ class JobWorld(Seeded):
         self.books = JobBooks(self.truth)
         self.wire = Wire(self, self.simulator)
         self._atlases = [WiredAtlas(self.wire) for _ in range(self.DAEMONS)]
-        path = str(folder / f"jobs-{seed}.db")
-        self._real = [SqliteStore(path, synchronous="normal") for _ in range(self.DAEMONS)]
+        self._real = self._open(opener, folder / f"jobs-{seed}.db")
         damaged = [damage(store) if damage else store for store in self._real]
         self._watched = [WatchedJobs(store, self.books, self._past) for store in damaged]
         self._stores = [cast("Store", Perilous(store, self._peril, writes=JOB_WRITES)) for store in self._watched]
@@ -126,7 +125,7 @@ class JobWorld(Seeded):
             for number in range(steps):
                 self._step_number = number
                 self._step()
-                if number % LOOK_EVERY == 0:
+                if number % self.LOOK_EVERY == 0:
                     self._check()
 
     def close(self) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.instants import to_text
+from paceline.ports import Store
 from tests.world.ledger import Broken
 from tests.world.stores import Call, Crash
 
 T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 CRASH_CHANCE = 0.02
+Opener = Callable[[], Store]
+"""Each call gives another process's view of the same data."""
 
 
 class Seeded:
@@ -39,7 +43,12 @@ class Seeded:
         self._past: deque[Call] = deque(maxlen=60)
         self._cut_in = False
         self._acting = ""
-        self._real: list[SqliteStore] = []
+        self._real: list[Store] = []
+
+    def _open(self, opener: Opener | None, path: Path) -> list[Store]:
+        """One for each daemon, of a SQLite file unless another engine is given."""
+        opener = opener or (lambda: SqliteStore(str(path), synchronous="normal"))
+        return [opener() for _ in range(self.DAEMONS)]
 
     def close(self) -> None:
         for store in self._real:

@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.schedule import Cadence
 from paceline.ports import Store, UserEdit
 from paceline.steps import access
 from tests.world.actors import CATCH_UP, OWNERS, Checker, Daemon, Users
 from tests.world.ledger import TERMINAL, Ledger, Life, demand
-from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Seeded
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Opener, Seeded
 from tests.world.stores import REPEATED, Crash, Perilous, Watched
 
-LOOK_EVERY = 20
 QUIET_ROUNDS = 20
 Damage = Callable[[Store], Store]
 
@@ -31,11 +29,14 @@ class World(Seeded):
     ONLY = "whatever"
     TRACE_LINES = 25
     CUT_IN_CHANCE = 0.10
+    CHECK_EVERY, LOOK_EVERY = 1, 20
+    REST_MS = (4 * MINUTE_MS, 6 * MINUTE_MS)
+    """Until all is quiet; and how long the rhythm is listened to."""
 
-    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None) -> None:
+    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
         super().__init__(seed)
         self.ledger = Ledger(CATCH_UP)
-        self._real = [SqliteStore(str(folder / f"{seed}.db"), synchronous="normal") for _ in range(self.DAEMONS)]
+        self._real = self._open(opener, folder / f"{seed}.db")
         damaged = [damage(store) if damage else store for store in self._real]
         self._watched = [Watched(store, self.ledger, self._past) for store in damaged]
         perilous = [cast("Store", Perilous(store, self._peril)) for store in self._watched]
@@ -57,7 +58,8 @@ class World(Seeded):
             for number in range(steps):
                 self._step_number = number
                 self._step()
-                self._check(thoroughly=number % LOOK_EVERY == 0)
+                if number % self.CHECK_EVERY == 0:
+                    self._check(thoroughly=number % self.LOOK_EVERY == 0)
             self._come_to_rest()
 
     # -- what happens
@@ -173,9 +175,9 @@ class World(Seeded):
         for owner in sorted(self.ledger.disabled):
             access.edit_user(self._stores[0], owner, UserEdit(disabled=False), now_ms=self.now_ms)
         self._set_clock(max(self.ledger.latest_ms, self.ledger.latest_until_ms) + MINUTE_MS)
-        self._live_on(4 * MINUTE_MS)
+        self._live_on(self.REST_MS[0])
         since_ms = self.now_ms
-        self._live_on(6 * MINUTE_MS)
+        self._live_on(self.REST_MS[1])
         for life in self.ledger.living():
             self._judge_rhythm(life, since_ms=since_ms)
         self._work_off()
@@ -208,7 +210,8 @@ class World(Seeded):
             for daemon in self._daemons:
                 daemon.whole_turn()
             self._work_once()
-            self._check(thoroughly=False)
+            if self.now_ms // SECOND_MS % self.CHECK_EVERY == 0:
+                self._check(thoroughly=False)
 
     def _work_once(self) -> None:
         for daemon in self._daemons:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[3]
-TARGETS = {"help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
+TARGETS = {"browser", "help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
 TARGETS |= {"bench", "bench-full", "lock", "clean"}
 
 

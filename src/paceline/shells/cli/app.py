@@ -13,8 +13,11 @@ from paceline import __version__
 from paceline.errors import PacelineError
 from paceline.shells.cli import (
     accounts,
+    aws,
     batch_import,
     dead,
+    export,
+    import_,
     jobs,
     keys,
     monitor_import,
@@ -39,6 +42,8 @@ app = typer.Typer(
 )
 up.register(app)
 upkeep.register(app)
+export.register(app)
+import_.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_import.app)
@@ -50,6 +55,7 @@ app.add_typer(accounts.app)
 app.add_typer(keys.app)
 app.add_typer(runs.app)
 app.add_typer(simulator.app)
+app.add_typer(aws.app)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so

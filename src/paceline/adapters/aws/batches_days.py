@@ -1,0 +1,247 @@
+"""Days of batches: the order in which they are planned, and the runs that planning makes."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from paceline.adapters.aws.batches_enqueue import enqueue, enqueue_with_lane, placings
+from paceline.adapters.aws.batches_keys import (
+    COUNTERS,
+    NEVER_MS,
+    RECORD_BITS,
+    RECORD_MASK,
+    SHARDS,
+    day_key,
+    day_number_key,
+    days_partition,
+    ledger_key,
+    name_partition,
+    newcomer_partition,
+    open_shard_of,
+    record_key,
+    run_number,
+)
+from paceline.adapters.aws.batches_lanes import Looks, wake
+from paceline.adapters.aws.database import PAGE_MAX, Database
+from paceline.adapters.aws.items import ABSENT, Action, Item, put, setting, update
+from paceline.adapters.aws.numbers import Numbers
+from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.batch import Batch, Day
+from paceline.ports import PagePlan, Placements, PlanOrder
+
+RECORDS_MAX = 1 << RECORD_BITS
+FEW = 64
+"""So many late additions at most are put in their places together with their lanes."""
+PLACE_BITS = 32
+DAYS_MAX = 20_000
+"""More days than a batch can have."""
+
+
+def open_day(db: Database, numbers: Numbers, batch: Batch, date: str, *, start_ms: int, end_ms: int) -> Day:
+    if (there := day(db, batch, date)) is not None:
+        return there
+    number = numbers.take("day", 1, block=1)[0]
+    assert number < 1 << 31
+    key, own = day_key(batch.id, date), day_number_key(number)
+    window = {"start_ms": start_ms, "end_ms": end_ms}
+    made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
+    named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
+    db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT)])
+    opened = day(db, batch, date)  # ours, or that of another who was faster
+    assert opened is not None
+    return opened
+
+
+def day(db: Database, batch: Batch, date: str) -> Day | None:
+    rows = db.query(
+        ITEMS,
+        "#pk = :pk AND #sk BETWEEN :date AND :last",
+        limit=1 + COUNTERS,
+        pk=days_partition(batch.id),
+        date=date,
+        last=f"{date}#~",
+    )
+    found = _days(batch, rows)
+    return found[0] if found else None
+
+
+def days(db: Database, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
+    """A day's counters stand right behind it."""
+    rows = db.query(
+        ITEMS,
+        "#pk = :pk AND #sk < :before",
+        limit=limit * (1 + COUNTERS),
+        newest_first=True,
+        pk=days_partition(batch.id),
+        before=before or "~",
+    )
+    return _days(batch, rows)[:limit]
+
+
+def _days(batch: Batch, rows: Iterable[Item]) -> list[Day]:
+    items: list[Item] = []
+    enqueued: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for row in rows:
+        date, _, counter = row["sk"].partition("#")
+        if counter:
+            enqueued[date] += row["enqueued"]
+            skipped[date] += row["skipped"]
+        else:
+            items.append(row)
+    return [_day(batch, row, enqueued=enqueued[row["sk"]], skipped=skipped[row["sk"]]) for row in items]
+
+
+def _day(batch: Batch, row: Item, *, enqueued: int, skipped: int) -> Day:
+    cursor = (row["cursor_provider"], row["cursor_record"]) if "cursor_record" in row else None
+    return Day(
+        row["number"], batch.id, row["sk"], row["start_ms"], row["end_ms"], row["state"], cursor, enqueued, skipped
+    )
+
+
+# -- the order of a plan
+
+
+def plan_order(db: Database, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
+    pages = db.threads.fan_out(lambda shard: _records_in(db, name_partition(batch.id, shard)), range(SHARDS))
+    begin = None
+    if cursor is not None and (last := db.get(ITEMS, record_key(cursor[1]))) is not None:
+        begin = last["place"] << RECORD_BITS | cursor[1]
+    return _order([row for page in pages for row in page], begin)
+
+
+def _records_in(db: Database, partition: str) -> list[int]:
+    """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
+    packed: list[int] = []
+    after = " "
+    while True:
+        rows = db.query(
+            ITEMS,
+            "#pk = :pk AND #sk > :after",
+            limit=PAGE_MAX,
+            only="#sk, #provider, #place, #number, #active, #deleted",
+            pk=partition,
+            after=after,
+        )
+        packed += [_packed(row) for row in rows if row["active"] and not row.get("deleted")]
+        if len(rows) < PAGE_MAX:
+            return packed
+        after = rows[-1]["sk"]
+
+
+def _packed(row: Item) -> int:
+    return int((row["provider"] << PLACE_BITS | row["place"]) << RECORD_BITS | row["number"])
+
+
+def _order(rows: list[int], begin: int | None) -> PlanOrder:
+    """Written in order of place: so a page has runs of all providers, and the first page those that are due first."""
+    rows.sort()
+    records = array("q", [row & RECORD_MASK for row in rows])
+    counts = Counter(row >> PLACE_BITS + RECORD_BITS for row in rows)
+    mask = (1 << PLACE_BITS + RECORD_BITS) - 1
+    places = array("Q", [row & mask for row in rows])
+    turns = array("I", sorted(range(len(rows)), key=places.__getitem__))
+    passed = sum(place <= begin for place in places) if begin is not None else 0
+    return PlanOrder(providers=list(counts.items()), records=records, turns=turns, begin=passed)
+
+
+def newcomer_order(db: Database, batch: Batch) -> PlanOrder:
+    rows = db.query(ITEMS, "#pk = :pk", limit=RECORDS_MAX, only="#number", pk=newcomer_partition(batch.number))
+    numbers = [row["number"] for row in rows]
+    packed: list[int] = []
+    for at in range(0, len(numbers), PAGE_MAX):
+        items = db.get_many(ITEMS, map(record_key, numbers[at : at + PAGE_MAX]))
+        packed += [_packed(item) for item in items.values()]
+    return _order(packed, None)
+
+
+# -- plans
+
+
+def plan_page(
+    db: Database, looks: Looks, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
+) -> PagePlan:
+    """Runs first, each once; then providers are woken; then the cursor moves. Cut short, all of it is done again."""
+    if not _stands_there(db, day):
+        return PagePlan(won=False, enqueued=0, already=0, skipped=0)
+    wanted = [*placings(day, page, missed=False), *placings(day, skipped, missed=True)]
+    made = enqueue(db, day, wanted, now_ms=now_ms)
+    wake(db, looks, made.firsts, now_ms=now_ms)
+    won = db.write(_move_day(day, {"cursor_provider": cursor[0], "cursor_record": cursor[1]})).won
+    already = len(wanted) - made.enqueued - made.skipped
+    return PagePlan(won=won, enqueued=made.enqueued, already=already, skipped=made.skipped)
+
+
+def close_day(db: Database, day: Day) -> bool:
+    return db.write(_move_day(day, {"state": "planned"})).won
+
+
+def _stands_there(db: Database, day: Day) -> bool:
+    item = db.get(ITEMS, day_key(day.batch, day.date))
+    assert item is not None
+    cursor = (item["cursor_provider"], item["cursor_record"]) if "cursor_record" in item else None
+    return item["state"] == "planning" and cursor == day.cursor
+
+
+def _move_day(day: Day, values: dict[str, str | int]) -> Action:
+    """If the cursor still stands where it was seen."""
+    change, given = setting(values)
+    when = "#state = :planning AND attribute_not_exists(#cursor_record)"
+    if day.cursor is not None:
+        when = "#state = :planning AND #cursor_provider = :was_provider AND #cursor_record = :was_record"
+        given |= {"was_provider": day.cursor[0], "was_record": day.cursor[1]}
+    return update(ITEMS, day_key(day.batch, day.date), change, when=when, planning="planning", **given)
+
+
+def plan_newcomers(db: Database, looks: Looks, day: Day, page: Placements) -> PagePlan:
+    wanted = placings(day, page, missed=False)
+    if len(wanted) <= FEW:
+        enqueued = enqueue_with_lane(db, looks, day, wanted)
+    else:
+        made = enqueue(db, day, wanted, now_ms=0)
+        wake(db, looks, made.firsts, now_ms=NEVER_MS)
+        enqueued = made.enqueued
+    return PagePlan(won=True, enqueued=enqueued, already=len(wanted) - enqueued, skipped=0)
+
+
+def unplanned(db: Database, day: Day, records: Sequence[int]) -> set[int]:
+    keys = {ledger_key(run_number(day.number, record)): record for record in records}
+    return set(records) - {keys[key] for key in db.get_many(RUNS, keys)}
+
+
+def taken_by_all(db: Database, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+    """From the index of what has not ended: where a run of the last moment is missing, no harm is done."""
+    if to_ms <= from_ms:
+        return []
+    pages = db.threads.fan_out(
+        lambda shard: db.query(
+            RUNS,
+            "#shard = :shard AND #at BETWEEN :first AND :last",
+            index=READY_INDEX,
+            limit=limit,
+            only="#at",
+            shard=open_shard_of(day.number, shard),
+            first=from_ms,
+            last=to_ms - 1,
+        ),
+        range(SHARDS),
+    )
+    return list(islice(sorted(row["at"] for page in pages for row in page), limit))
+
+
+def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[str, set[int]]:
+    """The numbers of days, by batch."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    if batch is not None:
+        partition = days_partition(batch)
+        for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX * (1 + COUNTERS), pk=partition):
+            if "number" in row and date in (None, row["sk"]):
+                found[batch].add(row["number"])
+        return found
+    for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days"):
+        if date in (None, row["date"]):
+            found[row["batch"]].add(int(row["sk"]))
+    return found

@@ -1,0 +1,334 @@
+"""A provider's lane as an item: core.pace's Lane, when to look at it, and its runs that are out or in back-off.
+
+Every change of a run that has not ended goes through its lane: the lane is written only at the version that was read,
+so of two claimers, settlers or editors one loses and looks again. What is out or in back-off stands in the lane, not in
+an item of its own; so a claim is one write, however many runs it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from paceline.adapters.aws.batches_keys import (
+    LANE_SHARDS,
+    LAST,
+    NEVER_MS,
+    lane_key,
+    lane_shard,
+    place_key,
+    provider_in,
+    queue_partition,
+)
+from paceline.adapters.aws.connect import attempts
+from paceline.adapters.aws.database import PAGE_MAX, Database
+from paceline.adapters.aws.items import ABSENT, Action, Item, padded, put
+from paceline.adapters.aws.tables import READY_INDEX, RUNS
+from paceline.core.pace import Lane
+from paceline.errors import StoreUnavailable
+
+SKEW_MS = 300_000
+"""So far apart at most are the clocks of those who plan and those who claim."""
+LOOKS_MAX = 64
+"""So many requests at most look along a queue for waiting runs."""
+
+
+class Held(NamedTuple):
+    """A run that is out or in back-off. ``at_ms``: when its lease ends, or when it may be tried again."""
+
+    run: int
+    state: Literal["out", "retry"]
+    at_ms: int
+    attempt: int
+    lost: int
+    started_ms: int | None
+
+
+class LaneItem(msgspec.Struct, frozen=True):
+    """``front_ms``: no waiting run is due before. ``ready_ms``: when to look. Both may be too early, never too late.
+
+    ``revision`` is the provider's, None if it was removed. ``held`` is by due time. ``aside`` counts runs that are.
+    """
+
+    provider: int
+    version: int = 1
+    revision: int | None = 1
+    ready_ms: int = NEVER_MS
+    front_ms: int = NEVER_MS
+    lane: Lane = Lane()
+    redriven_ms: int = 0
+    held: Mapping[int, Held] = {}
+    aside: int = 0
+
+    def change(self, **fields: Any) -> LaneItem:
+        return msgspec.structs.replace(self, version=self.version + 1, **fields)
+
+    @property
+    def first_ms(self) -> int:
+        """When the first of its runs was, or is, due."""
+        return min((self.front_ms, *self.held))
+
+    def woken(self, due_ms: int) -> LaneItem:
+        """With a run that waits and is due then."""
+        if self.front_ms <= due_ms:
+            return self
+        return self.change(front_ms=due_ms, ready_ms=min(self.ready_ms, due_ms))
+
+
+class Run(NamedTuple):
+    """A run that has not ended."""
+
+    due_ms: int
+    run: int
+    state: Literal["waiting", "out", "retry"]
+    at_ms: int
+    attempt: int
+    lost: int
+
+
+class Waiting(NamedTuple):
+    """Runs that wait, in due order, and no later than when the next one beyond them is due."""
+
+    runs: list[Run]
+    beyond_ms: int
+
+
+def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
+    """Wins if the lane is still as it was before; None: if there is none."""
+    assert before is None or after.version > before.version
+    lane = after.lane
+    item = {
+        "pk": lane_key(after.provider).pk,
+        "sk": lane_key(after.provider).sk,
+        "version": after.version,
+        "revision": after.revision,
+        "shard": lane_shard(after.provider) if after.ready_ms < NEVER_MS else None,
+        "at": after.ready_ms if after.ready_ms < NEVER_MS else None,
+        "front_ms": after.front_ms,
+        "rate_us": lane.rate_us,
+        "paced_ms": lane.paced_ms,
+        "closed_until_ms": lane.closed_until_ms,
+        "failures": lane.failures,
+        "staggered": lane.staggered,
+        "redriven_ms": after.redriven_ms,
+        "held": {str(due_ms): list(one) for due_ms, one in after.held.items()},
+        "aside": after.aside,
+    }
+    if before is None:
+        return put(RUNS, item, when=ABSENT)
+    return put(RUNS, item, when="#version = :seen", seen=before.version)
+
+
+def read_lane(item: Item) -> LaneItem:
+    return LaneItem(
+        provider=provider_in(item["pk"]),
+        version=item["version"],
+        revision=item.get("revision"),
+        ready_ms=item.get("at", NEVER_MS),
+        front_ms=item["front_ms"],
+        lane=Lane(
+            rate_us=item["rate_us"],
+            paced_ms=item["paced_ms"],
+            closed_until_ms=item["closed_until_ms"],
+            failures=item["failures"],
+            staggered=item["staggered"],
+        ),
+        redriven_ms=item["redriven_ms"],
+        held={int(due_ms): Held._make(one) for due_ms, one in item["held"].items()},
+        aside=item["aside"],
+    )
+
+
+def lane_of(db: Database, provider: int) -> LaneItem | None:
+    item = db.get(RUNS, lane_key(provider))
+    return read_lane(item) if item else None
+
+
+def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
+    found = db.get_many(RUNS, map(lane_key, providers))
+    return {lane.provider: lane for lane in map(read_lane, found.values())}
+
+
+class Looks:
+    """When lanes that this process wrote or read are to be looked at.
+
+    The index says so too, but a moment later, and by then what this process has just made possible would be late. What
+    is noted here may be wrong, since others write as well: it only says which lanes to read.
+    """
+
+    KEPT_MAX = 4_096
+
+    def __init__(self) -> None:
+        self._ready: dict[int, int] = {}
+        self._lanes: dict[int, LaneItem] = {}
+
+    def note(self, lane: LaneItem) -> None:
+        self._ready.pop(lane.provider, None)
+        self._lanes.pop(lane.provider, None)
+        if lane.held:
+            if len(self._lanes) >= self.KEPT_MAX:
+                self._lanes = dict(list(self._lanes.items())[self.KEPT_MAX // 2 :])
+            self._lanes[lane.provider] = lane
+        if lane.ready_ms >= NEVER_MS:
+            return
+        if len(self._ready) >= self.KEPT_MAX:
+            self._ready = dict(list(self._ready.items())[self.KEPT_MAX // 2 :])
+        self._ready[lane.provider] = lane.ready_ms
+
+    def last_seen(self, provider: int) -> LaneItem | None:
+        """A lane with runs out, as this process wrote or read it last: a guess, which a write at its version proves."""
+        return self._lanes.get(provider)
+
+    def before(self, limit_ms: int) -> list[int]:
+        return [provider for provider, ready_ms in list(self._ready.items()) if ready_ms < limit_ms]
+
+    def first_ms(self) -> int:
+        return min(list(self._ready.values()), default=NEVER_MS)
+
+
+def change_lane(db: Database, looks: Looks, provider: int, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
+    """Reads, changes and writes until nobody came in between. A change that changes nothing is not written."""
+    before = lane_of(db, provider)
+    for _ in attempts():
+        assert before is not None, f"provider {provider} has no lane"
+        after = change(before)
+        if after == before:
+            return before
+        written = db.write(write_lane(before, after))
+        if written.won:
+            looks.note(after)
+            return after
+        before = read_lane(written.item) if written.item else lane_of(db, provider)
+    raise busy_lane(provider)
+
+
+def busy_lane(provider: int) -> StoreUnavailable:
+    return StoreUnavailable(f"AWS: too many write to the lane of provider {provider} at once: try again in a moment.")
+
+
+def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
+    """Lets a claim look at each of these providers no later than when its run, which waits already, is due.
+
+    A claim that has looked along the queue before the run was there must not win after this. Only a lane that is ready
+    is claimed from; so such a lane gets another version, whatever its front says.
+    """
+
+    def woken(lane: LaneItem) -> LaneItem:
+        after = lane.woken(firsts[lane.provider])
+        return lane.change() if after is lane and lane.ready_ms <= now_ms + SKEW_MS else after
+
+    lanes = lanes_of(db, firsts)
+    late = [provider for provider in firsts if woken(lanes[provider]) is not lanes[provider]]
+    db.threads.fan_out(lambda provider: change_lane(db, looks, provider, woken), late)
+
+
+def waiting_from(db: Database, lane: LaneItem, from_ms: int, *, limit: int) -> Waiting:
+    """Looks on until there are more than the limit, so that it is known what comes next."""
+    found: list[Run] = []
+    if from_ms >= NEVER_MS:
+        return Waiting(found, NEVER_MS)
+    asked = limit + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
+    for _ in range(LOOKS_MAX):
+        rows = db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=asked,
+            only="#sk, #run, #state, #attempt, #lost",
+            pk=queue_partition(lane.provider),
+            first=padded(from_ms),
+            last=LAST,
+        )
+        found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
+        if len(found) > limit:
+            return Waiting(found[:limit], found[limit].due_ms)
+        if len(rows) < asked:
+            return Waiting(found, NEVER_MS)
+        from_ms = int(rows[-1]["sk"]) + 1
+        asked = 256
+    return Waiting(found, from_ms)
+
+
+def states_from(db: Database, provider: int, from_ms: int) -> Iterator[str]:
+    """Of all the provider's runs that are due from then on, page by page."""
+    while from_ms < NEVER_MS:
+        rows = db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=PAGE_MAX,
+            only="#sk, #state",
+            pk=queue_partition(provider),
+            first=padded(from_ms),
+            last=LAST,
+        )
+        yield from (row["state"] for row in rows)
+        if len(rows) < PAGE_MAX:
+            return
+        from_ms = int(rows[-1]["sk"]) + 1
+
+
+def _waiting(row: Item) -> Run:
+    due_ms = int(row["sk"])
+    return Run(due_ms, row["run"], "waiting", due_ms, row.get("attempt", 0), row.get("lost", 0))
+
+
+def held_runs(lane: LaneItem) -> list[Run]:
+    return [
+        Run(due_ms, one.run, one.state, one.at_ms, one.attempt, one.lost) for due_ms, one in sorted(lane.held.items())
+    ]
+
+
+def taken_dues(db: Database, provider: int, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+    """Due times of the provider's runs that have not ended, in order. DynamoDB filters none: it would read on."""
+    dues: list[int] = []
+    asked = min(limit, PAGE_MAX)
+    while to_ms > from_ms and len(dues) < limit:
+        rows = db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=asked,
+            only="#sk, #state",
+            pk=queue_partition(provider),
+            first=padded(max(from_ms, 0)),
+            last=padded(max(to_ms - 1, 0)),
+        )
+        dues += [int(row["sk"]) for row in rows if row["state"] == "waiting"]
+        if len(rows) < asked:
+            break
+        from_ms, asked = int(rows[-1]["sk"]) + 1, PAGE_MAX
+    return dues[:limit]
+
+
+def ready_providers(db: Database, looks: Looks, *, now_ms: int, limit: int) -> list[int]:
+    """Those that may be ready: what the index says, and what this process knows."""
+    pages = db.threads.fan_out(lambda shard: _ready_in(db, shard, until_ms=now_ms, limit=limit), range(LANE_SHARDS))
+    rows = sorted((row["at"], provider_in(row["pk"])) for page in pages for row in page)
+    return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
+
+
+def next_ready_ms(db: Database, looks: Looks) -> int | None:
+    pages = db.threads.fan_out(lambda shard: _ready_in(db, shard, until_ms=NEVER_MS, limit=1), range(LANE_SHARDS))
+    indexed_ms = min((row["at"] for page in pages for row in page), default=NEVER_MS)
+    if sooner := looks.before(indexed_ms)[:100]:
+        for lane in lanes_of(db, sooner).values():
+            looks.note(lane)
+    first_ms = min(indexed_ms, looks.first_ms())
+    return first_ms if first_ms < NEVER_MS else None
+
+
+def _ready_in(db: Database, shard: int, *, until_ms: int, limit: int) -> list[Item]:
+    return db.query(
+        RUNS,
+        "#shard = :shard AND #at <= :until",
+        index=READY_INDEX,
+        limit=limit,
+        shard=lane_shard(shard),
+        until=until_ms,
+    )
+
+
+def place_of_run(provider: int, due_ms: int) -> dict[str, str]:
+    """The key of a run's item, as a part of it."""
+    key = place_key(provider, due_ms)
+    return {"pk": key.pk, "sk": key.sk}

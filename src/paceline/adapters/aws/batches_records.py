@@ -1,0 +1,336 @@
+"""Batches and their records as their operator declared them, and the records that come while a day is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.adapters.aws.batches_days import days
+from paceline.adapters.aws.batches_keys import (
+    RECORD_BITS,
+    SHARDS,
+    batch_key,
+    gone_key,
+    name_key,
+    name_partition,
+    newcomer_key,
+    newcomer_partition,
+    provider_key,
+    record_key,
+)
+from paceline.adapters.aws.batches_lanes import Looks
+from paceline.adapters.aws.batches_sidings import bring_back
+from paceline.adapters.aws.connect import attempts
+from paceline.adapters.aws.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.items import ABSENT, Action, Item, delete, put
+from paceline.adapters.aws.numbers import Numbers
+from paceline.adapters.aws.tables import ITEMS
+from paceline.core.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
+from paceline.core.spread import place_of
+from paceline.errors import StoreUnavailable
+from paceline.ports import BatchPut, Newcomer, RecordPut
+
+DAYS_MAX = 16
+WRITE_BYTES_MAX = 1_000_000
+"""Of bodies in one transaction; AWS takes four megabytes, names and all."""
+ACTIONS_PER_RECORD = 4
+"""Its name, itself, and at most that it came and that it is no longer gone."""
+
+
+def put_batch(
+    db: Database, numbers: Numbers, looks: Looks, batch_id: str, spec: BatchSpec, *, seen: int | None, now_ms: int
+) -> BatchPut:
+    for _ in attempts():
+        now = batch(db, batch_id)
+        if seen is not None and seen != (now.revision if now else 0):
+            return BatchPut("revision_mismatch", now)
+        if now is not None and now.spec == spec:
+            return BatchPut("unchanged", now)
+        if now is None:
+            after = Batch(batch_id, numbers.take("batch", 1, block=1)[0], 1, spec, created_ms=now_ms, updated_ms=now_ms)
+            action = put(ITEMS, _batch_item(after), when=ABSENT)
+        else:
+            after = msgspec.structs.replace(now, revision=now.revision + 1, spec=spec, updated_ms=now_ms)
+            action = put(ITEMS, _batch_item(after), when="#revision = :seen", seen=now.revision)
+        if db.write(action).won:
+            if now is not None and now.spec.paused and not spec.paused:
+                bring_back(db, looks, now.number)
+            return BatchPut("created" if now is None else "replaced", after)
+    raise StoreUnavailable(f"AWS: batch {batch_id} is written to all the time: try again in a moment.")
+
+
+def batch(db: Database, batch_id: str) -> Batch | None:
+    item = db.get(ITEMS, batch_key(batch_id))
+    return read_batch(item) if item else None
+
+
+def batches(db: Database, *, after: str, limit: int) -> list[Batch]:
+    rows = db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk="batches", after=after or " ")
+    return [read_batch(row) for row in rows]
+
+
+def read_batch(item: Item) -> Batch:
+    return Batch(
+        item["sk"],
+        item["number"],
+        item["revision"],
+        parse_stored_batch(item["spec"]),
+        created_ms=item["created_ms"],
+        updated_ms=item["updated_ms"],
+    )
+
+
+def _batch_item(after: Batch) -> Item:
+    key = batch_key(after.id)
+    return {
+        "pk": key.pk,
+        "sk": key.sk,
+        "number": after.number,
+        "revision": after.revision,
+        "spec": msgspec.json.encode(after.spec).decode(),
+        "created_ms": after.created_ms,
+        "updated_ms": after.updated_ms,
+    }
+
+
+# -- records
+
+
+class _State(NamedTuple):
+    """A record as it is, or shall be. ``version`` 0: there is none yet."""
+
+    number: int
+    provider: int
+    active: bool
+    deleted: bool
+    endpoint: str
+    body: str | None
+    version: int
+
+
+def put_records(
+    db: Database, numbers: Numbers, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int
+) -> list[RecordPut]:
+    results: dict[int, RecordPut] = {}
+    left = list(enumerate(records))
+    day_is_on = _day_is_on(db, batch, now_ms=now_ms) if records else False
+    came: list[int] = []
+    for _ in attempts():
+        if not left:
+            break
+        page = _Page(db, numbers, batch, left, day_is_on=day_is_on)
+        results |= page.results
+        lost = page.write()
+        came += [number for name, number in page.came.items() if name not in lost]
+        left = [(index, record) for index, record in left if record.id in lost]
+    if left:
+        raise StoreUnavailable(f"AWS: records of {batch.id} are written to all the time: try again in a moment.")
+    # A day that was opened meanwhile may have been planned without them.
+    if came and not day_is_on and _day_is_on(db, batch, now_ms=now_ms):
+        db.write_many(put(ITEMS, _newcomer(batch, number)) for number in came)
+    return [results[index] for index in range(len(records))]
+
+
+class _Page:
+    """Records judged one by one against what is there, and written together, some to a transaction."""
+
+    def __init__(
+        self, db: Database, numbers: Numbers, batch: Batch, records: list[tuple[int, RecordSpec]], *, day_is_on: bool
+    ) -> None:
+        self._db = db
+        self._batch = batch
+        self._day_is_on = day_is_on
+        providers = db.get_many(ITEMS, (provider_key(record.provider) for _, record in records))
+        self._providers = {key.sk: one["number"] for key, one in providers.items() if not one.get("deleted")}
+        self._before = _states(db, batch, {record.id for _, record in records})
+        self._now = dict(self._before)
+        new = sorted({one.id for _, one in records if one.provider in self._providers} - self._before.keys())
+        self._fresh = dict(zip(new, numbers.take("record", len(new), block=1) if new else (), strict=True))
+        assert not self._fresh or max(self._fresh.values()) < 1 << RECORD_BITS
+        self.came: dict[str, int] = {}
+        self._went: set[str] = set()
+        self.results: dict[int, RecordPut] = {index: self._judge(record) for index, record in records}
+
+    def _judge(self, record: RecordSpec) -> RecordPut:
+        provider = self._providers.get(record.provider)
+        if provider is None:
+            return "no_provider"
+        now = self._now.get(record.id)
+        number = now.number if now else self._fresh[record.id]
+        after = _State(number, provider, record.active, False, record.endpoint, record.body, now.version if now else 0)
+        if now == after:
+            return "unchanged"
+        self._now[record.id] = after
+        # Also one that only changed its provider: a plan that is under way may have passed the new one already.
+        if record.active and (now is None or now.deleted or not now.active or now.provider != provider):
+            self.came[record.id] = number
+            self._went.discard(record.id)
+        elif not record.active:
+            self.came.pop(record.id, None)
+            self._went.add(record.id)
+        return "created" if now is None or now.deleted else "replaced"
+
+    def write(self) -> set[str]:
+        """The names of those that somebody else wrote meanwhile; nothing of theirs, or of their company, is written."""
+        changed = [name for name, after in self._now.items() if after != self._before.get(name)]
+        size = ACTIONS_MAX // ACTIONS_PER_RECORD if self._before or self._day_is_on else ACTIONS_MAX // 2
+        groups = self._groups(changed, size)
+        done = self._db.transact_each([[act for name in group for act in self._actions(name)] for group in groups])
+        return {name for group, one in zip(groups, done, strict=True) if not one.won for name in group}
+
+    def _groups(self, names: Sequence[str], size: int) -> list[list[str]]:
+        """So many to a transaction at most, and no more bytes than it takes."""
+        groups: list[list[str]] = []
+        size_bytes = WRITE_BYTES_MAX
+        for name in names:
+            own_bytes = len((self._now[name].body or "").encode()) + len(self._now[name].endpoint) + 4 * len(name)
+            if not groups or len(groups[-1]) >= size or size_bytes + own_bytes > WRITE_BYTES_MAX:
+                groups.append([])
+                size_bytes = 0
+            groups[-1].append(name)
+            size_bytes += own_bytes
+        return groups
+
+    def _actions(self, name: str) -> list[Action]:
+        before, after = self._before.get(name), self._now[name]
+        named, item = _record_items(self._batch, name, after)
+        if before is None:
+            actions = [put(ITEMS, named, when=ABSENT)]
+        else:
+            actions = [put(ITEMS, named, when="#version = :seen", seen=before.version)]
+        actions.append(put(ITEMS, item))
+        if before is not None and before.deleted:
+            actions.append(delete(ITEMS, gone_key(after.number)))
+        if name in self._went and before is not None:
+            actions.append(delete(ITEMS, newcomer_key(self._batch.number, after.number)))
+        elif name in self.came and self._day_is_on:
+            actions.append(put(ITEMS, _newcomer(self._batch, after.number)))
+        return actions
+
+
+def _record_items(batch: Batch, name: str, state: _State) -> tuple[Item, Item]:
+    """(what a plan needs, what a call needs)."""
+    key, own = name_key(batch.id, name), record_key(state.number)
+    facts = {
+        "number": state.number,
+        "provider": state.provider,
+        "place": place_of(batch.id, name),
+        "active": state.active,
+        "deleted": state.deleted or None,
+    }
+    named = {"pk": key.pk, "sk": key.sk, "version": state.version + 1} | facts
+    more = {"batch": batch.id, "name": name, "endpoint": state.endpoint, "body": state.body}
+    return named, {"pk": own.pk, "sk": own.sk} | facts | more
+
+
+def _newcomer(batch: Batch, number: int) -> Item:
+    key = newcomer_key(batch.number, number)
+    return {"pk": key.pk, "sk": key.sk, "number": number}
+
+
+def _states(db: Database, batch: Batch, names: Iterable[str]) -> dict[str, _State]:
+    named = db.get_many(ITEMS, (name_key(batch.id, name) for name in names))
+    records = db.get_many(ITEMS, (record_key(one["number"]) for one in named.values()))
+    return {
+        key.sk: _State(
+            number=one["number"],
+            provider=one["provider"],
+            active=one["active"],
+            deleted=bool(one.get("deleted")),
+            endpoint=records[record_key(one["number"])]["endpoint"],
+            body=records[record_key(one["number"])].get("body"),
+            version=one["version"],
+        )
+        for key, one in named.items()
+    }
+
+
+def _day_is_on(db: Database, batch: Batch, *, now_ms: int) -> bool:
+    """Whether a day of the batch is planned, or being planned, and not over."""
+    return any(day.end_ms > now_ms for day in days(db, batch, before=None, limit=DAYS_MAX))
+
+
+def record_item(db: Database, batch: Batch, record_id: str) -> Item | None:
+    named = db.get(ITEMS, name_key(batch.id, record_id))
+    if named is None or named.get("deleted"):
+        return None
+    return db.get(ITEMS, record_key(named["number"]))
+
+
+def record_items(db: Database, batch: Batch, *, after: str, limit: int) -> list[Item]:
+    """In order of their names: the first of each shard, put together; on over those that are deleted."""
+    named: list[Item] = []
+    asked = limit
+    while asked > 0:
+        partitions = [name_partition(batch.id, shard) for shard in range(SHARDS)]
+        pages = db.threads.fan_out(partial(_names_in, db, after=after, limit=asked), partitions)
+        page = sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:asked]
+        named += [row for row in page if not row.get("deleted")]
+        if len(page) < asked:
+            break
+        after, asked = page[-1]["sk"], limit - len(named)
+    items = db.get_many(ITEMS, (record_key(row["number"]) for row in named))
+    return [items[record_key(row["number"])] for row in named if record_key(row["number"]) in items]
+
+
+def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
+    return db.query(
+        ITEMS,
+        "#pk = :pk AND #sk > :after",
+        limit=limit,
+        only="#sk, #number, #deleted",
+        pk=partition,
+        after=after or " ",
+    )
+
+
+def read_record(item: Item, provider: str) -> RecordSpec:
+    return RecordSpec(item["name"], provider, item["endpoint"], item.get("body"), active=item["active"])
+
+
+def remove_record(db: Database, batch: Batch, record_id: str) -> bool:
+    for _ in attempts():
+        now = _states(db, batch, [record_id]).get(record_id)
+        if now is None or now.deleted:
+            return False
+        named, item = _record_items(batch, record_id, now._replace(deleted=True))
+        key = gone_key(now.number)
+        gone = {"pk": key.pk, "sk": key.sk, "number": now.number, "batch": batch.id, "batch_number": batch.number}
+        actions = [
+            put(ITEMS, named, when="#version = :seen", seen=now.version),
+            put(ITEMS, item),
+            put(ITEMS, gone | {"name": record_id}),
+            delete(ITEMS, newcomer_key(batch.number, now.number)),
+        ]
+        if db.transact(actions).won:
+            return True
+    raise StoreUnavailable(f"AWS: record {record_id} is written to all the time: try again in a moment.")
+
+
+def record_names(db: Database, numbers: Sequence[int]) -> dict[int, str]:
+    return {item["number"]: item["name"] for item in db.get_many(ITEMS, map(record_key, numbers)).values()}
+
+
+# -- newcomers
+
+
+def newcomers(db: Database, batch: Batch, *, limit: int) -> list[Newcomer]:
+    rows = db.query(ITEMS, "#pk = :pk", limit=limit, only="#number", pk=newcomer_partition(batch.number))
+    items = db.get_many(ITEMS, (record_key(row["number"]) for row in rows))
+    found = sorted(items.values(), key=itemgetter("number"))
+    return [Newcomer(item["number"], item["provider"], item["place"]) for item in found]
+
+
+def forget_newcomers(db: Database, done: Sequence[int]) -> None:
+    items = db.get_many(ITEMS, map(record_key, done))
+    numbers = {name: batch(db, name) for name in {item["batch"] for item in items.values()}}
+    gone = [
+        delete(ITEMS, newcomer_key(there.number, item["number"]))
+        for item in items.values()
+        if (there := numbers[item["batch"]]) is not None
+    ]
+    db.write_many(gone)

@@ -1,0 +1,283 @@
+"""DynamoDB as the store uses it: consistent reads, conditional writes whose loss is a value, batches that end whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count, islice
+from secrets import token_hex
+from typing import Any, NamedTuple
+
+from botocore.exceptions import ClientError
+
+from paceline.adapters.aws.connect import THROTTLED, Clients, Threads, attempts, call, code_of
+from paceline.adapters.aws.items import (
+    Action,
+    Item,
+    Key,
+    Value,
+    decode_item,
+    encode,
+    encode_key,
+    key_of,
+    query_params,
+)
+from paceline.errors import StoreUnavailable
+
+ACTIONS_MAX = 100
+"""Of one transaction."""
+GETS_MAX = 100
+WRITES_MAX = 25
+PAGE_MAX = 1_000
+
+_LOST = "ConditionalCheckFailed"
+_CONFLICTS = frozenset({"TransactionConflict", "TransactionConflictException"})
+
+
+class Written(NamedTuple):
+    """Won: ``item`` is what an update left, or what a put or delete replaced. Lost: what stands there instead."""
+
+    won: bool
+    item: Item | None = None
+
+
+class Transacted(NamedTuple):
+    """Whether all of it happened. Lost: ``lost`` says which actions' conditions failed, ``items`` what stands there."""
+
+    won: bool
+    lost: tuple[bool, ...] = ()
+    items: tuple[Item | None, ...] = ()
+
+
+class Database:
+    """All tables of one prefix. Thread-safe."""
+
+    def __init__(self, clients: Clients, *, prefix: str, threads: Threads) -> None:
+        self.prefix = prefix
+        self.threads = threads
+        self._client = clients.dynamodb
+        self._mark = token_hex(6)
+        self._marks = count()
+
+    def table(self, name: str) -> str:
+        """The table's full name."""
+        return f"{self.prefix}-{name}"
+
+    # -- reading
+
+    def get(self, table: str, key: Key) -> Item | None:
+        found = call(self._client.get_item, TableName=self.table(table), Key=encode_key(key), ConsistentRead=True)
+        return decode_item(found["Item"]) if "Item" in found else None
+
+    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, Item]:
+        """Those that are there, however many are asked for."""
+        wanted = list(dict.fromkeys(keys))
+        pages = [wanted[at : at + GETS_MAX] for at in range(0, len(wanted), GETS_MAX)]
+        found: dict[Key, Item] = {}
+        for items in self.threads.fan_out(lambda page: self._get_page(self.table(table), page), pages):
+            found |= {key_of(item): item for item in items}
+        return found
+
+    def _get_page(self, table: str, keys: Sequence[Key]) -> list[Item]:
+        wanted: dict[str, Any] = {table: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
+        found: list[Item] = []
+        for _ in attempts():
+            answer = call(self._client.batch_get_item, RequestItems=wanted)
+            found += [decode_item(item) for item in answer["Responses"].get(table, ())]
+            wanted = answer.get("UnprocessedKeys") or {}
+            if not wanted:
+                return found
+        raise StoreUnavailable(
+            f"AWS leaves keys of {table} unread, also after several attempts: try again in a moment."
+        )
+
+    def get_together(self, keys: Sequence[tuple[str, Key]]) -> list[Item | None]:
+        """A snapshot of at most 100 items, of any tables: no transaction shows half of itself."""
+        assert len(keys) <= ACTIONS_MAX
+        gets = [{"Get": {"TableName": self.table(table), "Key": encode_key(key)}} for table, key in keys]
+        for _ in attempts():
+            try:
+                answers = call(self._client.transact_get_items, TransactItems=gets)["Responses"]
+            except ClientError as error:
+                if not _may_repeat(error):
+                    raise
+                continue
+            return [decode_item(answer["Item"]) if answer.get("Item") else None for answer in answers]
+        raise StoreUnavailable("AWS: the items are written to all the time: try again in a moment.")
+
+    def query(
+        self,
+        table: str,
+        where: str,
+        *,
+        limit: int,
+        index: str | None = None,
+        filtered: str = "",
+        only: str = "",
+        newest_first: bool = False,
+        **values: Value,
+    ) -> list[Item]:
+        """In key order, as many as the limit at most; consistent, unless an index is named: that is a hint."""
+        params = query_params(where=where, filtered=filtered, only=only, values=values)
+        params |= {"TableName": self.table(table), "ScanIndexForward": not newest_first}
+        params |= {"IndexName": index} if index else {"ConsistentRead": True}
+        # What is filtered out counts towards DynamoDB's limit, so it cannot be ours.
+        params["Limit"] = PAGE_MAX if filtered else min(limit, PAGE_MAX)
+        return list(islice(self._walk("query", params), limit)) if limit > 0 else []
+
+    def count(self, table: str, where: str, *, limit: int, index: str | None = None, **values: Value) -> int:
+        """How many there are, counting no further than to the limit."""
+        params = query_params(where=where, values=values) | {"TableName": self.table(table), "Select": "COUNT"}
+        params |= {"IndexName": index} if index else {"ConsistentRead": True}
+        found = 0
+        while found < limit:
+            answer = call(self._client.query, **params, Limit=min(limit - found, PAGE_MAX))
+            found += answer["Count"]
+            if "LastEvaluatedKey" not in answer:
+                break
+            params["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        return min(found, limit)
+
+    def scan(self, table: str, *, index: str | None = None, filtered: str = "", **values: Value) -> Iterator[Item]:
+        """Every item, page by page, in no order. For upkeep: it reads the whole table."""
+        params = query_params(where="", filtered=filtered, values=values) | {"TableName": self.table(table)}
+        params |= {"IndexName": index} if index else {"ConsistentRead": True}
+        return self._walk("scan", params)
+
+    def _walk(self, operation: str, params: dict[str, Any]) -> Iterator[Item]:
+        """Ends when there is no more: each page begins behind the one before."""
+        method = getattr(self._client, operation)
+        start: dict[str, Any] = {}
+        while True:
+            answer = call(method, **params, **start)
+            yield from map(decode_item, answer["Items"])
+            if "LastEvaluatedKey" not in answer:
+                return
+            start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
+
+    # -- writing
+
+    def write(self, action: Action) -> Written:
+        """One write; if its condition fails it is lost, and nothing is written."""
+        if action.kind == "Delete" and "ConditionExpression" in action.params:
+            return self._write_as_transaction(action)
+        params, mark = self._marked(action)
+        method = getattr(
+            self._client, {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}[action.kind]
+        )
+        for _ in attempts():
+            try:
+                answer = call(method, **params)
+            except ClientError as error:
+                if code_of(error) == _LOST + "Exception":
+                    return _lost_or_repeated(error, mark)
+                if code_of(error) not in _CONFLICTS:
+                    raise
+                continue
+            return Written(True, decode_item(answer["Attributes"]) if answer.get("Attributes") else None)
+        raise _busy(action.table)
+
+    def _marked(self, action: Action) -> tuple[dict[str, Any], str]:
+        """A conditional write leaves a mark, ``w``.
+
+        A reply can get lost. The write is then repeated, and fails on what it did itself: that is seen by the mark, and
+        is a win.
+        """
+        params = action.params | {"TableName": self.table(action.table)}
+        params["ReturnValues"] = "ALL_NEW" if action.kind == "Update" else "ALL_OLD"
+        mark = f"{self._mark}{next(self._marks):x}"
+        if "ConditionExpression" not in params:
+            return params, mark
+        params["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if action.kind == "Put":
+            return params | {"Item": params["Item"] | {"w": encode(mark)}}, mark
+        change: str = params["UpdateExpression"]
+        begin, found, rest = change.partition("SET ")
+        params["UpdateExpression"] = f"{begin}SET #w = :w, {rest}" if found else f"{change} SET #w = :w"
+        params["ExpressionAttributeNames"] = params.get("ExpressionAttributeNames", {}) | {"#w": "w"}
+        params["ExpressionAttributeValues"] = params.get("ExpressionAttributeValues", {}) | {":w": encode(mark)}
+        return params, mark
+
+    def _write_as_transaction(self, action: Action) -> Written:
+        """What is deleted keeps no mark; a transaction has a token instead, for twice the price."""
+        done = self._transact([action])
+        return Written(done.won, done.items[0] if done.items else None)
+
+    def transact(self, actions: Sequence[Action]) -> Transacted:
+        """All of it or nothing: at most 100 writes and checks, each of another item. Repeating it does it once."""
+        assert 0 < len(actions) <= ACTIONS_MAX
+        assert len({(action.table, action.key) for action in actions}) == len(actions), "one action for an item"
+        if len(actions) == 1 and actions[0].kind != "ConditionCheck":
+            done = self.write(actions[0])  # half the price
+            return Transacted(True) if done.won else Transacted(False, (True,), (done.item,))
+        return self._transact(actions)
+
+    def _transact(self, actions: Sequence[Action]) -> Transacted:
+        parts = [{action.kind: self._part(action)} for action in actions]
+        for _ in attempts():
+            try:
+                # With the token, what is repeated after a lost answer is done once; AWS knows it for ten minutes.
+                call(self._client.transact_write_items, TransactItems=parts, ClientRequestToken=token_hex(16))
+            except ClientError as error:
+                if _may_repeat(error):
+                    continue
+                reasons = error.response.get("CancellationReasons", [])
+                if not any(reason.get("Code") == _LOST for reason in reasons):
+                    raise
+                return Transacted(
+                    False,
+                    tuple(reason.get("Code") == _LOST for reason in reasons),
+                    tuple(decode_item(reason["Item"]) if reason.get("Item") else None for reason in reasons),
+                )
+            return Transacted(True)
+        raise _busy(", ".join(sorted({action.table for action in actions})))
+
+    def _part(self, action: Action) -> dict[str, Any]:
+        params = action.params | {"TableName": self.table(action.table)}
+        if "ConditionExpression" in params:
+            params["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        return params
+
+    def write_many(self, actions: Iterable[Action]) -> None:
+        """Puts and deletes without a condition, however many; not together, but all durable on return."""
+        parts: list[tuple[str, dict[str, Any]]] = []
+        for action in actions:
+            assert "ConditionExpression" not in action.params, "a batch has no conditions"
+            kind = {"Put": "PutRequest", "Delete": "DeleteRequest"}[action.kind]
+            parts.append((self.table(action.table), {kind: action.params}))
+        pages = [parts[at : at + WRITES_MAX] for at in range(0, len(parts), WRITES_MAX)]
+        self.threads.fan_out(self._write_page, pages)
+
+    def _write_page(self, parts: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        wanted: dict[str, list[dict[str, Any]]] = {}
+        for table, part in parts:
+            wanted.setdefault(table, []).append(part)
+        for _ in attempts():
+            wanted = call(self._client.batch_write_item, RequestItems=wanted).get("UnprocessedItems") or {}
+            if not wanted:
+                return
+        raise StoreUnavailable("AWS leaves items unwritten, also after several attempts: try again in a moment.")
+
+    def write_each(self, actions: Sequence[Action]) -> list[Written]:
+        """Conditional writes that do not depend on each other, some at a time."""
+        return self.threads.fan_out(self.write, actions)
+
+    def transact_each(self, transactions: Sequence[Sequence[Action]]) -> list[Transacted]:
+        """Transactions that do not depend on each other, some at a time."""
+        return self.threads.fan_out(self.transact, transactions)
+
+
+def _may_repeat(error: ClientError) -> bool:
+    """It ran into another or was throttled, and none of its conditions failed."""
+    reasons = {reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])} - {"None"}
+    repeatable = _CONFLICTS | THROTTLED
+    return code_of(error) in _CONFLICTS or (bool(reasons) and reasons <= repeatable)
+
+
+def _lost_or_repeated(error: ClientError, mark: str) -> Written:
+    stands: Any = error.response.get("Item")
+    item = decode_item(stands) if stands else None
+    return Written(item is not None and item.get("w") == mark, item)
+
+
+def _busy(what: str) -> StoreUnavailable:
+    return StoreUnavailable(f"AWS: too many write to the same items of {what} at once: try again in a moment.")

@@ -1,0 +1,241 @@
+"""Duties, retention, and the clock that was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, joined, update
+from paceline.adapters.aws.jobs_accounts import names
+from paceline.adapters.aws.jobs_keys import (
+    GATE,
+    TRANSACTED_BYTES_MAX,
+    account_key,
+    atlas_key,
+    day_key,
+    duty_key,
+    handle_in,
+    hinted,
+    job_key,
+    listed_keys,
+    moved,
+    number_in,
+    once_key,
+    posting_key,
+    read,
+    row_key,
+    target_key,
+    too_busy,
+    tries,
+)
+from paceline.adapters.aws.jobs_meters import WINDOWS
+from paceline.adapters.aws.jobs_read import walk
+from paceline.adapters.aws.jobs_sends import ATTEMPTS_MAX
+from paceline.adapters.aws.tables import LEDGER
+from paceline.core.meters import DAY_MS
+
+APART_MS_MAX = 10_000
+"""How far apart the clocks of callers can be that take a duty at once."""
+ACTIONS_MAX = 90
+"""Of one piece of a removal; the job, its lists and its user's day come on top."""
+POSTINGS_MAX = 80
+MOVED_MAX = 100_000
+LOOKED_AT_MAX = 100
+"""Jobs beyond the limit that a pass looks at: those of which a slot is held must not keep it from the others."""
+
+
+def take_duty(database: Database, name: str, *, every_ms: int, now_ms: int) -> bool:
+    # Whoever waited for the other to write comes with an older time than the one it finds: that is no clock set back.
+    when = "attribute_not_exists(#at_ms) OR #at_ms <= :due OR #at_ms > :ahead"
+    ahead = now_ms + min(every_ms, APART_MS_MAX)
+    taken = update(
+        LEDGER, duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=now_ms - every_ms, ahead=ahead
+    )
+    return database.write(taken).won
+
+
+# -- retention
+
+
+def purge(database: Database, *, finished_before_ms: int, limit: int) -> int:
+    removed = 0
+    for hint in hinted(database, "finished", until=finished_before_ms - 1, limit=limit + LOOKED_AT_MAX):
+        if removed >= limit:
+            break
+        removed += _remove_some(database, number_in(hint), limit=limit - removed)
+    _drop_days(database, ended_before_ms=finished_before_ms, limit=limit)
+    return removed
+
+
+def _remove_some(database: Database, number: int, *, limit: int) -> int:
+    """The first of a job's measurements with all that hangs on them; with the last one goes the job."""
+    removed = 0
+    while removed < limit:
+        [job] = read(database, [job_key(number)])
+        if job is None or job.get("finished_ms") is None or job["slots"] or job.get("hook_ms") is not None:
+            break
+        count, actions = _piece(database, job, limit=limit - removed)
+        # Lost: another removes it too, and is further on.
+        if not count or not database.transact(actions).won:
+            break
+        removed += count
+    return removed
+
+
+def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Action]]:
+    """As many measurements as fit into one transaction, with their postings added up on the accounts' meters."""
+    actions: list[Action] = []
+    sums: dict[str, dict[str, int]] = {}
+    count = 0
+    rows = _fitting(walk(database, job, after=job["purged"] - 1, page=min(limit, ACTIONS_MAX)), limit=limit)
+    postings = _postings_of(database, rows)
+    for row in rows:
+        its = postings[row["handle"]]
+        gone = [delete(LEDGER, row_key(row["handle"]), when=PRESENT)]
+        gone += [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in its]
+        gone += [delete(LEDGER, atlas_key(one[0])) for one in row.get("atlas", ())]
+        accounts = sums.keys() | {one["account"] for one in its}
+        if count and len(actions) + len(gone) + len(accounts) > ACTIONS_MAX:
+            break
+        if len(gone) + len(accounts) > ACTIONS_MAX:
+            gone = _ids_first(database, row, gone)
+        actions += gone
+        _add_up(sums, its)
+        count += 1
+    actions += [_opened(account, amounts) for account, amounts in sums.items()]
+    return count, [*actions, *_job_shrinks(job, count)]
+
+
+def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
+    """The first of them, and no more than could fit: what hangs on a row can be told from the row."""
+    found: list[Item] = []
+    size = actions = 0
+    for row in rows:
+        size += len(row["body"])
+        actions += 1 + 2 * row["attempt"] + len(row.get("atlas", ()))
+        if found and (actions > ACTIONS_MAX or size > TRANSACTED_BYTES_MAX):
+            break
+        found.append(row)
+        if len(found) == limit:
+            break
+    return found
+
+
+def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Item]]:
+    """By handle. Their names are known, so those of many rows are read together."""
+    few = [row for row in rows if 2 * row["attempt"] <= POSTINGS_MAX // 2]
+    keys = [
+        posting_key(row["handle"], attempt, kind)
+        for row in few
+        for attempt in range(1, row["attempt"] + 1)
+        for kind in ("hold", "close")
+    ]
+    found: dict[int, list[Item]] = {row["handle"]: [] for row in few}
+    for item in database.get_many(LEDGER, keys).values():
+        found[item["handle"]].append(item)
+    return found | {row["handle"]: _few_postings(database, row) for row in rows if row["handle"] not in found}
+
+
+def _job_shrinks(job: Item, count: int) -> list[Action]:
+    """Nobody sees it any more, so its idempotency key is free; with its last measurement it goes."""
+    key, actions = job_key(job["number"]), []
+    if not job["purged"] and job.get("idempotency") is not None:
+        actions.append(delete(LEDGER, once_key(job["owner"], job["idempotency"])))
+    if job["purged"] + count < job["measurements"]:
+        change = "SET #purged = :now"
+        return [
+            *actions, update(LEDGER, key, change, when="#purged = :was", was=job["purged"], now=job["purged"] + count)
+        ]  # fmt: skip
+    day = update(
+        LEDGER, day_key(job["owner"], job["day"]), "ADD #opened_spent :spent, #jobs :less", when=PRESENT,
+        spent=job["settled"], less=-1,
+    )  # fmt: skip
+    listed = [delete(LEDGER, one) for one in listed_keys(job["number"], job["owner"])]
+    return [*actions, delete(LEDGER, key, when="#purged = :was", was=job["purged"]), day, *listed]
+
+
+def _few_postings(database: Database, row: Item) -> list[Item]:
+    """A measurement's postings, all of them closed. Of one that was tried very often, the first are added up before."""
+    for _ in range(2 * ATTEMPTS_MAX):
+        found = database.query(LEDGER, "#pk = :pk", limit=POSTINGS_MAX, pk=joined("posting", row["handle"]))
+        if len(found) <= POSTINGS_MAX // 2:
+            return found
+        # Hold and close of an attempt stand beside each other and go together: "close" comes before "hold".
+        some = found[: len(found) // 4 * 2]
+        sums: dict[str, dict[str, int]] = {}
+        _add_up(sums, some)
+        gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
+        database.transact([*gone, *(_opened(*one) for one in sums.items())])  # lost: another did it
+    raise too_busy()
+
+
+def _ids_first(database: Database, row: Item, gone: Sequence[Action]) -> list[Action]:
+    """Notes of RIPE's ids that do not fit beside the rest; without its note an id is no longer known, and no more."""
+    ids = {atlas_key(one[0]) for one in row.get("atlas", ())}
+    database.write_many(action for action in gone if action.key in ids)
+    return [action for action in gone if action.key not in ids]
+
+
+def _add_up(sums: dict[str, dict[str, int]], postings: Sequence[Item]) -> None:
+    """What closed postings leave on their account's meters: what was settled."""
+    for one in postings:
+        amounts = sums.setdefault(one["account"], {})
+        for name in WINDOWS:
+            held = one.get(f"{name}_hold", 0) - one.get(f"{name}_settle", 0) - one.get(f"{name}_refund", 0)
+            for pot, amount in (("held", held), ("spent", one.get(f"{name}_settle", 0))):
+                amounts[f"{name}_opened_{pot}"] = amounts.get(f"{name}_opened_{pot}", 0) + amount
+
+
+def _opened(account: str, amounts: dict[str, int]) -> Action:
+    adds = {name: amount for name, amount in amounts.items() if amount}
+    change = "ADD " + ", ".join(f"#{name} :{name}" for name in {**adds, "v": 1})
+    return update(LEDGER, account_key(account), change, when=PRESENT, **adds, v=1)
+
+
+def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
+    """Users' meters of days that are over and that no job names: what was spent on them concerns nobody now."""
+    hints = hinted(database, "day", until=ended_before_ms // DAY_MS - 1, limit=max(limit, 100))
+    keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
+    for key, day in database.get_many(LEDGER, keys).items():
+        if not day["jobs"]:
+            database.write(delete(LEDGER, key, when="#jobs = :none", none=0))
+
+
+# -- a clock that was set back
+
+
+def pull_back(database: Database, *, now_ms: int, wait_ms_max: int) -> int:
+    far_ms = now_ms + wait_ms_max
+    count = 0
+    for shard in ("parked", "unknown"):
+        for hint in hinted(database, shard, after=far_ms, limit=MOVED_MAX):
+            count += _pull_row(database, handle_in(hint), "next_ms", far_ms, states={"parked", "unknown"})
+    for hint in hinted(database, "sending", limit=MOVED_MAX):
+        # Else a sender that died would be waited for until the clock is where it was.
+        count += _pull_row(database, handle_in(hint), "intent_ms", now_ms, states={"sending"})
+    for key, name in _waits(database):
+        when, change = f"#{name} > :far_ms", f"SET #{name} = :far_ms ADD #v :one"
+        count += database.write(update(LEDGER, key, change, when=when, far_ms=far_ms, one=1)).won
+    for hint in hinted(database, "hook", after=far_ms, limit=MOVED_MAX):
+        change = "SET #hook_ms = :far_ms, #at = :far_ms"
+        pulled = update(LEDGER, job_key(number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=far_ms)
+        count += database.write(pulled).won
+    return count
+
+
+def _waits(database: Database) -> Iterator[tuple[Key, str]]:
+    """What accounts, targets and everybody wait for."""
+    yield from ((account_key(name), "closed_until_ms") for name in names(database))
+    targets = database.query(LEDGER, "#pk = :pk", limit=MOVED_MAX, pk="target")
+    yield from ((target_key(item["sk"]), "until_ms") for item in targets)
+    yield GATE, "until_ms"
+
+
+def _pull_row(database: Database, handle: int, name: str, to_ms: int, *, states: set[str]) -> bool:
+    for _ in tries():
+        [row] = read(database, [row_key(handle)])
+        if row is None or row["state"] not in states or row[name] <= to_ms:
+            return False
+        if database.write(moved(row, **{name: to_ms})).won:
+            return True
+    raise too_busy()

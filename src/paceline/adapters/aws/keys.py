@@ -1,0 +1,10 @@
+"""Where items stand that more than one half of the store reads."""
+
+from __future__ import annotations
+
+from paceline.adapters.aws.items import Key, joined
+
+
+def user_key(user_id: str) -> Key:
+    """In ``items``: role, daily_credits, disabled, created_ms, monitors (how many the user has)."""
+    return Key(joined("user", user_id), "-")

@@ -1,0 +1,259 @@
+"""Monitors as their users declared them. Each write records a change of the definition in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from paceline.adapters.aws.connect import attempts
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import ABSENT, Action, Item, Key, delete, padded, put, update
+from paceline.adapters.aws.monitors_keys import (
+    MONITORS_PER_QUEUE,
+    OWNERS,
+    QUEUES_MAX,
+    as_key,
+    monitor_key,
+    monitors_of,
+    to_monitor,
+    user_key,
+    waves,
+)
+from paceline.adapters.aws.monitors_users import behind, change_item, tally
+from paceline.adapters.aws.numbers import Numbers
+from paceline.adapters.aws.tables import ITEMS
+from paceline.core.checks import OutgoingCheck
+from paceline.core.definition import Monitor, encode_spec
+from paceline.errors import StoreUnavailable
+from paceline.ports import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
+
+CHUNK = 40
+"""Of one owner in one transaction: two writes each, and the specs of 40 stay below its 4 MB."""
+
+W = TypeVar("W", PutMonitor, RemoveMonitor)
+R = TypeVar("R")
+
+
+class Judged(NamedTuple):
+    """What becomes of some writes of one owner, if all is still as it was read."""
+
+    results: list[Any]
+    actions: list[Action]
+
+
+def put_monitors(
+    db: Database, numbers: Numbers, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int
+) -> list[PutResult]:
+    def write(owner: str, items: Sequence[PutMonitor]) -> list[PutResult]:
+        return _Puts(db, numbers, owner, monitors_max=monitors_max, now_ms=now_ms).write(items)
+
+    return _by_owner(db, puts, write)
+
+
+def remove_monitors(db: Database, numbers: Numbers, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+    def write(owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+        return _removed(db, numbers, owner, items)
+
+    return _by_owner(db, removes, write)
+
+
+def monitor(db: Database, owner: str, monitor_id: str) -> Monitor | None:
+    user = db.get(ITEMS, user_key(owner))
+    item = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
+    return to_monitor(owner, item) if item else None
+
+
+def monitors(db: Database, owner: str, *, after: str, limit: int) -> list[Monitor]:
+    user = db.get(ITEMS, user_key(owner))
+    if user is None:
+        return []
+    return [to_monitor(owner, item) for item in behind(db, monitors_of(user["number"]), after, limit=limit)]
+
+
+def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
+    """Owners beside each other, an owner's writes in order: they share the count of the owner's monitors."""
+    results: dict[int, R] = {}
+    for wave in waves((item.owner, item.id) for item in writes):
+        owners: dict[str, list[int]] = {}
+        for position in wave:
+            owners.setdefault(writes[position].owner, []).append(position)
+
+        def write_all(positions: Sequence[int]) -> None:
+            for at in range(0, len(positions), CHUNK):
+                chunk = positions[at : at + CHUNK]
+                items = [writes[position] for position in chunk]
+                results.update(zip(chunk, write(items[0].owner, items), strict=True))
+
+        db.threads.fan_out(write_all, owners.values())
+    return [results[position] for position in range(len(writes))]
+
+
+class _Puts:
+    """Puts of one owner, of distinct monitors: judged against what is there, and judged anew if that has moved."""
+
+    def __init__(self, db: Database, numbers: Numbers, owner: str, *, monitors_max: int, now_ms: int) -> None:
+        self._db = db
+        self._numbers = numbers
+        self._owner = owner
+        self._monitors_max = monitors_max
+        self._now_ms = now_ms
+        self._generations: list[int] = []
+
+    def write(self, items: Sequence[PutMonitor]) -> list[PutResult]:
+        for _ in attempts():
+            user = self._db.get(ITEMS, user_key(self._owner))
+            if user is None:
+                return [PutResult("no_owner") for _ in items]
+            judged = self._judge(user, items)
+            if not judged.actions or self._db.transact(judged.actions).won:
+                return judged.results
+        raise _busy(self._owner)
+
+    def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
+        number = user["number"]
+        found = self._db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
+        results: list[PutResult] = []
+        actions: list[Action] = []
+        created = 0
+        seqs = self._numbers.take("change", len(items))
+        generations = self._spare(sum(monitor_key(number, item.id) not in found for item in items))
+        outgoing = False
+        for item, seq in zip(items, seqs, strict=True):
+            there = found.get(monitor_key(number, item.id))
+            if there is not None:
+                result, writes = self._replace(item, there, seq, number)
+            elif not _as_expected(item, None, 0):
+                result, writes = PutResult("revision_mismatch"), []
+            elif user["monitors"] + created >= self._monitors_max:
+                result, writes = PutResult("limit_reached"), []
+            else:
+                result, writes = self._create(item, generations[created], seq, user)
+                created += 1
+            results.append(result)
+            actions += writes
+            outgoing = outgoing or (bool(writes) and isinstance(item.spec.check, OutgoingCheck))
+        if created or (outgoing and not user.get("outgoing")):
+            actions += _count(user, created, outgoing=outgoing, monitors_max=self._monitors_max)
+        return Judged(results, actions)
+
+    def _spare(self, count: int) -> list[int]:
+        """As many new generations; those of an attempt that lost serve the next. Their order is that of creation."""
+        if count > len(self._generations):
+            self._generations += self._numbers.take("generation", count - len(self._generations), block=1)
+        return self._generations
+
+    def _create(self, item: PutMonitor, generation: int, seq: int, user: Item) -> tuple[PutResult, list[Action]]:
+        number, now_ms = user["number"], self._now_ms
+        row = as_key(monitor_key(number, item.id)) | {
+            "generation": generation,
+            "revision": 1,
+            "spec": encode_spec(item.spec).decode(),
+            "created_ms": now_ms,
+            "updated_ms": now_ms,
+        }
+        change = change_item(generation, seq, number=number, owner=item.owner, monitor=item.id)
+        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
+        told = Change(seq, generation, monitor, owner_disabled=user["disabled"], entry=None)
+        return PutResult("created", monitor, told), [put(ITEMS, row, when=ABSENT), put(ITEMS, change)]
+
+    def _replace(self, item: PutMonitor, there: Item, seq: int, number: int) -> tuple[PutResult, list[Action]]:
+        current = to_monitor(item.owner, there)
+        if not _as_expected(item, current.generation, current.revision):
+            return PutResult("revision_mismatch", current), []
+        text = encode_spec(item.spec).decode()
+        if there["spec"] == text:
+            return PutResult("unchanged", current), []
+        believed = {"generation": current.generation, "seen": current.revision}
+        write = update(
+            ITEMS,
+            monitor_key(number, item.id),
+            "SET #spec = :spec, #revision = :revision, #updated_ms = :now_ms",
+            when="#generation = :generation AND #revision = :seen",
+            spec=text,
+            revision=current.revision + 1,
+            now_ms=self._now_ms,
+            **believed,
+        )
+        change = change_item(current.generation, seq, number=number, owner=item.owner, monitor=item.id)
+        replaced = Monitor(
+            item.owner,
+            item.id,
+            current.generation,
+            current.revision + 1,
+            item.spec,
+            created_ms=current.created_ms,
+            updated_ms=self._now_ms,
+        )
+        return PutResult("replaced", replaced), [write, put(ITEMS, change)]
+
+
+def _count(user: Item, created: int, *, outgoing: bool, monitors_max: int) -> list[Action]:
+    """The owner's count goes up, if there is room; a change of ``disabled`` in between would be missed by the new."""
+    total = user["monitors"] + created
+    queues = max(user["queues"], min(1 + total // MONITORS_PER_QUEUE, QUEUES_MAX))
+    outgoing = outgoing or user.get("outgoing", False)
+    believed = "#number = :number AND #disabled = :disabled AND #queues = :seen AND #monitors <= :room"
+    values = {"number": user["number"], "disabled": user["disabled"], "seen": user["queues"]}
+    change = "SET #queues = :queues, #outgoing = :outgoing ADD #monitors :created"
+    values |= {"queues": queues, "outgoing": outgoing, "created": created}
+    # With nothing new there is room, also where the limit was lowered.
+    values["room"] = monitors_max - created if created else user["monitors"]
+    actions = [update(ITEMS, user_key(user["id"]), change, when=believed, **values)]
+    if outgoing and (not user.get("outgoing") or queues != user["queues"]):
+        listed = {"pk": OWNERS, "sk": padded(user["number"]), "owner": user["id"], "queues": queues}
+        actions.append(put(ITEMS, listed))
+    if created:
+        actions.append(tally(user["id"], users=0, monitors=created))
+    return actions
+
+
+def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+    for _ in attempts():
+        user = db.get(ITEMS, user_key(owner))
+        if user is None:
+            return ["not_found" for _ in items]
+        judged = _judge_removes(db, numbers, user, items)
+        if not judged.actions or db.transact(judged.actions).won:
+            return judged.results
+    raise _busy(owner)
+
+
+def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
+    number = user["number"]
+    found = db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
+    results: list[RemoveResult] = []
+    actions: list[Action] = []
+    for item in items:
+        key = monitor_key(number, item.id)
+        there = found.get(key)
+        if there is None:
+            results.append("not_found")
+        elif not _as_expected(item, there["generation"], there["revision"]):
+            results.append("revision_mismatch")
+        else:
+            results.append("removed")
+            actions += _remove(numbers, user, key, there)
+    if gone := results.count("removed"):
+        fewer = {"gone": -gone, "number": number}
+        actions.append(update(ITEMS, user_key(user["id"]), "ADD #monitors :gone", when="#number = :number", **fewer))
+        actions.append(tally(user["id"], users=0, monitors=-gone))
+    return Judged(results, actions)
+
+
+def _remove(numbers: Numbers, user: Item, key: Key, there: Item) -> list[Action]:
+    generation, seq = there["generation"], numbers.take("change", 1)[0]
+    believed = {"generation": generation, "revision": there["revision"]}
+    return [
+        delete(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed),
+        put(ITEMS, change_item(generation, seq, number=user["number"], owner=user["id"], monitor=key.sk)),
+    ]
+
+
+def _as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revision: int) -> bool:
+    if item.expected_revision is not None and item.expected_revision != revision:
+        return False
+    return item.expected_generation is None or item.expected_generation == generation
+
+
+def _busy(owner: str) -> StoreUnavailable:
+    return StoreUnavailable(f"AWS: too many write to the monitors of {owner!r} at once: try again in a moment.")

@@ -1,0 +1,392 @@
+"""Entries: how recorded changes move them, how a tick advances them, where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, assert_never
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from paceline.adapters.aws.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, joined, put, setting, update
+from paceline.adapters.aws.monitors_alarms import Alarm, Bell
+from paceline.adapters.aws.monitors_due import NextDue, between, generations_of
+from paceline.adapters.aws.monitors_keys import (
+    GENERATION_MASK,
+    as_key,
+    change_key,
+    check_queue,
+    due_of,
+    due_shard,
+    due_shards,
+    entry_key,
+    lane_key,
+    monitor_key,
+    owner_queue,
+    run_key,
+    tally_key,
+    user_key,
+    waves,
+)
+from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.tables import ITEMS, LEDGER, SCHEDULERS
+from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
+from paceline.core.due import Advance, Due
+from paceline.core.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
+from paceline.ports import Change, Reacted, Scheduler
+
+FIRINGS_MAX = ACTIONS_MAX - 5
+"""Of one transaction: beside them it moves the entry and the lane."""
+WALKED = 100
+AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
+
+
+class Place(NamedTuple):
+    """Where an entry's runs go, and whose they are: it comes with the entry, and goes into its runs."""
+
+    queue: str
+    user: int
+    owner: str
+    monitor: str
+
+
+# -- reading
+
+
+def read_entries(db: Database, generations: Sequence[int]) -> dict[int, Item]:
+    found = db.get_many(SCHEDULERS, [entry_key(generation) for generation in generations])
+    return {item["generation"]: item for item in found.values()}
+
+
+def entries(db: Database, generations: Sequence[int]) -> dict[int, Entry]:
+    return {generation: to_entry(item) for generation, item in read_entries(db, generations).items()}
+
+
+def schedulers(db: Database, *, after_generation: int, limit: int) -> list[Scheduler]:
+    """Walks over the generations themselves: they are given one by one, so few are missing."""
+    counted = db.get(LEDGER, Key(joined("number", "generation"), "-"))
+    last = counted["last"] if counted else 0
+    found: list[Scheduler] = []
+    while after_generation < last and len(found) < limit:
+        following = min(after_generation + max(WALKED, limit - len(found)), last)
+        items = read_entries(db, range(after_generation + 1, following + 1))
+        found += _named(db, [items[generation] for generation in sorted(items)])
+        after_generation = following
+    return found[:limit]
+
+
+def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
+    """Those whose definition is still there."""
+    monitors = db.get_many(ITEMS, [monitor_key(item["user"], item["monitor"]) for item in items])
+    there = {monitor["generation"] for monitor in monitors.values()}
+    return [Scheduler(item["owner"], item["monitor"], to_entry(item)) for item in items if item["generation"] in there]
+
+
+def due(db: Database, next_due: NextDue, *, now_ms: int, limit: int) -> list[Due]:
+    shards = next_due.awake(now_ms)
+    return _armed(db, shards, first=0, last=due_of(now_ms, GENERATION_MASK), limit=limit)
+
+
+def armed_after(db: Database, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
+    first = due_of(from_ms, 0) if after is None else due_of(after.due_ms, after.generation) + 1
+    return _armed(db, due_shards(), first=first, last=due_of(1 << 60, 0), limit=limit)
+
+
+def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
+    """What the index names, as it really stands; what has moved away since is left out."""
+    while True:
+        rows = between(db, shards, first=first, last=last, limit=limit)
+        items = read_entries(db, generations_of(rows))
+        found = [
+            to_due(item)
+            for row in rows
+            if (item := items.get(int(row["pk"]))) is not None and first <= item.get("due", -1) <= last
+        ]
+        if found or len(rows) < limit:
+            return sorted(found, key=lambda one: (one.due_ms, one.generation))
+        first = rows[-1]["due"] + 1  # the index lags, and all of it has moved: what comes behind has its turn
+
+
+def rung(db: Database, bell: Bell, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]:
+    """By the message's own word: of two messages for one entry the second finds it moved, or loses in ``commit``."""
+    items = read_entries(db, [alarm.generation for alarm in alarms])
+    believed = [
+        alarm
+        for alarm in dict.fromkeys(alarms)
+        if (item := items.get(alarm.generation)) is not None
+        and (item["counter"], item.get("due_ms")) == (alarm.counter, alarm.due)
+    ]
+    bell.send([alarm for alarm in believed if alarm.due > now_ms], now_ms=now_ms)
+    return [to_due(items[alarm.generation]) for alarm in believed if alarm.due <= now_ms]
+
+
+# -- reacting
+
+
+def react(db: Database, next_due: NextDue, bell: Bell, reacted: Sequence[Reacted]) -> list[bool]:
+    owners = {item.change.monitor.owner for item in reacted if item.change.monitor is not None}
+    users = {item["id"]: item for item in db.get_many(ITEMS, [user_key(owner) for owner in owners]).values()}
+    won = [False] * len(reacted)
+    for wave in waves(item.change.generation for item in reacted):
+        chosen = [reacted[position] for position in wave]
+        acts = [_reaction(item, users) for item in chosen]
+        possible = [index for index, act in enumerate(acts) if act]
+
+        def count(
+            tried: Sequence[int], chosen: Sequence[Reacted] = chosen, at: Sequence[int] = possible
+        ) -> list[Action]:
+            return _count([chosen[at[index]] for index in tried])
+
+        done = transact_acts(db, [acts[index] for index in possible], beside=count)
+        for index, happened in zip(possible, done, strict=True):
+            won[wave[index]] = happened
+    moved = [item for item, happened in zip(reacted, won, strict=True) if happened]
+    for item in moved:
+        _note(next_due, item)
+    bell.arm(
+        Alarm(item.change.generation, item.change.entry.counter if item.change.entry else 0, item.reaction.due_ms)
+        for item in moved
+        if isinstance(item.reaction, Arm)
+    )
+    return won
+
+
+def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
+    """Nothing, if it cannot be: its owner is gone, and that is recorded and comes next."""
+    change, key = item.change, change_key(item.change.generation)
+    user = users.get(change.monitor.owner) if change.monitor is not None else None
+    if isinstance(item.reaction, Arm | Rest) and user is None:
+        return ()
+    if user is None:
+        return [delete(ITEMS, key, when="#seq = :seq", seq=change.seq), *_move(item, None)]
+    believed = {"seq": change.seq, "user": user["number"]}
+    return [delete(ITEMS, key, when="#seq = :seq AND #user = :user", **believed), *_move(item, user)]
+
+
+def _move(item: Reacted, user: Item | None) -> list[Action]:
+    change, reaction = item.change, item.reaction
+    key = entry_key(change.generation)
+    believed, values = _token(change.entry) if change.entry else (ABSENT, {})
+    match reaction:
+        case Arm() | Rest():
+            assert user is not None
+            wanted = _armed_as(change, reaction, user)
+            if change.entry is None:
+                row = as_key(key) | {"generation": change.generation, "counter": 0} | wanted
+                return [put(SCHEDULERS, row, when=ABSENT)]
+            text, given = setting(wanted)
+            return [update(SCHEDULERS, key, text, when=believed, **given, **values)]
+        case Keep():
+            return [check(SCHEDULERS, key, when=believed, **values)]
+        case Remove():
+            return [delete(SCHEDULERS, key, when=believed, **values)] if change.entry else []
+        case never:
+            assert_never(never)
+
+
+def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
+    assert change.monitor is not None
+    generation, due_ms = change.generation, wish.due_ms if isinstance(wish, Arm) else None
+    armed = due_ms is not None
+    return {
+        "revision": change.monitor.revision,
+        "cadence": to_builtins(wish.cadence),
+        "outgoing": wish.outgoing,
+        "queue": owner_queue(user["number"], user["queues"], generation) if wish.outgoing else check_queue(generation),
+        "user": user["number"],
+        "owner": user["id"],
+        "monitor": change.monitor.id,
+        "due_ms": due_ms,
+        "due": due_of(due_ms, generation) if due_ms is not None else None,
+        "shard": due_shard(generation) if armed else None,
+    }
+
+
+def _token(entry: Entry) -> tuple[str, dict[str, Any]]:
+    """The condition that the entry is still as it was seen."""
+    values: dict[str, Any] = {"seen_counter": entry.counter, "seen_revision": entry.revision}
+    if entry.due_ms is None:
+        return f"{AS_SEEN} AND attribute_not_exists(#due_ms)", values
+    return f"{AS_SEEN} AND #due_ms = :seen_ms", values | {"seen_ms": entry.due_ms}
+
+
+def _count(tried: Sequence[Reacted]) -> list[Action]:
+    """Keeps the number of entries."""
+    made = sum(item.change.entry is None and isinstance(item.reaction, Arm | Rest) for item in tried)
+    gone = sum(item.change.entry is not None and isinstance(item.reaction, Remove) for item in tried)
+    if made == gone:
+        return []
+    key = tally_key(tried[0].change.generation)
+    return [update(ITEMS, key, "ADD #entries :entries", when="", entries=made - gone)]
+
+
+def _note(next_due: NextDue, item: Reacted) -> None:
+    if isinstance(item.reaction, Keep):
+        return
+    before_ms = item.change.entry.due_ms if item.change.entry else None
+    after_ms = item.reaction.due_ms if isinstance(item.reaction, Arm) else None
+    next_due.moved(item.change.generation, from_ms=before_ms, to_ms=after_ms)
+
+
+# -- advancing
+
+
+def commit(db: Database, next_due: NextDue, bell: Bell, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+    """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
+
+    An advance with more runs than a transaction holds goes in steps, each to the due time of the run that comes next:
+    wherever it is cut off, the entry stands as if it had been ticked that far.
+    """
+    heads = [_head(advance) for advance in advances]
+    won = [False] * len(advances)
+    for wave in waves(advance.due.generation for advance in heads):
+        done = _Commit(db, [heads[position] for position in wave], now_ms=now_ms)
+        for position, happened in zip(wave, done.write(), strict=True):
+            won[position] = happened
+        bell.offer(done.offered(), now_ms=now_ms)
+    rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
+    if rest:
+        tails = [_tail(advances[position], heads[position]) for position in rest]
+        for position, happened in zip(rest, commit(db, next_due, bell, tails, now_ms=now_ms), strict=True):
+            won[position] = happened
+    moved = [heads[position] for position in range(len(advances)) if won[position] and position not in rest]
+    for advance in moved:
+        next_due.moved(advance.due.generation, from_ms=advance.due.due_ms, to_ms=advance.next_due_ms)
+    bell.arm(
+        Alarm(advance.due.generation, advance.due.counter + len(advance.firings), advance.next_due_ms)
+        for advance in moved
+    )
+    return won
+
+
+def _head(advance: Advance) -> Advance:
+    if len(advance.firings) <= FIRINGS_MAX:
+        return advance
+    firings = advance.firings[:FIRINGS_MAX]
+    return Advance(advance.due, advance.firings[FIRINGS_MAX].due_ms, firings)
+
+
+def _tail(advance: Advance, head: Advance) -> Advance:
+    made = len(head.firings)
+    due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms)
+    return Advance(due, advance.next_due_ms, advance.firings[made:])
+
+
+class _Commit:
+    """Advances of distinct entries. Each believes at first that its lane is clear; if not, its runs park."""
+
+    def __init__(self, db: Database, advances: Sequence[Advance], *, now_ms: int) -> None:
+        self._db = db
+        self._advances = advances
+        self._now_ms = now_ms
+        self._places = self._read_places()
+        self._clear = [True] * len(advances)
+        self._won: list[bool] = []
+
+    def write(self) -> list[bool]:
+        known = [position for position, place in enumerate(self._places) if place is not None]
+
+        def again(act: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+            position = known[act]
+            if not lost[-1] or any(lost[:-1]) or not self._advances[position].firings:
+                return None
+            lane = items[-1]
+            self._clear[position] = lane is None or lane["front"] == self._advances[position].due.counter
+            return self._act(position)
+
+        done = transact_acts(self._db, [self._act(position) for position in known], again=again)
+        self._won = [False] * len(self._advances)
+        for position, happened in zip(known, done, strict=True):
+            self._won[position] = happened
+        return self._won
+
+    def offered(self) -> list[Item]:
+        """The runs that may start: the first one of each advance whose lane was clear."""
+        return [
+            self._runs(position)[0]
+            for position, happened in enumerate(self._won)
+            if happened and self._clear[position] and self._advances[position].firings
+        ]
+
+    def _read_places(self) -> list[Place | None]:
+        """A due entry brings its place along; one that came from elsewhere is looked up."""
+        missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
+        found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
+        return [advance.due.place or found.get(advance.due.generation) for advance in self._advances]
+
+    def _act(self, position: int) -> Act:
+        advance = self._advances[position]
+        due, firings = advance.due, advance.firings
+        counter = due.counter + len(firings)
+        change = "SET #counter = :next, #due = :due, #due_ms = :next_ms"
+        values: dict[str, Any] = {
+            "next": counter,
+            "due": due_of(advance.next_due_ms, due.generation),
+            "next_ms": advance.next_due_ms,
+        }
+        if firings:
+            change += ", #last_due_ms = :last_ms"
+            values["last_ms"] = firings[-1].due_ms
+        values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
+        when = f"{AS_SEEN} AND #due_ms = :seen_ms"
+        moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)
+        if not firings:
+            return [moved]
+        runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
+        return [moved, *runs, self._lane(position)]
+
+    def _lane(self, position: int) -> Action:
+        due, made = self._advances[position].due, len(self._advances[position].firings)
+        change = "SET #front = if_not_exists(#front, :counter), #newest = :newest, #generation = :generation"
+        when = "attribute_not_exists(#pk) OR #front = :counter" if self._clear[position] else "#front < :counter"
+        values = {"counter": due.counter, "newest": due.counter + made - 1, "generation": due.generation}
+        return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
+
+    def _runs(self, position: int) -> list[Item]:
+        """Only the first, and only where nothing is before it, is in the index of what may start."""
+        advance, place = self._advances[position], self._places[position]
+        assert place is not None
+        runs: list[Item] = []
+        for firing in advance.firings:
+            later = firing.after_ms > self._now_ms
+            # A run may start as soon as it is made, whatever its due time; earlier ones come first.
+            from_ms = firing.after_ms if later else min(firing.due_ms, self._now_ms)
+            run = as_key(run_key(advance.due.generation, firing.counter)) | {
+                "generation": advance.due.generation,
+                "counter": firing.counter,
+                "due_ms": firing.due_ms,
+                "from_ms": from_ms,
+                "state": "later" if later else "waiting",
+                "attempt": 0,
+                "lost": False,
+                **place._asdict(),
+            }
+            if self._clear[position] and not runs:
+                run |= {"shard": place.queue, "at": from_ms}
+            runs.append(run)
+        return runs
+
+
+# -- items to values
+
+
+def to_place(item: Item) -> Place:
+    return Place(item["queue"], item["user"], item["owner"], item["monitor"])
+
+
+def to_due(item: Item) -> Due:
+    cadence = Cadence(**item["cadence"])
+    return Due(item["generation"], item["counter"], item["revision"], item["due_ms"], cadence, to_place(item))
+
+
+def to_entry(item: Item) -> Entry:
+    return Entry(
+        generation=item["generation"],
+        counter=item["counter"],
+        revision=item["revision"],
+        due_ms=item.get("due_ms"),
+        cadence=Cadence(**item["cadence"]),
+        outgoing=item["outgoing"],
+        last_due_ms=item.get("last_due_ms"),
+    )

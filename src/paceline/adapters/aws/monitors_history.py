@@ -1,0 +1,134 @@
+"""Runs as they are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import Item, padded
+from paceline.adapters.aws.monitors_keys import (
+    COUNTER_MASK,
+    handle_of,
+    lane_key,
+    monitor_key,
+    run_key,
+    runs_of,
+    split_handle,
+    user_key,
+)
+from paceline.adapters.aws.monitors_runs import HELD, facts_of
+from paceline.adapters.aws.tables import ITEMS, RUNS
+from paceline.core.definition import Monitor
+from paceline.core.health import Glance
+from paceline.ports import Run
+
+TERMINAL = frozenset({"ok", "failed", "dead", "unknown"})
+PARKED = "waits for an earlier run of this monitor"
+
+
+def run(db: Database, handle: int) -> Run | None:
+    generation, counter = split_handle(handle)
+    found = db.get_many(RUNS, [run_key(generation, counter), lane_key(generation)])
+    item = found.get(run_key(generation, counter))
+    if item is None:
+        return None
+    facts = facts_of(db, [item])[generation]
+    if facts.user is None:
+        return None
+    return _shown(db, [item], found.get(lane_key(generation)), disabled=facts.user["disabled"])[0]
+
+
+def find_run(db: Database, owner: str, monitor_id: str, *, generation: int, counter: int) -> Run | None:
+    user = db.get(ITEMS, user_key(owner))
+    monitor = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
+    if monitor is None or monitor["generation"] != generation or not 0 <= counter <= COUNTER_MASK:
+        return None
+    return run(db, handle_of(generation, counter))
+
+
+def monitor_runs(db: Database, monitor: Monitor, *, before: int | None, limit: int) -> list[Run]:
+    generation, counter = split_handle(before) if before is not None else (monitor.generation, COUNTER_MASK + 1)
+    if generation != monitor.generation or counter == 0:
+        return []
+    items = newest_runs(db, generation, below=counter, limit=limit)
+    user = db.get(ITEMS, user_key(monitor.owner))
+    lane = db.get(RUNS, lane_key(generation))
+    return _shown(db, items, lane, disabled=bool(user and user["disabled"]))
+
+
+def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:
+    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": padded(0), "last": padded(below - 1)}
+    return db.query(RUNS, where, limit=limit, newest_first=True, pk=runs_of(generation), **bounds)
+
+
+def glances(db: Database, generations: Sequence[int]) -> dict[int, Glance]:
+    """The lane knows how the last settled run ended; when its front was due, the front knows."""
+    lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
+    fronts = fronts_of(db, lanes)
+    return {
+        lane["generation"]: Glance(
+            open_due_ms=fronts[lane["generation"]]["due_ms"] if lane["generation"] in fronts else None,
+            settled=lane.get("settled"),
+        )
+        for lane in lanes
+    }
+
+
+def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
+    """The first run that is not settled, of each lane that has one."""
+    keys = [run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
+    return {item["generation"]: item for item in db.get_many(RUNS, keys).values()}
+
+
+def _shown(db: Database, items: Sequence[Item], lane: Item | None, *, disabled: bool) -> list[Run]:
+    front = lane["front"] if lane else 0
+    behind = any(item["counter"] > front and item["state"] == "waiting" for item in items)
+    held_up = behind and lane is not None and _holds_up(db, items, lane)
+    return [_to_run(item, parked=held_up and item["counter"] > front, disabled=disabled) for item in items]
+
+
+def _holds_up(db: Database, items: Sequence[Item], lane: Item) -> bool:
+    """Whether those behind the front wait for it, and not for somebody to claim."""
+    known = [item for item in items if item["counter"] == lane["front"]]
+    front = known[0] if known else db.get(RUNS, run_key(lane["generation"], lane["front"]))
+    return front is not None and front["state"] in {"out", "retry"}
+
+
+def _to_run(item: Item, *, parked: bool, disabled: bool) -> Run:
+    generation, counter, state = item["generation"], item["counter"], item["state"]
+    shown = Run(
+        handle_of(generation, counter),
+        item["owner"],
+        item["monitor"],
+        generation,
+        counter,
+        item["due_ms"],
+        state="waiting",
+        attempt=item["attempt"],
+    )
+    if state in TERMINAL:
+        return replace(shown, state=state, **_ended(item))
+    if disabled and state != "out":
+        return replace(shown, state="held", reason=HELD)
+    if state == "waiting":
+        return replace(shown, state="parked", reason=PARKED) if parked else shown
+    until_ms = item.get("at", item["from_ms"])
+    started_ms = item.get("started_ms")
+    return replace(shown, state=state, reason=item.get("reason", ""), until_ms=until_ms, started_ms=started_ms)
+
+
+def _ended(item: Item) -> dict[str, Any]:
+    latency_ms = item.get("latency_ms")
+    return {
+        "reason": item.get("reason", ""),
+        "started_ms": item.get("started_ms"),
+        "ended_ms": item["ended_ms"],
+        "latency_ms": float(latency_ms) if latency_ms is not None else None,
+        "code": item.get("code"),
+        "detail": msgspec.json.decode(item.get("detail", "{}")),
+    }

@@ -1,0 +1,187 @@
+"""Where the items of users, monitors, entries and runs stand, and how they are spread over partitions.
+
+table       pk                       sk            what
+items       user#ID                  -             a user: number, role, daily_credits, disabled, created_ms, monitors,
+                                                   queues, outgoing
+items       users                    ID            that there is such a user: their order
+items       token#ID                 -             a token; user is its owner's number
+items       tokens#NUMBER            ID            that the user has such a token
+items       monitors#NUMBER          ID            a definition: generation, revision, spec, created_ms, updated_ms
+items       changes#SHARD            GENERATION    a recorded change: seq, user, owner, monitor
+items       changes#0                !NUMBER       a change of all monitors of a user that is still to be recorded
+items       owners                   NUMBER        that a user has had outgoing runs: name, queues
+items       tally#SHARD              -             users, monitors, entries: how many, over all shards
+schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
+runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
+runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made
+
+All that a user owns hangs on the user's number, which is never given again: with the user gone it is out of reach at
+once, however much there is to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+
+from paceline.adapters.aws.items import Item, Key, joined, padded, shard_of
+from paceline.adapters.aws.keys import user_key
+from paceline.core.definition import Monitor, MonitorSpec, parse_stored_spec
+
+__all__ = ["user_key"]
+
+COUNTER_BITS = 30
+COUNTER_MASK = (1 << COUNTER_BITS) - 1
+GENERATION_BITS = 30
+GENERATION_MASK = (1 << GENERATION_BITS) - 1
+
+DUE_SHARDS = 16
+"""A partition takes 1,000 writes a second and an advance is two of them: 8,000 advances a second, a million monitors
+every two minutes. A look at what is due asks each shard, so more of them cost more at rest."""
+CHECK_SHARDS = 16
+CHANGE_SHARDS = 4
+TALLY_SHARDS = 16
+MONITORS_PER_QUEUE = 5_000
+QUEUES_MAX = 64
+"""An owner's outgoing runs wait in one partition, and in more of them the more monitors the owner has."""
+
+USERS, OWNERS, LANE = "users", "owners", "lane"
+FAN = "!"
+"""Sorts before every digit, so that it is read before the changes."""
+
+
+def handle_of(generation: int, counter: int) -> int:
+    return generation << COUNTER_BITS | counter
+
+
+def split_handle(handle: int) -> tuple[int, int]:
+    return handle >> COUNTER_BITS, handle & COUNTER_MASK
+
+
+def due_of(due_ms: int, generation: int) -> int:
+    """The sort key of the due index: no two entries have the same, so that its pages have an exact order."""
+    return max(due_ms, 0) << GENERATION_BITS | generation
+
+
+def due_ms_of(due: int) -> int:
+    return due >> GENERATION_BITS
+
+
+def due_shard(generation: int) -> str:
+    return str(shard_of(generation, DUE_SHARDS))
+
+
+def due_shards() -> list[str]:
+    return [str(shard) for shard in range(DUE_SHARDS)]
+
+
+def check_queue(generation: int) -> str:
+    return joined("checks", shard_of(generation, CHECK_SHARDS))
+
+
+def check_queues() -> list[str]:
+    return [joined("checks", shard) for shard in range(CHECK_SHARDS)]
+
+
+def owner_queue(number: int, queues: int, generation: int) -> str:
+    return joined("outgoing", number, shard_of(generation, queues))
+
+
+def owner_queues(number: int, queues: int) -> list[str]:
+    return [joined("outgoing", number, shard) for shard in range(queues)]
+
+
+def is_outgoing(queue: str) -> bool:
+    return queue.startswith("outgoing#")
+
+
+def kept_shard(generation: int) -> str:
+    return joined("kept", shard_of(generation, CHECK_SHARDS))
+
+
+def kept_shards() -> list[str]:
+    return [joined("kept", shard) for shard in range(CHECK_SHARDS)]
+
+
+def entry_key(generation: int) -> Key:
+    return Key(padded(generation), "-")
+
+
+def run_key(generation: int, counter: int) -> Key:
+    return Key(runs_of(generation), padded(counter))
+
+
+def lane_key(generation: int) -> Key:
+    return Key(runs_of(generation), LANE)
+
+
+def runs_of(generation: int) -> str:
+    return joined("m", generation)
+
+
+def monitors_of(number: int) -> str:
+    return joined("monitors", number)
+
+
+def monitor_key(number: int, monitor_id: str) -> Key:
+    return Key(monitors_of(number), monitor_id)
+
+
+def token_key(token_id: str) -> Key:
+    return Key(joined("token", token_id), "-")
+
+
+def tokens_of(number: int) -> str:
+    return joined("tokens", number)
+
+
+def changes_of(shard: int) -> str:
+    return joined("changes", shard)
+
+
+def change_key(generation: int) -> Key:
+    return Key(changes_of(shard_of(generation, CHANGE_SHARDS)), padded(generation))
+
+
+def tally_keys() -> list[Key]:
+    return [Key(joined("tally", shard), "-") for shard in range(TALLY_SHARDS)]
+
+
+def tally_key(name: str | int) -> Key:
+    return tally_keys()[shard_of(name, TALLY_SHARDS)]
+
+
+def as_key(key: Key) -> dict[str, str]:
+    """The beginning of an item that stands there."""
+    return {"pk": key.pk, "sk": key.sk}
+
+
+@lru_cache(maxsize=8_192)
+def read_spec(text: str) -> MonitorSpec:
+    """Memoised: each claim of a monitor reads the same text."""
+    return parse_stored_spec(text)
+
+
+def to_monitor(owner: str, item: Item) -> Monitor:
+    return Monitor(
+        owner,
+        item["sk"],
+        item["generation"],
+        item["revision"],
+        read_spec(item["spec"]),
+        created_ms=item["created_ms"],
+        updated_ms=item["updated_ms"],
+    )
+
+
+def waves(keys: Iterable[Hashable]) -> list[list[int]]:
+    """Positions, such that no key comes twice in a wave, and a key's positions come in order: one wave by another."""
+    found: list[list[int]] = []
+    seen: dict[Hashable, int] = {}
+    for position, key in enumerate(keys):
+        wave = seen.get(key, 0)
+        seen[key] = wave + 1
+        if wave == len(found):
+            found.append([])
+        found[wave].append(position)
+    return found

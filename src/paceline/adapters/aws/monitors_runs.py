@@ -1,0 +1,338 @@
+"""Runs between being made and being settled: claims, leases, fencing, order within a group.
+
+Of a monitor's runs only the front one, the first that is not settled, is in the index of what may start: so it is the
+only one that can be claimed. Settling it moves the front on, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import PRESENT, Action, Item, key_of, update
+from paceline.adapters.aws.monitors_alarms import Bell
+from paceline.adapters.aws.monitors_keys import (
+    OWNERS,
+    check_queues,
+    handle_of,
+    kept_shard,
+    lane_key,
+    monitor_key,
+    owner_queues,
+    read_spec,
+    run_key,
+    split_handle,
+    user_key,
+    waves,
+)
+from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.outcome import Done, Retry, terminal_state
+from paceline.ports import Claimed, Queue, Settlement
+
+HOLD_MS = 30_000
+LOOKED_MORE = 64
+"""A claim looks at so many more than it wants: some are held, and some the index has not forgotten yet."""
+OWNERS_MAX = 10_000
+PROBED_MAX = 256
+"""Owners that one claim for all of them asks; the next claim goes on behind."""
+HELD = "its owner is disabled"
+GIVEN_BACK = "given back before it started"
+AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
+AS_LEASED = "#state = :out AND #attempt = :attempt"
+
+
+class Turns:
+    """Whose turn it was last: so that no owner's backlog keeps another's waiting."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+
+class Facts(NamedTuple):
+    """What a claim has to know of a run's definition: None, it is gone."""
+
+    monitor: Item | None
+    user: Item | None
+
+
+# -- claiming
+
+
+def claim(db: Database, turns: Turns, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    if not queue.outgoing:
+        rows = _ready(db, check_queues(), now_ms=now_ms, limit=runs_max + LOOKED_MORE)
+    elif queue.owner is not None:
+        user = db.get(ITEMS, user_key(queue.owner))
+        queues = owner_queues(user["number"], user["queues"]) if user else []
+        rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
+    else:
+        rows = _in_turns(db, turns, now_ms=now_ms, runs_max=runs_max)
+    return _lease(db, rows, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if rows else []
+
+
+def take(db: Database, handle: int, attempt: int, *, now_ms: int, lease_ms: int) -> Claimed | None:
+    """Leases one run, for a checker that was offered it as this attempt. None: it is not to be had, or not as that."""
+    run = db.get(RUNS, run_key(*split_handle(handle)))
+    if run is None or run["attempt"] + 1 != attempt:
+        return None
+    claimed = _lease(db, [run], now_ms=now_ms, runs_max=1, lease_ms=lease_ms)
+    return claimed[0] if claimed and claimed[0].attempt == attempt else None
+
+
+def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
+    """Rows of the index, a hint: those that may start, the first ones of each shard."""
+
+    def read(shard: str) -> list[Item]:
+        where = "#shard = :shard AND #at <= :now"
+        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, now=now_ms)
+
+    rows = [row for page in db.threads.fan_out(read, shards) for row in page]
+    return sorted(rows, key=lambda row: int(row["at"]))[:limit]
+
+
+def _in_turns(db: Database, turns: Turns, *, now_ms: int, runs_max: int) -> list[Item]:
+    """Of all owners, beginning after the one that was served last: equal shares, and what is left over goes round."""
+    listed = db.query(ITEMS, "#pk = :pk", limit=OWNERS_MAX, pk=OWNERS)
+    ahead = [row for row in listed if row["sk"] > turns.last] + [row for row in listed if row["sk"] <= turns.last]
+    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead[:PROBED_MAX]])
+
+    def may_start(row: Item) -> list[Item]:
+        user = users.get(user_key(row["owner"]))
+        if user is not None and user["number"] == int(row["sk"]) and user["disabled"]:
+            return []
+        queues = owner_queues(int(row["sk"]), row["queues"])
+        return _ready(db, queues, now_ms=now_ms, limit=runs_max)
+
+    found = db.threads.fan_out(may_start, ahead[:PROBED_MAX])
+    picked = [(row["sk"], rows) for row, rows in zip(ahead, found, strict=False) if rows][:runs_max]
+    if not picked:
+        turns.last = ahead[min(len(ahead), PROBED_MAX) - 1]["sk"] if ahead else ""
+        return []
+    chosen: list[Item] = []
+    left: list[Item] = []
+    for index, (number, rows) in enumerate(picked):
+        share = -(-(runs_max - len(chosen)) // (len(picked) - index))
+        chosen += rows[:share]
+        left += rows[share:]
+        turns.last = number
+    return chosen + left[: runs_max - len(chosen)]
+
+
+def _lease(db: Database, rows: Sequence[Item], *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    """Leases what may start; holds what a disabled user owns."""
+    found = db.get_many(RUNS, [key_of(row) for row in rows])
+    runs = sorted(
+        (run for run in found.values() if "shard" in run and run["at"] <= now_ms),
+        key=lambda run: (run["due_ms"], run["generation"]),
+    )
+    facts = facts_of(db, runs)
+    taken: list[Item] = []
+    acts: list[Act] = []
+    held: list[Act] = []
+    for run in runs:
+        user = facts[run["generation"]].user
+        if user is not None and user["disabled"]:
+            held.append([_hold(run, now_ms)])
+        elif len(taken) < runs_max:
+            taken.append(run)
+            acts.append([_take(run, now_ms=now_ms, until_ms=now_ms + lease_ms)])
+    won = transact_acts(db, acts + held)[: len(acts)]
+    return [
+        _claimed(run, facts[run["generation"]], until_ms=now_ms + lease_ms)
+        for run, happened in zip(taken, won, strict=True)
+        if happened
+    ]
+
+
+def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
+    """By generation. A monitor is gone with its user, also before its row is."""
+    keys = [key for run in runs for key in (monitor_key(run["user"], run["monitor"]), user_key(run["owner"]))]
+    found = db.get_many(ITEMS, keys)
+    facts: dict[int, Facts] = {}
+    for run in runs:
+        monitor = found.get(monitor_key(run["user"], run["monitor"]))
+        user = found.get(user_key(run["owner"]))
+        there = (
+            monitor is not None
+            and user is not None
+            and monitor["generation"] == run["generation"]
+            and user["number"] == run["user"]
+        )
+        facts[run["generation"]] = Facts(monitor, user) if there else Facts(None, None)
+    return facts
+
+
+def _take(run: Item, *, now_ms: int, until_ms: int) -> Action:
+    change = "SET #state = :out, #attempt = :next, #at = :until, #started_ms = :now, #lost = :lost REMOVE #reason"
+    values: dict[str, Any] = {
+        "out": "out",
+        "next": run["attempt"] + 1,
+        "until": until_ms,
+        "now": now_ms,
+        "lost": _is_lost(run),
+    }
+    return update(RUNS, key_of(run), change, when=AS_SEEN, **values, **_seen(run))
+
+
+def _hold(run: Item, now_ms: int) -> Action:
+    change = "SET #state = :held, #at = :later, #reason = :reason, #lost = :lost"
+    values: dict[str, Any] = {"held": "held", "later": now_ms + HOLD_MS, "reason": HELD, "lost": _is_lost(run)}
+    return update(RUNS, key_of(run), change, when=AS_SEEN, **values, **_seen(run))
+
+
+def _seen(run: Item) -> dict[str, Any]:
+    return {"seen": run["state"], "attempt": run["attempt"], "at": run["at"]}
+
+
+def _is_lost(run: Item) -> bool:
+    """It was out when its lease ran out, this time or before."""
+    return bool(run["lost"]) or run["state"] == "out"
+
+
+def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
+    gone = facts.monitor is None
+    return Claimed(
+        handle_of(run["generation"], run["counter"]),
+        run["attempt"] + 1,
+        "" if gone else run["owner"],
+        "" if gone else run["monitor"],
+        run["generation"],
+        run["counter"],
+        run["due_ms"],
+        until_ms,
+        lost=_is_lost(run),
+        check=read_spec(facts.monitor["spec"]).check if facts.monitor is not None else None,
+    )
+
+
+def unhold(db: Database, generations: Sequence[int]) -> None:
+    """The owner is enabled again: what was held is looked at at once."""
+    lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations])
+    fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
+    held = [run for run in fronts.values() if run["state"] == "held"]
+    change = "SET #at = #from_ms, #state = :waiting REMOVE #reason"
+    acts = [[update(RUNS, key_of(run), change, when=AS_SEEN, waiting="waiting", **_seen(run))] for run in held]
+    transact_acts(db, acts)
+
+
+# -- leases
+
+
+def extend(db: Database, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+    when = f"{AS_LEASED} AND #at >= :now"
+    values: dict[str, Any] = {"out": "out", "attempt": attempt, "now": now_ms, "until": until_ms}
+    return db.write(update(RUNS, run_key(*split_handle(handle)), "SET #at = :until", when=when, **values)).won
+
+
+def release(db: Database, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+    change = "SET #state = :retry, #at = :now, #reason = :reason"
+    values: dict[str, Any] = {"retry": "retry", "now": now_ms, "reason": GIVEN_BACK, "out": "out"}
+    released = [False] * len(fences)
+    for wave in waves(handle for handle, _ in fences):
+        acts = [
+            [update(RUNS, run_key(*split_handle(handle)), change, when=AS_LEASED, attempt=attempt, **values)]
+            for handle, attempt in (fences[position] for position in wave)
+        ]
+        for position, happened in zip(wave, transact_acts(db, acts), strict=True):
+            released[position] = happened
+    return released
+
+
+# -- settling
+
+
+def settle(db: Database, bell: Bell, settlements: Sequence[Settlement]) -> list[bool]:
+    won = [False] * len(settlements)
+    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
+    for wave in waves(split_handle(item.handle)[0] for item in settlements):
+        batch = Endings(db, [_ending(settlements[position]) for position in wave])
+        for position, happened in zip(wave, batch.write(), strict=True):
+            won[position] = happened
+        batch.offer(bell)
+    return won
+
+
+class Ending(NamedTuple):
+    """What a run is to become, if it is as believed. ``state`` None: it does not end, it comes again."""
+
+    generation: int
+    counter: int
+    state: str | None
+    action: Action
+    ended_ms: int
+
+
+class Endings:
+    """Runs of distinct lanes. Each believes at first to be its lane's last; if not, the next one becomes the front."""
+
+    def __init__(self, db: Database, endings: Sequence[Ending]) -> None:
+        self._db = db
+        self._endings = endings
+        self._newest = [ending.counter for ending in endings]
+        self._won: list[bool] = []
+
+    def write(self) -> list[bool]:
+        acts = [self._act(position) for position in range(len(self._endings))]
+        self._won = transact_acts(self._db, acts, again=self._again, spare=1)
+        return self._won
+
+    def offer(self, bell: Bell) -> None:
+        """The runs that came to the front or come again, to checkers that read the queue themselves."""
+        keys = [
+            run_key(ending.generation, ending.counter + (ending.state is not None))
+            for position, ending in enumerate(self._endings)
+            if self._won[position] and (ending.state is None or self._newest[position] > ending.counter)
+        ]
+        now_ms = max((ending.ended_ms for ending in self._endings), default=0)
+        runs = [run for run in self._db.get_many(RUNS, keys).values() if "at" in run] if keys else []
+        bell.offer(runs, now_ms=now_ms)
+
+    def _again(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+        lane = items[1] if len(lost) > 1 else None
+        if lost[0] or lane is None or lane["front"] != self._endings[position].counter:
+            return None
+        self._newest[position] = lane["newest"]
+        return self._act(position)
+
+    def _act(self, position: int) -> Act:
+        ending, newest = self._endings[position], self._newest[position]
+        if ending.state is None:
+            return [ending.action]
+        generation, counter = ending.generation, ending.counter
+        change = """SET #front = :next, #settled = :settled, #shard = if_not_exists(#shard, :kept),
+                        #at = if_not_exists(#at, :ended)"""
+        values: dict[str, Any] = {"next": counter + 1, "settled": ending.state, "kept": kept_shard(generation)}
+        values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
+        when = "#front = :counter AND #newest = :newest"
+        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values)]
+        if newest > counter:
+            act.append(come_to_front(generation, counter + 1))
+        return act
+
+
+def come_to_front(generation: int, counter: int) -> Action:
+    return update(RUNS, run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
+
+
+def _ending(item: Settlement) -> Ending:
+    generation, counter = split_handle(item.handle)
+    outcome, key = item.outcome, run_key(generation, counter)
+    fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
+    when = f"{AS_LEASED} AND #at >= :ended"
+    if isinstance(outcome, Retry):
+        change = "SET #state = :retry, #at = :again, #reason = :reason"
+        values: dict[str, Any] = {"retry": "retry", "again": outcome.not_before_ms, "reason": outcome.reason}
+        return Ending(generation, counter, None, update(RUNS, key, change, when=when, **values, **fence), item.ended_ms)
+    state = terminal_state(outcome)
+    facts: dict[str, Any] = {"reason": outcome.reason, "state": state, "started_ms": item.started_ms}
+    if isinstance(outcome, Done):
+        facts["detail"] = msgspec.json.encode(outcome.detail).decode()
+        facts |= {name: value for name in ("latency_ms", "code") if (value := getattr(outcome, name)) is not None}
+    sets = ", ".join(f"#{name} = :{name}" for name in facts)
+    change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
+    action = update(RUNS, key, change, when=when, **facts, **fence)
+    return Ending(generation, counter, state, action, item.ended_ms)

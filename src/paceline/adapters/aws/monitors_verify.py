@@ -1,0 +1,185 @@
+"""The promises, checked on everything that is stored. What looks wrong is read again by itself before it is told.
+
+The tables are scanned while others write, so the scans do not fit together to the last item: each suspect is read
+afresh, whole, and told only if it is wrong then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import Item, Key, padded
+from paceline.adapters.aws.monitors_history import TERMINAL
+from paceline.adapters.aws.monitors_keys import (
+    COUNTER_MASK,
+    FAN,
+    LANE,
+    change_key,
+    due_of,
+    due_shard,
+    entry_key,
+    lane_key,
+    monitor_key,
+    monitors_of,
+    runs_of,
+    user_key,
+)
+from paceline.adapters.aws.tables import ITEMS, RUNS, SCHEDULERS
+
+SHOWN_MAX = 5
+SUSPECTS_MAX = 1_000
+
+
+class _Names(NamedTuple):
+    """What the scan of ``items`` found."""
+
+    users: dict[int, Item]
+    monitors: dict[int, tuple[int, str]]
+    changed: set[int]
+    fanned: set[int]
+
+
+def verify_monitors(db: Database) -> list[str]:
+    halves = (_definition_problems, _run_problems)
+    return [problem for found in db.threads.fan_out(lambda half: half(db), halves) for problem in found]
+
+
+def _definition_problems(db: Database) -> list[str]:
+    names = _read_names(db)
+    return [*_entry_problems(db, names), *_user_problems(db, names)]
+
+
+def _read_names(db: Database) -> _Names:
+    names = _Names({}, {}, set(), set())
+    ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
+    for item in db.scan(ITEMS, filtered=ours, user="user#", monitors="monitors#", changes="changes#"):
+        kind, _, rest = item["pk"].partition("#")
+        if kind == "user":
+            names.users[item["number"]] = item
+        elif kind == "monitors":
+            names.monitors[item["generation"]] = (int(rest), item["sk"])
+        elif kind == "changes" and item["sk"].startswith(FAN):
+            names.fanned.add(item["user"])
+        elif kind == "changes":
+            names.changed.add(item["generation"])
+    return names
+
+
+# -- entries
+
+
+def _entry_problems(db: Database, names: _Names) -> Iterator[str]:
+    """One entry for each definition and none for others, but for changes that are not followed yet."""
+    armed: set[int] = set()
+    counts = {"promise 10": 0, "promise 3": 0, "promise 1": 0}
+    for item in db.scan(SCHEDULERS):
+        generation = item["generation"]
+        armed.add(generation)
+        if item.get("due_ms") is not None and not _is_indexed(item) and counts["promise 1"] < SHOWN_MAX:
+            counts["promise 1"] += 1
+            yield f"promise 1: an armed entry is not in the due index as it should be (generation {generation})"
+        if generation not in names.monitors and counts["promise 3"] < SHOWN_MAX and _is_orphan(db, item):
+            counts["promise 3"] += 1
+            yield f"promise 3: an entry has no monitor and no recorded change (generation {generation})"
+    for generation, (number, monitor) in names.monitors.items():
+        known = generation in armed or generation in names.changed or number in names.fanned
+        if not known and counts["promise 10"] < SHOWN_MAX and _is_forgotten(db, generation, number, monitor):
+            counts["promise 10"] += 1
+            yield f"promise 10: a monitor has no entry and no recorded change (generation {generation})"
+
+
+def _is_indexed(entry: Item) -> bool:
+    generation = entry["generation"]
+    return (entry.get("shard"), entry.get("due")) == (due_shard(generation), due_of(entry["due_ms"], generation))
+
+
+def _is_orphan(db: Database, entry: Item) -> bool:
+    generation, key = entry["generation"], monitor_key(entry["user"], entry["monitor"])
+    monitor, change, now = db.get_together(
+        [(ITEMS, key), (ITEMS, change_key(generation)), (SCHEDULERS, entry_key(generation))]
+    )
+    gone = monitor is None or monitor["generation"] != generation
+    return gone and change is None and now is not None
+
+
+def _is_forgotten(db: Database, generation: int, number: int, monitor_id: str) -> bool:
+    monitor, change, entry = db.get_together(
+        [(ITEMS, monitor_key(number, monitor_id)), (ITEMS, change_key(generation)), (SCHEDULERS, entry_key(generation))]
+    )
+    there = monitor is not None and monitor["generation"] == generation
+    return there and change is None and entry is None
+
+
+def _user_problems(db: Database, names: _Names) -> list[str]:
+    counted: dict[int, int] = dict.fromkeys(names.users, 0)
+    for number, _ in names.monitors.values():
+        if number in counted:
+            counted[number] += 1
+    suspects = [user for number, user in names.users.items() if user["monitors"] != counted[number]]
+    wrong = [user["id"] for user in suspects[:SUSPECTS_MAX] if not _is_counted(db, user["id"])]
+    return [f"a user's number of monitors is wrong (user {name})" for name in wrong[:SHOWN_MAX]]
+
+
+def _is_counted(db: Database, name: str) -> bool:
+    """Or written to at this moment."""
+    before = db.get(ITEMS, user_key(name))
+    if before is None:
+        return True
+    counted = db.count(ITEMS, "#pk = :pk", limit=1 << 40, pk=monitors_of(before["number"]))
+    return counted == before["monitors"] or db.get(ITEMS, user_key(name)) != before
+
+
+# -- runs
+
+
+def _run_problems(db: Database) -> list[str]:
+    """A partition's items come one after the other, so a lane is checked as it passes."""
+    problems: list[str] = []
+    ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
+    for pk, items in groupby(ours, key=lambda item: str(item["pk"])):
+        if len(problems) < SHOWN_MAX and lane_problem(items) is not None:
+            problems += _still_wrong(db, int(pk.removeprefix("m#")))
+    return problems
+
+
+def _still_wrong(db: Database, generation: int) -> list[str]:
+    """Read between two equal sights of the lane and the entry: then nothing was made or settled meanwhile."""
+    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": padded(0), "last": padded(COUNTER_MASK)}
+    for _ in range(3):
+        before = _lane_and_entry(db, generation)
+        runs = db.query(RUNS, where, limit=1 << 40, pk=runs_of(generation), **bounds)
+        if _lane_and_entry(db, generation) == before:
+            lane, entry = before
+            problem = lane_problem([*runs, *([lane] if lane else [])], entry)
+            return [f"{problem} (generation {generation})"] if problem else []
+    return []
+
+
+def _lane_and_entry(db: Database, generation: int) -> tuple[Item | None, Item | None]:
+    lane, entry = db.get_together([(RUNS, lane_key(generation)), (SCHEDULERS, entry_key(generation))])
+    return lane, entry
+
+
+def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None:
+    """What is wrong with a monitor's runs, in plain words."""
+    found = {Key(item["pk"], item["sk"]).sk: item for item in items}
+    lane = found.pop(LANE, None)
+    runs = {item["counter"]: item for item in found.values()}
+    if lane is None:
+        return "promise 10: runs have no lane, and none of them will be claimed" if runs else None
+    front, newest = lane["front"], lane["newest"]
+    if entry is not None and entry["counter"] != newest + 1:
+        return "promise 4: an entry's counter is not past its newest run"
+    if any(counter not in runs for counter in range(front, newest + 1)) or any(counter > newest for counter in runs):
+        return "promise 10: a lane and its runs disagree on which there are"
+    if any((run["state"] in TERMINAL) != (counter < front) for counter, run in runs.items()):
+        return "promise 6: a run was passed over, or is settled before one that is due earlier"
+    if any(("shard" in run and "at" in run) != (counter == front) for counter, run in runs.items()):
+        return "promise 6: not just the first open run of a monitor can be claimed"
+    if any(run["state"] == "out" and counter != front for counter, run in runs.items()):
+        return "promise 6: a run is out that is not its monitor's first"
+    return None

@@ -1,0 +1,69 @@
+"""The Store on DynamoDB and SQS: three halves on one set of clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from paceline.adapters.aws import connect, tables
+from paceline.adapters.aws.batches_store import AwsBatchStore
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import Key, update
+from paceline.adapters.aws.jobs_store import AwsJobStore
+from paceline.adapters.aws.monitors_store import AwsMonitorStore
+from paceline.adapters.aws.numbers import Numbers
+from paceline.adapters.aws.queues import Queues
+from paceline.errors import StoreUnavailable
+from paceline.ports import StoreStatus
+
+SCHEMA_VERSION = 1
+
+
+class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
+    """Fills ``ports.Store``. Any number of processes and hosts may have one open on the same tables."""
+
+    def __init__(self, prefix: str, *, clients: connect.Clients | None = None) -> None:
+        """``clients``, if given, are shared and stay open. The tables are made by ``create``, not here."""
+        self._owned = clients is None
+        self._clients = clients or connect.open_clients()
+        self._threads = connect.Threads()
+        self._database = Database(self._clients, prefix=prefix, threads=self._threads)
+        self._queues = Queues(self._clients, prefix=prefix, threads=self._threads)
+        self._numbers = Numbers(self._database)
+        self._versions = count()
+
+    def create(self) -> tables.Report:
+        """Makes tables and queues that are missing."""
+        return tables.create(self._clients, self._database.prefix)
+
+    @property
+    def schema_version(self) -> int:
+        return SCHEMA_VERSION
+
+    def status(self) -> StoreStatus:
+        return msgspec.structs.replace(self.monitor_counts(), **self.batch_counts()._asdict())
+
+    def verify(self) -> list[str]:
+        return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]
+
+    def ping(self) -> None:
+        written = self._database.write(update(tables.LEDGER, Key("ping", "-"), "ADD #pings :one", when="", one=1))
+        assert written.won
+
+    def version(self) -> int:
+        """Another each time: DynamoDB does not tell cheaply that others have written, so they always may have."""
+        return next(self._versions)
+
+    def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None:
+        del progress
+        raise StoreUnavailable(
+            f"{target}: the store on AWS is not copied to a file: turn on point-in-time recovery of its tables."
+        )
+
+    def close(self) -> None:
+        self._threads.close()
+        if self._owned:
+            connect.close_clients(self._clients)

@@ -1,0 +1,31 @@
+"""REST behind API Gateway: the daemon's own application, one request for each event."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from typing import Any, cast
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from mangum import Mangum
+
+from paceline import __version__
+from paceline.shells.api import ApiHooks, build_app
+from paceline.shells.aws_lambda.runtime import Event, engine, logger
+from paceline.shells.metrics import Metrics
+
+TEXT = ["text/", "application/json", "application/problem+json", "application/x-ndjson", "application/javascript"]
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """A payload of API Gateway's HTTP API, version 2.0."""
+    return _adapter()(event, cast("Any", context))
+
+
+@cache
+def _adapter() -> Mangum:
+    """The lifespan is the process's, not that of one request: its end would close the writing thread for the next."""
+    asyncio.set_event_loop(asyncio.new_event_loop())
+    app = build_app(engine().system, ApiHooks(metrics=Metrics(version=__version__)))
+    return Mangum(app, lifespan="off", text_mime_types=TEXT)

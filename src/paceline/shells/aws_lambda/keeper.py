@@ -1,0 +1,53 @@
+"""Every quarter of an hour: what is older than it is kept for is deleted, page by page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from paceline.core.definition import duration_ms
+from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, time_of
+from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
+
+PAGE_S = 60.0
+"""With less time left no further page is begun."""
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """Each kind until nothing is left of it, or the time is over: the next call goes on."""
+    del event
+    now, time = engine(), time_of(context)
+    report = {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
+    logger.info("purged", extra=report)
+    return report
+
+
+def _runs(now: Engine, time: Time) -> int:
+    settings, total = now.system.settings, 0
+    keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
+    while time.left_s > PAGE_S:
+        report = purge(now.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=now.now_ms())
+        if not (report.runs_deleted or report.runs_expired):
+            break
+        total += report.runs_deleted + report.runs_expired
+    return total
+
+
+def _calls(now: Engine, time: Time) -> int:
+    settings, walk = now.system.settings, Walk()
+    keep_ms, dead_keep_ms = duration_ms(settings.runs_keep), duration_ms(settings.dead_keep)
+    while not walk.over and time.left_s > PAGE_S:
+        walk = purge_calls(now.store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now.now_ms())
+    return walk.runs_deleted + walk.records_deleted
+
+
+def _jobs(now: Engine, time: Time) -> int:
+    keep_ms, total = duration_ms(now.system.settings.jobs_keep), 0
+    while time.left_s > PAGE_S:
+        deleted = purge_jobs(now.store, keep_ms=keep_ms, now_ms=now.now_ms())
+        if not deleted:
+            break
+        total += deleted
+    return total

@@ -1,0 +1,118 @@
+"""What messages say. Each is an alarm clock: the row is the truth, and one that is stale or doubled does nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+
+class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: an entry is due, if it still stands at this counter and due time (milliseconds)."""
+
+    generation: int
+    counter: int
+    due: int
+
+
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: the provider with this number may start a run then."""
+
+    provider: int
+    at: int
+
+
+class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: a monitor's run was made."""
+
+    generation: int
+    counter: int
+
+    @property
+    def group(self) -> str:
+        return f"monitor-{self.generation}"
+
+    @property
+    def once(self) -> str:
+        return f"run-{self.generation}-{self.counter}"
+
+
+class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: the provider may start a run, from this instant on.
+
+    ``look`` counts minutes: a message about the same instant is news again after one, for the first may have come to
+    nothing, and SQS would drop the second for five.
+    """
+
+    provider: int
+    at: int
+    look: int
+
+    @property
+    def group(self) -> str:
+        return f"provider-{self.provider}"
+
+    @property
+    def once(self) -> str:
+        return f"call-{self.provider}-{self.at}-{self.look}"
+
+
+class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``, every minute: whatever may start, starts, also if its own message was lost."""
+
+    look: int
+
+    @property
+    def group(self) -> str:
+        return "look"
+
+    @property
+    def once(self) -> str:
+        return f"look-{self.look}"
+
+
+Tick = Alarm | Release
+Wake = CheckWake | CallWake | Look
+
+
+class Grouped(Protocol):
+    """What goes into a FIFO queue."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def once(self) -> str: ...
+
+
+class WrongMessage(ValueError):
+    """It is none of ours. It stays in its queue until it is moved to the dead ones, for a person to look at."""
+
+
+_TICKS: tuple[type[Tick], ...] = (Alarm, Release)
+_WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
+
+
+def read_tick(body: str) -> Alarm | Release:
+    message = _read(body, _TICKS)
+    assert isinstance(message, Alarm | Release)
+    return message
+
+
+def read_wake(body: str) -> CheckWake | CallWake | Look:
+    message = _read(body, _WAKES)
+    assert isinstance(message, CheckWake | CallWake | Look)
+    return message
+
+
+def write(message: Tick | Wake) -> str:
+    return msgspec.json.encode(message).decode()
+
+
+def _read(body: str, kinds: tuple[type[Any], ...]) -> Any:
+    """The kinds have no field but their own, so one at most fits."""
+    for kind in kinds:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError:
+            continue
+    raise WrongMessage(f"no message of ours: {body[:200]}")

@@ -1,0 +1,121 @@
+"""What every function has at hand: made at the first event of a process and kept for those that follow."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple, Protocol, cast
+
+import boto3
+import structlog
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.batch import BasePartialBatchProcessor
+
+from paceline.config import aws_prefix, load_settings
+from paceline.core.due import Due
+from paceline.errors import WrongSetting
+from paceline.ports import Store
+from paceline.shells.aws_lambda.lanes import Lanes
+from paceline.shells.aws_lambda.messages import Alarm
+from paceline.shells.aws_lambda.outbox import Outbox
+from paceline.shells.logs import redact
+from paceline.wiring import System, open_system
+
+SECRET_NAME = "SECRET_KEY_ARN"  # noqa: S105  the name of a variable that names a secret
+Event = dict[str, Any]
+
+logger = Logger(service="paceline")
+chance: Callable[[], float] = random.SystemRandom().random
+
+
+class Swept(Protocol):
+    armed: int
+    late: int
+
+
+class Bell(Protocol):
+    """Sends alarms: by itself behind a write, while it ``rings``."""
+
+    rings: bool
+
+    def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None: ...
+
+
+class AlarmedStore(Store, Protocol):
+    """The store on AWS: woken by messages rather than by looking."""
+
+    @property
+    def bell(self) -> Bell: ...
+    def rung(self, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]: ...
+    def sweep_alarms(self, *, now_ms: int) -> Swept: ...
+
+
+@dataclass(frozen=True)
+class Engine:
+    system: System
+    store: AlarmedStore
+    outbox: Outbox
+    lanes: Lanes
+    prefix: str
+
+    def now_ms(self) -> int:
+        return self.system.clock.now_ms()
+
+
+class Time(NamedTuple):
+    """How long this call of the function may still take."""
+
+    end_s: float
+
+    @property
+    def left_s(self) -> float:
+        return self.end_s - time.monotonic()
+
+
+@cache
+def engine() -> Engine:
+    """Raises WrongSetting if the function's environment is not that of a deployment."""
+    _speak_as_powertools()
+    settings = load_settings(secret_key=_secret_key())
+    prefix = aws_prefix(settings.store)
+    if prefix is None:
+        raise WrongSetting(f"PACELINE_STORE {settings.store}: a function needs aws://?prefix=….")
+    system = open_system(settings)
+    store = cast("AlarmedStore", system.store)
+    # The stream of the entries sets every alarm, whoever moved the entry: one that the writer sent would be a second.
+    store.bell.rings = False
+    return Engine(system, store, Outbox(prefix), Lanes(prefix), prefix)
+
+
+def time_of(context: Any, *, spare_s: float = 2.0) -> Time:
+    """Until shortly before AWS ends the function: what is under way must be written by then."""
+    return Time(time.monotonic() + context.get_remaining_time_in_millis() / 1_000 - spare_s)
+
+
+def answer(processor: BasePartialBatchProcessor) -> dict[str, Any]:
+    """What AWS is told of a batch: which of its records failed, and nothing of the others."""
+    for _, error, _ in processor.exceptions:
+        logger.warning("record_failed", extra={"error": str(error)})
+    return dict(processor.response())
+
+
+def _secret_key() -> str | None:
+    """Read at the start, so that it stands in no configuration. None: PACELINE_SECRET_KEY has it, or none is needed."""
+    arn = os.environ.get(SECRET_NAME)
+    if arn is None:
+        return None
+    return str(boto3.session.Session().client("secretsmanager").get_secret_value(SecretId=arn)["SecretString"])
+
+
+def _speak_as_powertools() -> None:
+    """What the loops' own code logs comes out as lines of this function, with its request id, and without secrets."""
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, redact, structlog.stdlib.render_to_log_kwargs],
+        logger_factory=lambda *_names: logger,
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,42 @@
+"""The stream of ``schedulers``: an entry moved, so its alarm is set, if it is due within what a message can wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from paceline.shells.aws_lambda.messages import Alarm
+from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
+from paceline.shells.aws_lambda.runtime import Event, answer, engine, logger
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """What is due later stands in the due index, and the sweeper comes for it in its last 15 minutes."""
+    del context
+    processor = BatchProcessor(event_type=EventType.DynamoDBStreams)
+    with processor(event["Records"], _alarm):
+        done = processor.process()
+    now, now_ms = engine(), engine().now_ms()
+    horizon_ms = now_ms + DELAY_S_MAX * 1_000
+    moved = [alarm for status, alarm, _ in done if status == "success" and isinstance(alarm, Alarm)]
+    soon = [alarm for alarm in moved if alarm.due <= horizon_ms]
+    # Raises if it cannot: all of it then comes again, and what was sent twice is dropped by the tick.
+    now.store.bell.send(soon, now_ms=now_ms)
+    logger.info("armed", extra={"armed": len(soon), "later": len(moved) - len(soon)})
+    return answer(processor)
+
+
+def _alarm(record: Any) -> Alarm | None:
+    """None: it is at rest, or what moved is nothing that a tick looks at."""
+    images = record.raw_event["dynamodb"]
+    before, after = _standing(images.get("OldImage")), _standing(images.get("NewImage"))
+    return after if after != before else None
+
+
+def _standing(image: Event | None) -> Alarm | None:
+    if image is None or "due_ms" not in image:
+        return None
+    return Alarm(*(int(image[name]["N"]) for name in ("generation", "counter", "due_ms")))

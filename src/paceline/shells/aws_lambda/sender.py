@@ -1,0 +1,191 @@
+"""The queue ``runs.fifo``: whatever may start is claimed, carried out and settled, as the daemon does it.
+
+A message is no order to send: the claim says which runs may start, in which order, and how many. So one that comes
+twice, or late, or for a run that another function took, finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from paceline.core.checks import repeatable
+from paceline.core.definition import duration_ms
+from paceline.core.provider import SAFE_METHODS
+from paceline.ports import Order
+from paceline.shells.aws_lambda.messages import CallWake, CheckWake, Look, Release, read_wake
+from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
+from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
+from paceline.shells.aws_lambda.ticks import release
+from paceline.steps.call import Fence, ProviderBook, Sent, claim_calls, settle_calls
+from paceline.steps.send import claim_orders, settle
+from paceline.wiring import open_caller, open_provider
+
+CLAIM_S = 35.0
+"""With less time left nothing more is claimed: a call takes up to 30 seconds, unless its provider says otherwise."""
+IN_FLIGHT_MAX = 100
+WAIT_MS = 50
+SOON_MS = 1_000
+"""A provider that is ready so soon is waited for: a message would take longer. Clocks differ by less."""
+
+
+class Work(Protocol):
+    """Runs of one kind that are out with this function."""
+
+    done: int
+
+    @property
+    def out(self) -> int: ...
+    def claim(self) -> int: ...
+    def take(self) -> None: ...
+    def give_back(self) -> None: ...
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """A message that cannot be read fails its own group alone: one provider's trouble is not another's."""
+    processor = SqsFifoPartialProcessor(skip_group_on_error=True)
+    with processor(event["Records"], _wake):
+        done = processor.process()
+    wakes = [wake for status, wake, _ in done if status == "success"]
+    now = engine()
+    checks = _checks() if any(isinstance(wake, CheckWake | Look) for wake in wakes) else None
+    calls = _calls() if any(isinstance(wake, CallWake | Look) for wake in wakes) else None
+    works: list[Work] = [work for work in (checks, calls) if work is not None]
+    carry_out(works, time_of(context))
+    follow_up(now, {wake.provider for wake in wakes if isinstance(wake, CallWake)})
+    logger.info("sent", extra={"checks": checks.done if checks else 0, "calls": calls.done if calls else 0})
+    return answer(processor)
+
+
+def _wake(record: SQSRecord) -> CheckWake | CallWake | Look:
+    return read_wake(record.body)
+
+
+def carry_out(works: Sequence[Work], time: Time) -> None:
+    """Until nothing may start and nothing is out; what is still out at the end is given back if it can be repeated."""
+    for work in works:
+        work.done = 0
+    claimed = True
+    while time.left_s > 0 and (claimed or any(work.out for work in works)):
+        claimed = time.left_s > CLAIM_S and sum(work.claim() for work in works) > 0
+        for work in works:
+            work.take()
+    for work in works:
+        work.give_back()
+
+
+def follow_up(now: Engine, providers: set[int]) -> None:
+    """The next run of these providers gets its message: at once, or when it is due."""
+    horizon_ms = now.now_ms() + DELAY_S_MAX * 1_000
+    ready = {provider: now.lanes.ready_ms(provider) for provider in sorted(providers)}
+    release(now, [Release(one, at) for one, at in ready.items() if at is not None and at <= horizon_ms])
+
+
+class Checks:
+    """Of monitors."""
+
+    def __init__(self, now: Engine) -> None:
+        self.done = 0
+        self._now = now
+        self._provider = open_provider(now.system.settings, now.system.clock)
+        self._lease_ms = duration_ms(now.system.settings.check_lease)
+        self._out: dict[Fence, Order] = {}
+
+    @property
+    def out(self) -> int:
+        return len(self._out)
+
+    def claim(self) -> int:
+        room = IN_FLIGHT_MAX - len(self._out)
+        if room <= 0:
+            return 0
+        orders = claim_orders(
+            self._now.store,
+            now_ms=self._now.now_ms(),
+            runs_max=room,
+            lease_ms=self._lease_ms,
+            policy=self._now.system.retry_policy,
+        )
+        self._out.update(((order.handle, order.attempt), order) for order in orders)
+        self._provider.start(orders)
+        return len(orders)
+
+    def take(self) -> None:
+        ended = self._provider.finished(wait_ms=WAIT_MS) if self._out else []
+        self.done += len(settle(self._now.store, ended).settled)
+        for item in ended:
+            self._out.pop((item.handle, item.attempt), None)
+
+    def give_back(self) -> None:
+        left = [fence for fence, order in self._out.items() if repeatable(order.check)]
+        if left:
+            self._now.store.release(left, now_ms=self._now.now_ms())
+        if self._out:
+            self._provider.close()
+            _checks.cache_clear()  # what is cut short must not end in a later event
+        self._out.clear()
+
+
+class Calls:
+    """To providers."""
+
+    def __init__(self, now: Engine) -> None:
+        self.done = 0
+        self._now = now
+        self._caller = open_caller(now.system.settings, now.system.clock)
+        self._book = ProviderBook(now.store, now.system.vault)
+        self._lease_ms = duration_ms(now.system.settings.call_lease)
+        self._out: dict[Fence, Sent] = {}
+        self._wait_ms = WAIT_MS
+
+    @property
+    def out(self) -> int:
+        return len(self._out)
+
+    def claim(self) -> int:
+        """One that is ready in a moment counts: then the pass goes on until it is."""
+        room, now_ms = IN_FLIGHT_MAX - len(self._out), self._now.now_ms()
+        next_ms = self._now.store.next_call_ms() if room > 0 else None
+        self._wait_ms = WAIT_MS
+        if next_ms is None or next_ms > now_ms + SOON_MS:
+            return 0
+        if next_ms > now_ms:
+            self._wait_ms = next_ms - now_ms
+            return 1
+        sent = claim_calls(self._now.store, self._book, now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
+        self._out.update(((one.call.handle, one.call.attempt), one) for one in sent)
+        self._caller.start([one.call for one in sent])
+        return len(sent)
+
+    def take(self) -> None:
+        """Waits also while nothing is out: then something is ready in a moment."""
+        ended = self._caller.finished(wait_ms=self._wait_ms)
+        if ended:
+            self.done += len(settle_calls(self._now.store, self._out, ended, chance=chance).settled)
+        for item in ended:
+            self._out.pop((item.handle, item.attempt), None)
+
+    def give_back(self) -> None:
+        left = [fence for fence, one in self._out.items() if one.call.method in SAFE_METHODS]
+        if left:
+            self._now.store.release_calls(left, now_ms=self._now.now_ms())
+        if self._out:
+            self._caller.close()
+            _calls.cache_clear()
+        self._out.clear()
+
+
+@cache
+def _checks() -> Checks:
+    return Checks(engine())
+
+
+@cache
+def _calls() -> Calls:
+    return Calls(engine())

@@ -1,0 +1,29 @@
+"""Every minute, a net below the messages: what one of them would have woken is found here, so none is needed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from paceline.shells.aws_lambda.messages import Look
+from paceline.shells.aws_lambda.runtime import Event, engine, logger
+from paceline.shells.aws_lambda.ticks import LOOK_MS, release
+from paceline.steps.react import react_to_all
+
+AHEAD_MS = 150_000
+"""Providers that become ready before the next sweep get their message now. A scheduler's minute may take two."""
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """Changes that were given up, entries without an alarm, providers without a message, runs that nobody took."""
+    del event, context
+    now, now_ms = engine(), engine().now_ms()
+    reacted = react_to_all(now.store, now_ms=now_ms)
+    swept = now.store.sweep_alarms(now_ms=now_ms)
+    released = release(now, list(now.lanes.ready(until_ms=now_ms + AHEAD_MS)))
+    now.outbox.wake([Look(now_ms // LOOK_MS)])
+    report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released}
+    logger.info("swept", extra=report)
+    return report

@@ -1,0 +1,69 @@
+"""The queue ``ticks``: an alarm rang, so its entry advances; or a provider's time has come, so its run is released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from paceline.core.due import Advance, advance_all
+from paceline.shells.aws_lambda.messages import Alarm, CallWake, CheckWake, Release, read_tick
+from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
+
+LOOK_MS = 60_000
+
+
+@logger.inject_lambda_context
+def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
+    """Only a message that cannot be read fails alone; the others are done together, in one pass."""
+    del context
+    processor = BatchProcessor(event_type=EventType.SQS)
+    with processor(event["Records"], _tick):
+        done = processor.process()
+    read = [message for status, message, _ in done if status == "success"]
+    now = engine()
+    made, lost = _advance(now, [one for one in read if isinstance(one, Alarm)])
+    released = release(now, [one for one in read if isinstance(one, Release)])
+    logger.info("ticked", extra={"runs": made, "lost": lost, "released": released})
+    return answer(processor)
+
+
+def _tick(record: SQSRecord) -> Alarm | Release:
+    return read_tick(record.body)
+
+
+def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
+    """How many runs were made, and how many entries had moved: by an edit, or by the same message before."""
+    if not alarms:
+        return 0, 0
+    now_ms = now.now_ms()
+    dues = now.store.rung(alarms, now_ms=now_ms)
+    advances = advance_all(dues, now_ms=now_ms, catch_up=now.system.catch_up)
+    won = now.store.commit(advances, now_ms=now_ms) if advances else []
+    moved = [advance for advance, happened in zip(advances, won, strict=True) if happened]
+    now.outbox.wake(_wakes(now, moved, now_ms=now_ms))
+    return sum(len(advance.firings) for advance in moved), len(alarms) - len(moved)
+
+
+def _wakes(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[CheckWake]:
+    """For checks of our own; a checker that reads ``outgoing`` was told by the store. What is caught up later waits."""
+    entries = now.store.entries([advance.due.generation for advance in moved], now_ms=now_ms) if moved else {}
+    return [
+        CheckWake(advance.due.generation, firing.counter)
+        for advance in moved
+        if (entry := entries.get(advance.due.generation)) is not None and not entry.outgoing
+        for firing in advance.firings
+        if firing.after_ms <= now_ms
+    ]
+
+
+def release(now: Engine, releases: Sequence[Release]) -> int:
+    """Into the FIFO queue those whose time has come; the others wait on. How many were put into it."""
+    now_ms = now.now_ms()
+    ripe = [one for one in releases if one.at <= now_ms]
+    now.outbox.wake(CallWake(one.provider, one.at, now_ms // LOOK_MS) for one in ripe)
+    now.outbox.release_later((one for one in releases if one.at > now_ms), now_ms=now_ms)
+    return len(ripe)

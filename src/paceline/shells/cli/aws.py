@@ -1,0 +1,37 @@
+"""``paceline aws``: what the engine on DynamoDB and SQS stands on."""
+
+from __future__ import annotations
+
+import msgspec
+import typer
+
+from paceline.errors import InvalidInput
+from paceline.shells.cli import output
+from paceline.shells.cli.call import Call, command
+
+app = typer.Typer(name="aws", help="Tables and queues of the engine on DynamoDB and SQS.")
+
+
+@command(app, "init")
+def init(call: Call) -> int:
+    """Create the tables and queues that are missing. Done twice, it does nothing the second time."""
+    from paceline.config import aws_prefix
+    from paceline.wiring import make_aws
+
+    settings = call.settings()
+    prefix = aws_prefix(settings.store)
+    if prefix is None:
+        raise InvalidInput(
+            f"The store is {settings.store}, which needs no tables. Choose one on AWS: --store 'aws://?prefix=paceline',"
+            " or PACELINE_STORE."
+        )
+    made = make_aws(prefix)
+    if call.as_json:
+        output.print_json({"prefix": prefix, **msgspec.to_builtins(made._asdict())})
+    else:
+        for word, names in (("created", made.created), ("there already", made.existing)):
+            for name in names:
+                output.print_line(f"{word}: {name}")
+        for difference in made.differences:
+            output.print_note(f"differs: {difference}")
+    return output.EXIT_FAILED if made.differences else output.EXIT_OK

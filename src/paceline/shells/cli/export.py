@@ -1,0 +1,107 @@
+"""``paceline export``: all that was declared, as a stream that ``paceline import`` takes in on any engine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from paceline.errors import AlreadyExists, InvalidInput
+from paceline.shells.cli import output
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.upkeep import daemon_answers, daemon_url
+from paceline.steps.move import obstacles
+
+if TYPE_CHECKING:
+    from paceline.config import Settings
+    from paceline.steps.move_out import Exported
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes, mode 0600; - writes to stdout.")]
+LiveOption = Annotated[
+    bool, typer.Option("--live", help="Although something runs or is under way: a copy to try, not to go on with.")
+]
+LEFT_SHOWN_MAX = 10
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "export")(export)
+
+
+def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
+    """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
+    from paceline.steps import move_out
+
+    settings = call.settings()
+    if not live:
+        refuse_while_running(settings, act="exported")
+    with call.system(settings) as system:
+        if not live and (found := obstacles(system.store)):
+            raise InvalidInput(_under_way(found))
+        with _open_output(file) as write:
+            done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms())
+    _tell(call, file, done)
+
+
+def refuse_while_running(settings: Settings, *, act: str) -> None:
+    """What runs meanwhile would be in neither store, or in both."""
+    if daemon_answers(settings):
+        url = daemon_url(settings)
+        raise InvalidInput(
+            f"Nothing was {act}: a Paceline answers at {url}. Stop all that run on this store first (SIGTERM lets them"
+            " finish what is out); if that one is on another store, or you only want to try, add --live."
+        )
+
+
+def _under_way(found: list[str]) -> str:
+    more = f"; and {len(found) - LEFT_SHOWN_MAX} more" if len(found) > LEFT_SHOWN_MAX else ""
+    return (
+        f"Nothing was exported, because this is under way: {'; '.join(found[:LEFT_SHOWN_MAX])}{more}. Start Paceline"
+        " until it has ended and stop it with SIGTERM, or add --live for a copy to try."
+    )
+
+
+@contextmanager
+def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
+    """Stdout; or a file that only its owner can read, and that is there once it is whole."""
+    if str(file) == "-":
+        if sys.stdout.isatty():
+            raise InvalidInput("The stream is not for a terminal: name a FILE, or write paceline export | ...")
+        yield sys.stdout.buffer.write
+        sys.stdout.buffer.flush()
+        return
+    if file.exists():
+        raise AlreadyExists(f"{file} exists already. Choose another name.")
+    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream.write
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _tell(call: Call, file: Path, done: Exported) -> None:
+    """Beside the stream, on stderr, if that is on stdout."""
+    document = msgspec.to_builtins(done)
+    left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
+    if str(file) != "-":
+        if call.as_json:
+            output.print_json({"file": str(file), **document, **left})
+            return
+        output.print_line(f"{file}: {output.byte_text(file.stat().st_size)}")
+    output.print_note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")
+    if any(left.values()):
+        output.print_note(
+            f"Left behind: {left['runs_left']} runs of monitors that nobody has claimed, and"
+            f" {left['dead_letters_left']} dead letters."
+        )
+    output.print_note("It needs the same PACELINE_SECRET_KEY where it is imported.")

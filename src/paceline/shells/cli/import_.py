@@ -1,0 +1,63 @@
+"""``paceline import``: takes in what ``paceline export`` wrote, into the store of any engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+import typer
+
+from paceline.errors import MalformedBody
+from paceline.shells.cli import output
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.export import refuse_while_running
+from paceline.shells.cli.monitor_items import open_input
+
+LINE_BYTES_MAX = 64 * 1024 * 1024
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What paceline export wrote; - reads stdin.")]
+LiveOption = Annotated[bool, typer.Option("--live", help="Although a Paceline answers: it is on another store.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "import")(import_stream)
+
+
+def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
+    """Take in an export: what differs is replaced, what it does not name stays. Done twice, it is done once."""
+    from paceline.steps.move_in import import_lines
+
+    settings = call.settings()
+    if not live:
+        refuse_while_running(settings, act="imported")
+    with (
+        open_input(file) as stream,
+        call.system(settings) as system,
+        output.progress_bar("Importing", of_bytes=False) as progress,
+    ):
+        done = import_lines(
+            system.store,
+            system.vault,
+            _lines(stream),
+            now_ms=system.clock.now_ms(),
+            progress=lambda lines: progress(lines, None),
+        )
+    if call.as_json:
+        output.print_json(msgspec.to_builtins(done))
+        return
+    words = ("created", "replaced", "unchanged", "passed over")
+    rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
+    output.print_table(["KIND", *(word.upper() for word in words)], rows)
+    if done.unplaced:
+        output.print_note(
+            f"{done.unplaced} monitors were armed by something that runs on this store before they had their place:"
+            " they fire as new ones do. Stop all that runs before an import."
+        )
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    while line := stream.readline(LINE_BYTES_MAX):
+        if len(line) >= LINE_BYTES_MAX:
+            raise MalformedBody(f"A line is longer than {LINE_BYTES_MAX} bytes: this is no export.")
+        yield line

@@ -1,0 +1,55 @@
+"""A real boto3 against a real server on loopback: one emulator for each process that tests, a prefix for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from paceline.adapters.aws.connect import Clients, Threads
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.queues import Queues
+from paceline.adapters.aws.store import AwsStore
+from tests.aws.ministack import Emulator, fresh_prefix, shared_clients, shared_emulator
+
+
+@pytest.fixture(scope="session")
+def aws() -> Emulator:
+    return shared_emulator()
+
+
+@pytest.fixture(scope="session")
+def clients() -> Clients:
+    return shared_clients()
+
+
+@pytest.fixture
+def prefix() -> str:
+    """Nobody else's: so nothing need be swept between tests."""
+    return fresh_prefix()
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    with closing(Threads(4)) as made:
+        yield made
+
+
+@pytest.fixture
+def aws_store(clients: Clients, prefix: str) -> Iterator[AwsStore]:
+    """Empty, with its tables and queues."""
+    with closing(AwsStore(prefix, clients=clients)) as store:
+        report = store.create()
+        assert not report.differences
+        yield store
+
+
+@pytest.fixture
+def database(aws_store: AwsStore) -> Database:
+    return aws_store._database
+
+
+@pytest.fixture
+def queues(aws_store: AwsStore) -> Queues:
+    return aws_store._queues

@@ -1,0 +1,193 @@
+"""Conditional writes whose loss is a value, reads that miss nothing, in fair weather and in foul."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+
+import pytest
+from botocore.exceptions import ClientError
+
+from paceline.adapters.aws.database import Database, Transacted, Written
+from paceline.adapters.aws.items import ABSENT, PRESENT, Key, check, delete, padded, put, update
+from paceline.adapters.aws.queues import Message
+from paceline.adapters.aws.store import AwsStore
+from paceline.adapters.aws.tables import ITEMS, LEDGER, READY_INDEX, RUNS
+from tests.aws.fault_proxy import FaultProxy, Faults, fault_proxy
+from tests.aws.ministack import Emulator, guarded_clients
+
+A, B = Key("a", "1"), Key("b", "1")
+
+
+@contextmanager
+def weather(aws: Emulator, store: AwsStore, faults: Faults, *, seed: int = 1) -> Iterator[tuple[AwsStore, FaultProxy]]:
+    """The same tables, through a proxy."""
+    with (
+        fault_proxy(aws.url, seed=seed, faults=faults) as proxy,
+        guarded_clients(proxy.url) as clients,
+        closing(AwsStore(store._database.prefix, clients=clients)) as shaky,
+    ):
+        yield shaky, proxy
+
+
+def row(key: Key, **more: object) -> dict[str, object]:
+    return {"pk": key.pk, "sk": key.sk, **more}
+
+
+def test_a_put_if_absent_is_won_once_and_tells_what_stands_there(database: Database) -> None:
+    assert database.write(put(ITEMS, row(A, counter=1), when=ABSENT)) == Written(True, None)
+    lost = database.write(put(ITEMS, row(A, counter=2), when=ABSENT))
+    assert not lost.won
+    assert lost.item is not None
+    assert lost.item["counter"] == 1
+
+
+def test_an_update_wins_only_if_what_it_believes_is_so(database: Database) -> None:
+    database.write(put(ITEMS, row(A, counter=1, url="x")))
+    advance = update(ITEMS, A, "SET #counter = :next", when="#counter = :seen", seen=1, next=2)
+    won = database.write(advance)
+    assert won.won
+    assert won.item is not None
+    assert (won.item["counter"], won.item["url"]) == (2, "x")
+    assert not database.write(advance).won
+
+
+def test_promise_3_what_was_deleted_is_not_made_anew_by_an_update(database: Database) -> None:
+    assert database.write(update(ITEMS, A, "ADD #counter :one", when=PRESENT, one=1)) == Written(False, None)
+    assert database.get(ITEMS, A) is None
+
+
+def test_a_delete_is_won_once(database: Database) -> None:
+    database.write(put(ITEMS, row(A)))
+    assert database.write(delete(ITEMS, A, when=PRESENT)).won
+    assert not database.write(delete(ITEMS, A, when=PRESENT)).won
+
+
+def test_a_transaction_happens_whole_or_not_at_all(database: Database) -> None:
+    database.write(put(ITEMS, row(A, free=5)))
+    take = update(ITEMS, A, "SET #free = #free - :cost", when="#free >= :cost", cost=3)
+    assert database.transact([take, put(LEDGER, row(B), when=ABSENT)]) == Transacted(True)
+    again = database.transact([take, put(LEDGER, row(Key("b", "2")), when=ABSENT)])
+    assert (again.won, again.lost) == (False, (True, False))
+    assert again.items[0] is not None
+    assert again.items[0]["free"] == 2
+    assert database.get(LEDGER, Key("b", "2")) is None
+    assert database.get_together([(ITEMS, A), (LEDGER, B), (LEDGER, Key("b", "2"))])[1:] == [row(B), None]
+
+
+def test_a_check_guards_a_transaction_and_writes_nothing(database: Database) -> None:
+    assert not database.transact([check(ITEMS, A, when=PRESENT), put(LEDGER, row(B))]).won
+    database.write(put(ITEMS, row(A)))
+    assert database.transact([check(ITEMS, A, when=PRESENT), put(LEDGER, row(B))]).won
+    assert database.get(ITEMS, A) == row(A)
+
+
+def test_of_many_that_write_at_once_one_wins(database: Database) -> None:
+    database.write(put(ITEMS, row(A, counter=0)))
+
+    def race(number: int) -> bool:
+        counter = database.transact(
+            [
+                update(
+                    ITEMS, A, "SET #counter = :next", when="#counter = :seen", seen=number // 8, next=number // 8 + 1
+                ),
+                put(RUNS, row(Key("r", padded(number // 8))), when=ABSENT),
+            ]
+        )
+        return counter.won
+
+    with ThreadPoolExecutor(8) as pool:
+        for turn in range(5):
+            assert sum(pool.map(race, range(turn * 8, turn * 8 + 8))) == 1
+    assert database.count(RUNS, "#pk = :pk", pk="r", limit=100) == 5
+
+
+def test_a_query_goes_on_over_pages_and_stops_at_its_limit(database: Database) -> None:
+    database.write_many(
+        put(RUNS, row(Key("q", padded(at)), shard="s", at=at, body="x" * 20_000)) for at in range(120)
+    )  # more than one page of a megabyte
+    found = database.query(RUNS, "#pk = :pk", pk="q", limit=1_000)
+    assert [item["at"] for item in found] == list(range(120))
+    newest = database.query(RUNS, "#pk = :pk", pk="q", limit=3, newest_first=True)
+    assert [item["at"] for item in newest] == [119, 118, 117]
+    assert [
+        item["at"] for item in database.query(RUNS, "#pk = :pk", filtered="#at > :at", pk="q", at=115, limit=2)
+    ] == [
+        116,
+        117,
+    ]
+    ready = database.query(RUNS, "#shard = :s AND #at <= :now", index=READY_INDEX, s="s", now=4, limit=100)
+    assert [set(item) for item in ready] == [{"pk", "sk", "shard", "at"}] * 5
+    assert database.count(RUNS, "#pk = :pk", pk="q", limit=1_000) == 120
+    assert database.count(RUNS, "#pk = :pk", pk="q", limit=7) == 7
+    assert len(list(database.scan(RUNS))) == 120
+    assert database.query(RUNS, "#pk = :pk", pk="q", limit=0) == []
+
+
+def test_many_are_read_at_once_and_those_that_are_not_there_are_left_out(database: Database) -> None:
+    database.write_many(put(RUNS, row(Key("q", padded(at)))) for at in range(0, 250, 2))
+    keys = [Key("q", padded(at)) for at in [*range(250), 0, 2]]
+    assert database.get_many(RUNS, keys).keys() == set(keys[:250:2])
+
+
+def test_a_mistake_of_ours_is_not_called_an_outage(database: Database) -> None:
+    with pytest.raises(ClientError, match="ValidationException"):
+        database.write(put(ITEMS, {"pk": "a", "sk": 5}))
+
+
+LOSSES = Faults(drop_after=0.3, duplicate=0.2, drop_before=0.1, throttle=0.1)
+
+
+def test_promise_9_a_write_whose_reply_was_lost_is_won_and_not_lost(aws: Emulator, aws_store: AwsStore) -> None:
+    with weather(aws, aws_store, LOSSES, seed=3) as (shaky, proxy):
+        database = shaky._database
+        assert database.write(put(ITEMS, row(A, counter=0), when=ABSENT)).won
+        for turn in range(30):
+            change = update(ITEMS, A, "SET #counter = :next", when="#counter = :seen", seen=turn, next=turn + 1)
+            assert database.write(change).won
+        assert database.write(delete(ITEMS, A, when=PRESENT)).won
+        assert proxy.hits["drop_after"] > 3
+
+
+def test_promise_9_a_transaction_whose_reply_was_lost_is_won_and_done_once(aws: Emulator, aws_store: AwsStore) -> None:
+    with weather(aws, aws_store, LOSSES, seed=2) as (shaky, proxy):
+        database = shaky._database
+        database.write(put(ITEMS, row(A, spent=0)))
+        for turn in range(20):
+            spend = update(ITEMS, A, "ADD #spent :cost", when=PRESENT, cost=10)
+            assert database.transact([spend, put(LEDGER, row(Key("p", padded(turn))), when=ABSENT)]).won
+        item = database.get(ITEMS, A)
+        assert item is not None
+        assert item["spent"] == 200
+        assert proxy.hits["drop_after"] > 3
+
+
+def test_promise_10_what_a_batch_leaves_behind_is_done_after_all(aws: Emulator, aws_store: AwsStore) -> None:
+    with weather(aws, aws_store, Faults(partial=0.6, reorder=0.1)) as (shaky, proxy):
+        database = shaky._database
+        database.write_many(put(RUNS, row(Key("q", padded(at)))) for at in range(100))
+        assert len(database.get_many(RUNS, [Key("q", padded(at)) for at in range(100)])) == 100
+        shaky._queues.send("ticks", [Message(str(at)) for at in range(40)])
+        assert proxy.hits["partial"] > 3
+    seen: set[str] = set()
+    while received := aws_store._queues.receive("ticks", messages_max=10):
+        seen |= {message.body for message in received}
+    assert seen == {str(at) for at in range(40)}
+
+
+def test_messages_of_a_group_come_in_the_order_of_sending(aws_store: AwsStore) -> None:
+    queues = aws_store._queues
+    queues.send("runs.fifo", [Message(str(at), group="g", once=str(at)) for at in range(25)])
+    found: list[str] = []
+    while received := queues.receive("runs.fifo", messages_max=10):
+        found += [message.body for message in received]
+        assert all((message.group, message.received) == ("g", 1) for message in received)
+        queues.forget("runs.fifo", [message.receipt for message in received])
+    assert found == [str(at) for at in range(25)]
+    assert queues.depth("runs.fifo") == 0
+
+
+def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> None:
+    aws_store._queues.send("ticks", [Message("x" * 300_000) for _ in range(7)])
+    assert aws_store._queues.depth("ticks") == 7

@@ -1,0 +1,63 @@
+"""Jobs through the functions: sent, followed to their end, and told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from paceline.ports import AccountSpec
+from paceline.shells.aws_lambda import jobs
+from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
+from paceline.steps.accounts import add_key, put_account_spec
+from tests.aws.lambda_stage import Context, Stage, Target, lambda_stage
+from tests.shells.job_daemons import QUICK, document
+
+pytestmark = pytest.mark.aws
+
+
+@pytest.fixture
+def atlas() -> Iterator[AtlasSimulator]:
+    with AtlasSimulator(QUICK) as running:
+        yield running
+        assert running.defects == []
+
+
+@pytest.fixture
+def stage(atlas: AtlasSimulator) -> Iterator[Stage]:
+    quick = {"PACELINE_ATLAS_EVERY": "1s", "PACELINE_ATLAS_SETTLE": "1s"}
+    with lambda_stage(PACELINE_ATLAS_URL=atlas.base_url, **quick) as made:
+        add_account(made, atlas)
+        yield made
+
+
+def add_account(stage: Stage, atlas: AtlasSimulator) -> None:
+    (secret,) = atlas.add_account("lab", limits=Limits(concurrent=100))
+    put_account_spec(stage.store, "lab", AccountSpec(concurrent=100))
+    add_key(stage.store, stage.now.system.vault, "lab", secret, now_ms=stage.now.now_ms())
+
+
+@pytest.mark.slow
+def test_a_job_is_sent_followed_and_told(stage: Stage, atlas: AtlasSimulator) -> None:
+    with closing(Target()) as hook:
+        status, answer = stage.rest("POST", "/v1/jobs", document(3) | {"webhook": f"{hook.url}/done"})
+        assert status == 202, answer
+        jobs.dispatch({}, Context())
+        assert len(atlas.audit()["measurements"]) == 3
+        end_s = time.monotonic() + 60
+        while not stage.rest("GET", f"/v1/jobs/{answer['job']}")[1]["finished"]:
+            assert time.monotonic() < end_s
+            jobs.follow({}, Context())
+            time.sleep(0.3)
+        jobs.tell({}, Context())
+        assert hook.asked == ["/done"]
+    assert stage.rest("GET", f"/v1/jobs/{answer['job']}")[1]["success"]
+
+
+def test_called_twice_at_once_and_again_nothing_is_sent_twice(stage: Stage, atlas: AtlasSimulator) -> None:
+    assert stage.rest("POST", "/v1/jobs", document(2))[0] == 202
+    for _ in range(3):
+        jobs.dispatch({}, Context())
+    assert len(atlas.audit()["measurements"]) == 2

@@ -1,0 +1,242 @@
+"""What is spread over partitions, and what is more than one transaction holds, behaves as if it were neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from paceline.adapters.aws.connect import Clients
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import put as put_item
+from paceline.adapters.aws.keys import user_key
+from paceline.adapters.aws.monitors_due import REMEMBERED_S, NextDue
+from paceline.adapters.aws.monitors_keys import (
+    DUE_SHARDS,
+    MONITORS_PER_QUEUE,
+    QUEUES_MAX,
+    check_queue,
+    due_shard,
+    owner_queue,
+    owner_queues,
+    waves,
+)
+from paceline.adapters.aws.monitors_users import fan_item
+from paceline.adapters.aws.store import AwsStore
+from paceline.adapters.aws.tables import ITEMS
+from paceline.core.due import Due
+from paceline.core.schedule import Arm, Remove
+from paceline.ports import PutMonitor, Reacted
+from tests.aws.monitor_stage import counted, with_users
+from tests.contract.stage import (
+    EVERY_MINUTE,
+    LEASE_MS,
+    MINUTE_MS,
+    T0_MS,
+    armed,
+    claim,
+    due_of,
+    make_runs,
+    names,
+    put,
+    react_with,
+    settle,
+    spec,
+    step,
+)
+
+pytestmark = pytest.mark.aws
+
+
+@pytest.fixture
+def store(aws_store: AwsStore) -> AwsStore:
+    with_users(aws_store)
+    aws_store.bell.rings = False
+    return aws_store
+
+
+@pytest.fixture
+def other(clients: Clients, prefix: str, store: AwsStore) -> Iterator[AwsStore]:
+    del store
+    with closing(AwsStore(prefix, clients=clients)) as opened:
+        yield opened
+
+
+def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS, apart_ms: int = 0) -> list[int]:
+    """So many entries, by generation, each due a while after the one before."""
+    puts = [PutMonitor(owner, f"m{number:04}", spec()) for number in range(count)]
+    changes = [done.change for done in store.put_monitors(puts, monitors_max=10_000, now_ms=T0_MS)]
+    reacted = [
+        Reacted(change, Arm(due_ms + number * apart_ms, EVERY_MINUTE, outgoing=False))
+        for number, change in enumerate(changes)
+        if change is not None
+    ]
+    assert store.react(reacted) == [True] * count
+    return [item.change.generation for item in reacted]
+
+
+def test_entries_and_runs_are_spread_over_all_shards() -> None:
+    for shard in (due_shard, check_queue):
+        counts = [0] * DUE_SHARDS
+        shards = sorted({shard(generation) for generation in range(1, 16_001)})
+        for generation in range(1, 16_001):
+            counts[shards.index(shard(generation))] += 1
+        assert min(counts) > 800
+        assert max(counts) < 1_200
+
+
+def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked() -> None:
+    queues = min(1 + 20 * MONITORS_PER_QUEUE // MONITORS_PER_QUEUE, QUEUES_MAX)
+    assert queues == 21
+    used = {owner_queue(7, queues, generation) for generation in range(1_000)}
+    assert used == set(owner_queues(7, queues))
+    # What was armed when there were fewer is still among them.
+    assert {owner_queue(7, 3, generation) for generation in range(1_000)} < used
+
+
+def test_due_entries_of_all_shards_come_in_one_order_and_page_by_page(store: AwsStore) -> None:
+    generations = fill(store, 70, apart_ms=50)
+    found = store.due(now_ms=T0_MS + 60 * 50, limit=45)
+    assert [due.generation for due in found] == generations[:45]
+    pages: list[Due] = []
+    while page := store.armed_after(pages[-1] if pages else None, from_ms=T0_MS + 50, limit=9):
+        pages += page
+    assert [due.generation for due in pages] == generations[1:]
+
+
+def test_entries_that_are_due_at_the_same_moment_are_paged_without_loss(store: AwsStore) -> None:
+    generations = fill(store, 60)
+    pages: list[Due] = []
+    while page := store.armed_after(pages[-1] if pages else None, from_ms=T0_MS, limit=7):
+        pages += page
+    assert [due.generation for due in pages] == generations
+
+
+def test_the_next_due_time_knows_at_once_what_this_process_did(store: AwsStore) -> None:
+    monitor = armed(store, "a", due_ms=T0_MS + MINUTE_MS)
+    assert store.next_due_ms() == T0_MS + MINUTE_MS
+    armed(store, "b")
+    assert store.next_due_ms() == T0_MS
+    (due,) = store.due(now_ms=T0_MS, limit=9)
+    assert store.commit([step(due)], now_ms=T0_MS) == [True]
+    assert store.next_due_ms() == T0_MS + MINUTE_MS
+    make_runs(store, monitor)
+    assert store.next_due_ms() == T0_MS + MINUTE_MS  # that of b
+
+
+def test_the_next_due_time_sees_what_another_process_did_after_a_bounded_time(
+    store: AwsStore, database: Database
+) -> None:
+    now_s = 0.0
+    elsewhere = NextDue(database, clock_s=lambda: now_s)
+    armed(store, "a", due_ms=T0_MS + MINUTE_MS)
+    assert elsewhere.first_ms() == T0_MS + MINUTE_MS
+    armed(store, "b")
+    assert elsewhere.first_ms() in (T0_MS, T0_MS + MINUTE_MS)
+    now_s = REMEMBERED_S
+    assert elsewhere.first_ms() == T0_MS
+
+
+def test_a_look_that_finds_nothing_due_asks_no_shard_twice_in_a_second(store: AwsStore, clients: Clients) -> None:
+    armed(store, "a", due_ms=T0_MS + MINUTE_MS)
+    with counted(clients) as first:
+        store.next_due_ms()
+    assert first == {"Query": DUE_SHARDS}
+    with counted(clients) as then:
+        assert store.next_due_ms() == T0_MS + MINUTE_MS
+        assert store.due(now_ms=T0_MS, limit=9) == []
+    assert then == {}
+
+
+def test_an_advance_with_more_runs_than_a_transaction_holds_makes_each_of_them_once(
+    store: AwsStore, other: AwsStore
+) -> None:
+    monitor = armed(store, "a")
+    due = due_of(store, monitor)
+    assert store.commit([step(due, runs=230)], now_ms=T0_MS) == [True]
+    assert other.commit([step(due, runs=230)], now_ms=T0_MS) == [False]
+    runs = other.monitor_runs(monitor, before=None, limit=1_000, now_ms=T0_MS)
+    assert [run.counter for run in runs] == list(reversed(range(230)))
+    assert due_of(other, monitor).due_ms == T0_MS + 230 * MINUTE_MS
+    assert names(claim(store)) == [("a", 0)]
+    assert store.verify_monitors() == []
+
+
+def test_a_user_with_more_monitors_than_a_transaction_holds_goes_whole(store: AwsStore, other: AwsStore) -> None:
+    fill(store, 130)
+    assert store.monitor_counts().entries == 130
+    assert other.remove_user("ann")
+    assert store.monitors("ann", after="", limit=9) == []
+    assert all(react_with(store, Remove()))
+    counts = store.monitor_counts()
+    assert (counts.users, counts.monitors, counts.entries, counts.changes) == (1, 0, 0, 0)
+    assert store.verify_monitors() == []
+
+
+@pytest.mark.parametrize("act", ["removed", "disabled"])
+def test_promise_10_what_a_process_that_died_left_to_record_is_recorded_by_the_next_that_looks(
+    store: AwsStore, other: AwsStore, database: Database, act: str
+) -> None:
+    """It died behind the transaction: the user is edited or gone, and no change is recorded yet."""
+    generations = fill(store, 3)
+    user = database.get(ITEMS, user_key("ann"))
+    assert user is not None
+    fan = fan_item(store._numbers, user, "removed" if act == "removed" else "disabled")
+    database.write_many([put_item(ITEMS, fan)])
+    if act == "removed":
+        database.write_many([put_item(ITEMS, user | {"number": user["number"] + 1_000, "monitors": 0})])
+    changes = other.changes(limit=10, now_ms=T0_MS)
+    assert [change.generation for change in changes] == generations
+    assert [change.monitor is None for change in changes] == [act == "removed"] * 3
+    assert len(other.changes(limit=10, now_ms=T0_MS)) == 3
+    for change in changes:
+        other.react([Reacted(change, Remove() if act == "removed" else Arm(T0_MS, EVERY_MINUTE, outgoing=False))])
+    assert other.changes(limit=10, now_ms=T0_MS) == []
+
+
+def test_two_settlements_of_one_monitor_share_a_batch(store: AwsStore) -> None:
+    make_runs(store, armed(store, "a"), 3)
+    first = claim(store)
+    assert settle(store, first) == [True]
+    second = claim(store)
+    assert settle(store, first + second) == [False, True]
+    third = claim(store)
+    assert settle(store, third + second) == [True, False]
+    assert store.verify_monitors() == []
+
+
+def test_waves_keep_the_order_of_a_key_and_never_name_one_twice() -> None:
+    assert waves("abacab") == [[0, 1, 3], [2, 5], [4]]
+    assert waves("") == []
+
+
+def test_what_a_firing_takes_of_aws_is_bounded(store: AwsStore, clients: Clients) -> None:
+    """Thirty firings, from the look to the outcome."""
+    fill(store, 30)
+    store.bell.rings = True
+    store.next_due_ms()
+    store._queues.url("ticks")
+    with counted(clients) as ticked:
+        dues = store.due(now_ms=T0_MS, limit=1_000)
+        assert store.commit([step(due) for due in dues], now_ms=T0_MS) == [True] * 30
+    assert ticked["TransactWriteItems"] == 1
+    assert ticked["BatchGetItem"] == 1
+    assert ticked["SendMessageBatch"] == 3
+    assert ticked["Query"] <= DUE_SHARDS
+    with counted(clients) as claimed:
+        out = claim(store, lease_ms=LEASE_MS)
+    assert len(out) == 30
+    assert claimed == {"Query": 16, "BatchGetItem": 2, "TransactWriteItems": 1}
+    with counted(clients) as settled:
+        assert settle(store, out) == [True] * 30
+    assert settled == {"TransactWriteItems": 1}
+
+
+def test_what_a_put_takes_of_aws_is_bounded(store: AwsStore, clients: Clients) -> None:
+    with counted(clients) as taken:
+        put(store, "a")
+    assert taken == {"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 2, "TransactWriteItems": 1}
+    with counted(clients) as edited:
+        put(store, "a", spec(every="5s"))
+    assert edited == {"GetItem": 1, "BatchGetItem": 1, "TransactWriteItems": 1}

@@ -1,0 +1,295 @@
+"""What is exported from one store and imported into another is the same there, and nothing of it runs twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.adapters.vault import SecretVault
+from paceline.core.batch import RecordSpec
+from paceline.core.schedule import Rest
+from paceline.errors import InvalidInput, MalformedBody, PacelineError, WrongSetting
+from paceline.ports import Reacted, Store
+from paceline.steps.access import authenticate
+from paceline.steps.move import obstacles
+from paceline.steps.move_in import import_lines
+from paceline.steps.plan import plan_due
+from tests.contract import job_stage
+from tests.contract.batch_stage import DATE
+from tests.contract.stage import EVERY_MINUTE, user
+from tests.steps import move_scene
+from tests.steps.move_scene import NOON_MS, NOW_MS, SECRET_KEY, VAULT, open_runs, picture, take_in, take_out
+from tests.steps.scene import DAY_MS, MINUTE_MS, SECOND_MS, T0_MS, entry, put, run_tick, send_all, take
+
+
+@pytest.fixture
+def source() -> Iterator[Store]:
+    with closing(SqliteStore(":memory:")) as store:
+        yield store
+        assert store.verify() == []
+
+
+@pytest.fixture
+def target() -> Iterator[Store]:
+    with closing(SqliteStore(":memory:")) as store:
+        yield store
+        assert store.verify() == []
+
+
+def test_all_that_was_declared_is_there_after_a_move_and_fires_when_it_would_have(source: Store, target: Store) -> None:
+    secret = move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    move_scene.with_accounts(source)
+    stream, report = take_out(source)
+    imported = take_in(target, stream)
+    assert picture(target) == picture(source)
+    assert (report.users, report.tokens, report.monitors, report.records, report.keys) == (3, 2, 5, 13, 3)
+    assert imported.counts["monitors"] == {"created": 5}
+    assert imported.lines == len(stream.splitlines())
+    there = authenticate(target, secret, secret_key=SECRET_KEY)
+    assert there is not None
+    assert there.role == "admin"
+    assert secret.encode() not in stream
+
+
+def test_importing_twice_changes_nothing_the_second_time(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    move_scene.with_accounts(source)
+    stream, _ = take_out(source, now_ms=NOON_MS)
+    take_in(target, stream, now_ms=NOON_MS)
+    before, runs = picture(target), open_runs(target)
+    again = take_in(target, stream, now_ms=NOON_MS + MINUTE_MS)
+    assert {word for counts in again.counts.values() for word in counts} == {"unchanged"}
+    assert (picture(target), open_runs(target)) == (before, runs)
+
+
+def test_a_moved_monitor_goes_on_on_its_grid_and_a_firing_that_is_owed_is_made(source: Store, target: Store) -> None:
+    source.add_user(user("ann"))
+    put(source, "web", now_ms=T0_MS, every="5m")
+    run_tick(source, now_ms=T0_MS)
+    send_all(source, now_ms=T0_MS)
+    stream, _ = take_out(source, now_ms=T0_MS + MINUTE_MS)
+    late_ms = T0_MS + 5 * MINUTE_MS + 10 * SECOND_MS
+    take_in(target, stream, now_ms=late_ms)
+    assert entry(target, "web", now_ms=late_ms).due_ms == T0_MS + 5 * MINUTE_MS
+    run_tick(target, now_ms=late_ms)
+    assert len(send_all(target, now_ms=late_ms)) == 1
+    assert entry(target, "web", now_ms=late_ms).due_ms == T0_MS + 10 * MINUTE_MS
+
+
+def test_promise_5_of_a_day_that_moves_at_noon_each_record_runs_once_and_at_its_time(
+    source: Store, target: Store
+) -> None:
+    move_scene.with_batch(source)
+    waiting = open_runs(source)
+    assert len(waiting) == 6
+    stream, report = take_out(source, now_ms=NOON_MS)
+    assert report.runs == 12
+    take_in(target, stream, now_ms=NOON_MS)
+    assert open_runs(target) == waiting
+    plan_due(target, now_ms=NOON_MS)
+    assert open_runs(target) == waiting
+    # A record that has run, switched off and on again, would be a newcomer to the day: the ledger knows better.
+    (batch,) = move_scene.all_batches(target)
+    (done, *_) = sorted(set(move_scene.RECORDS) - {record for _, record in waiting})
+    record = target.record(batch, done)
+    assert record is not None
+    for active in (False, True):
+        target.put_records(batch, [RecordSpec(done, record.provider, "/x", active=active)], now_ms=NOON_MS)
+    plan_due(target, now_ms=NOON_MS)
+    assert open_runs(target) == waiting
+
+
+def test_the_day_after_a_move_is_planned_as_ever(source: Store, target: Store) -> None:
+    move_scene.with_batch(source)
+    stream, _ = take_out(source, now_ms=NOON_MS)
+    take_in(target, stream, now_ms=NOON_MS)
+    midnight_ms = NOON_MS + DAY_MS // 2
+    # The other Paceline starts an hour after the midnight that the move went over.
+    report = plan_due(target, now_ms=midnight_ms + 60 * MINUTE_MS)
+    assert [(day.date, day.report.enqueued) for day in report.days] == [("2026-09-23", 12)]
+
+
+def test_a_record_that_waits_to_be_planned_into_its_day_is_planned_there(source: Store, target: Store) -> None:
+    move_scene.with_batch(source)
+    (batch,) = move_scene.all_batches(source)
+    source.put_records(batch, [RecordSpec("late", "a", "/late")], now_ms=NOON_MS)
+    stream, _ = take_out(source, now_ms=NOON_MS)
+    take_in(target, stream, now_ms=NOON_MS)
+    plan_due(target, now_ms=NOON_MS)
+    late = [due_ms for due_ms, record in open_runs(target) if record == "late"]
+    assert len(late) == 1
+    assert late[0] >= NOON_MS
+
+
+def test_what_an_account_has_spent_counts_after_the_move(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    move_scene.with_accounts(source)
+    move_scene.with_finished_job(source)
+    stream, report = take_out(source, now_ms=T0_MS)
+    counts = take_in(target, stream, now_ms=T0_MS).counts
+    account = target.account("lab", now_ms=T0_MS)
+    assert account is not None
+    assert (account.credits.foreign, account.results.foreign) == (40, 10)
+    # A finished job is in the stream as history, and in no other store.
+    assert (report.jobs, counts["jobs"], target.jobs(None, before=None, limit=10)) == (1, {"passed over": 1}, [])
+
+
+def test_what_is_under_way_is_named_and_nothing_else_is_in_the_way(source: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    move_scene.with_accounts(source)
+    assert obstacles(source) == []
+    job_stage.admitted(source, owner="ann")
+    run_tick(source, now_ms=T0_MS + 11 * MINUTE_MS)
+    assert len(take(source, now_ms=T0_MS + 11 * MINUTE_MS)) == 1
+    assert len(source.claim_calls(now_ms=NOON_MS, runs_max=1, lease_ms=MINUTE_MS)) == 1
+    (batch,) = move_scene.all_batches(source)
+    source.open_day(batch, "2026-09-23", start_ms=NOON_MS + DAY_MS, end_ms=NOON_MS + 2 * DAY_MS)
+    assert obstacles(source) == [
+        "1 runs of monitors are out",
+        "1 jobs have not ended (let them end, or cancel them)",
+        "day 2026-09-23 of batch 'daily' is half planned",
+        f"1 runs of day {DATE} of batch 'daily' are out",
+    ]
+
+
+@pytest.mark.parametrize("cut", [1, 4, 9, 13, 20])
+def test_an_import_that_breaks_off_says_so_and_the_whole_one_completes_it(
+    source: Store, target: Store, cut: int
+) -> None:
+    move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    waiting = open_runs(source)
+    stream, _ = take_out(source, now_ms=NOON_MS)
+    lines = stream.splitlines()
+    with pytest.raises(MalformedBody, match=f"breaks off after line {cut}"):
+        import_lines(target, VAULT, lines[:cut], now_ms=NOON_MS)
+    take_in(target, stream, now_ms=NOON_MS)
+    assert picture(target) == picture(source)
+    assert open_runs(target) == waiting
+
+
+class Crash(Exception):
+    pass
+
+
+class Dying(SqliteStore):
+    """Dies after the definitions are written and before their entries follow."""
+
+    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
+        raise Crash(len(reacted))
+
+
+def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, tmp_path: Path) -> None:
+    move_scene.with_users_and_monitors(source)
+    stream, _ = take_out(source)
+    path = str(tmp_path / "target.db")
+    with closing(Dying(path)) as dying, pytest.raises(Crash):
+        take_in(dying, stream)
+    with closing(SqliteStore(path)) as target:
+        take_in(target, stream)
+        assert picture(target) == picture(source)
+        assert target.verify() == []
+
+
+class Hasty(SqliteStore):
+    """Something else that runs on the store arms what is new before the import does."""
+
+    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
+        super().react([Reacted(one.change, Rest(EVERY_MINUTE, outgoing=False)) for one in reacted[:1]])
+        return super().react(reacted)
+
+
+def test_monitors_that_somebody_else_armed_meanwhile_are_counted(source: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    stream, _ = take_out(source)
+    with closing(Hasty(":memory:")) as hasty:
+        assert take_in(hasty, stream).unplaced == 1
+    with closing(SqliteStore(":memory:")) as alone:
+        assert take_in(alone, stream).unplaced == 0
+
+
+def test_another_secret_is_refused_before_anything_is_written(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    stream, _ = take_out(source)
+    with pytest.raises(WrongSetting, match="sealed with another secret"):
+        import_lines(target, SecretVault(b"of another installation....."), stream.splitlines(), now_ms=NOW_MS)
+    assert target.users(after="", limit=10) == []
+
+
+def changed(stream: bytes, kind: str, /, **fields: object) -> list[bytes]:
+    lines = [json.loads(line) for line in stream.splitlines()]
+    next(line for line in lines if line["kind"] == kind).update(fields)
+    return [json.dumps(line).encode() for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "error", "words"),
+    [
+        ("paceline", {"format": 2}, InvalidInput, "format 2, and this version reads 1"),
+        ("paceline", {"kind": "user"}, MalformedBody, "Line 1 is not one of an export"),
+        ("monitor", {"spec": {"every": "1m"}}, InvalidInput, "Line 5: "),
+        ("monitor", {"owner": "nobody"}, InvalidInput, "Line 5: there is no user 'nobody'"),
+        ("provider", {"id": "a b"}, InvalidInput, "Line 10: "),
+        ("record", {"batch": "other"}, InvalidInput, "Line 13: records come after their batch"),
+        ("end", {"lines": 3}, MalformedBody, "breaks off"),
+        ("user", {"more": 1}, MalformedBody, "Line 2 is not one of an export"),
+    ],
+)
+def test_a_wrong_line_is_refused_by_its_number(
+    source: Store, target: Store, kind: str, fields: dict[str, object], error: type[PacelineError], words: str
+) -> None:
+    move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    stream, _ = take_out(source)
+    with pytest.raises(error, match=words):
+        import_lines(target, VAULT, changed(stream, kind, **fields), now_ms=NOW_MS)
+
+
+def test_two_exports_in_one_stream_are_refused(source: Store, target: Store) -> None:
+    stream, _ = take_out(source)
+    with pytest.raises(MalformedBody, match="comes after the end"):
+        take_in(target, stream + stream)
+
+
+@pytest.fixture
+def aws_store() -> Iterator[Store]:
+    from paceline.adapters.aws import tables
+    from paceline.adapters.aws.store import AwsStore
+    from tests.aws.ministack import fresh_prefix, shared_clients
+
+    clients, prefix = shared_clients(), fresh_prefix()
+    tables.create(clients, prefix)
+    with closing(AwsStore(prefix, clients=clients)) as store:
+        yield store
+        assert store.verify() == []
+    tables.destroy(clients, prefix)
+
+
+@pytest.mark.aws
+def test_from_sqlite_to_aws_and_back_nothing_is_lost_and_no_run_is_doubled(
+    source: Store, aws_store: Store, target: Store
+) -> None:
+    secret = move_scene.with_users_and_monitors(source)
+    move_scene.with_batch(source)
+    move_scene.with_accounts(source)
+    waiting = open_runs(source)
+    there, _ = take_out(source, now_ms=NOON_MS)
+    take_in(aws_store, there, now_ms=NOON_MS)
+    assert picture(aws_store) == picture(source)
+    assert open_runs(aws_store) == waiting
+    assert authenticate(aws_store, secret, secret_key=SECRET_KEY) is not None
+    again = take_in(aws_store, there, now_ms=NOON_MS)
+    assert {word for counts in again.counts.values() for word in counts} == {"unchanged"}
+    assert obstacles(aws_store) == []
+    back, _ = take_out(aws_store, now_ms=NOON_MS)
+    take_in(target, back, now_ms=NOON_MS)
+    assert picture(target) == picture(source)
+    assert open_runs(target) == waiting
