@@ -67,7 +67,8 @@ Planner and caller turn by turn through a day, with the real steps on a real fil
 same process: most calls end well, a few are refused, a few find the provider unavailable. Commits do not wait for the
 disk here.""",
     "submit": """\
-Not used by the product yet. The floor inserts the rows that a submission leaves behind.""",
+`synchronous=FULL`, through the step that the API calls. The floor inserts the rows that a submission leaves behind,
+ready-made, in one transaction.""",
     "pool": """\
 Decisions over 100 accounts. Below, two rules on the same arrivals, for 30 hours, with four accounts that nobody else
 uses, against the simulator over loopback with the lag of its model: Paceline's steps, and local counters that are

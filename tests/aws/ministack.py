@@ -60,7 +60,9 @@ def emulator(more: Mapping[str, str] | None = None) -> Iterator[Emulator]:
     with tempfile.TemporaryDirectory(prefix="ministack-") as folder:
         port = free_port()
         log = Path(folder) / "log"
-        names = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "TMPDIR": folder, "HOME": folder}
+        # Else its IoT listens on every address, whatever BIND_HOST says.
+        names = {"BIND_HOST": "127.0.0.1", "IOT_MTLS_ENABLED": "0"}
+        names |= {"GATEWAY_PORT": str(port), "TMPDIR": folder, "HOME": folder}
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [str(Path(sys.executable).with_name("ministack"))],

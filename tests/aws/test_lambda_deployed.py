@@ -120,6 +120,8 @@ def test_from_rest_over_streams_and_queues_to_the_outcome(deployment: Deployment
         status, answer = deployment.rest("PUT", path, spec)
         assert status == 201, answer
         wait(lambda: len(target.asked) >= 3, within_s=120)
+        _, page = deployment.rest("GET", f"{path}/runs")
+        assert sum(run["state"] == "ok" for run in page["items"]) >= 2
         assert deployment.rest("DELETE", path)[0] == 204
         asked = len(target.asked)
         time.sleep(5)

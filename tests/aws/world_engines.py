@@ -1,34 +1,55 @@
-"""The seeded worlds, brief enough for an emulator, and the two engines that they are told on."""
+"""The seeded worlds, brief enough for an emulator that takes a few hundred requests a second, and what they tell."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
+from dataclasses import asdict
+from typing import Any
 
-from paceline.adapters.aws import tables
-from paceline.adapters.aws.store import AwsStore
-from tests.aws.ministack import fresh_prefix, shared_clients
+import msgspec
+
 from tests.world.batch_world import BatchWorld
 from tests.world.job_world import JobWorld
-from tests.world.seeded import SECOND_MS, Opener, Seeded
+from tests.world.seeded import HOUR_MS, SECOND_MS
 from tests.world.world import World
 
 
 class BriefWorld(World):
     """Looked at less often, and listened to for less time: each look asks all shards."""
 
-    CHECK_EVERY, LOOK_EVERY = 10, 50
-    REST_MS = (20 * SECOND_MS, 40 * SECOND_MS)
+    REST_DAEMONS = 1
+    CHECK_EVERY, LOOK_EVERY = 10, 40
+    REST_MS = (6 * SECOND_MS, 12 * SECOND_MS)
+
+    def history(self) -> list[Any]:
+        """Every life of a monitor and all its runs. A generation is only a name, and each engine gives its own."""
+        return [
+            [
+                msgspec.structs.replace(life.monitor, generation=0),
+                (life.deleted, life.has_entry, life.due_ms, life.cadence, life.counter),
+                [asdict(run) | {"handle": 0} for run in life.runs.values()],
+            ]
+            for life in self.ledger.lives.values()
+        ]
 
 
 class BriefBatchWorld(BatchWorld):
-    LOOK_EVERY = 60
-    DAYS_TO_REST = 2
+    REST_DAEMONS = 1
+    LOOK_EVERY = 40
+    DAYS_TO_REST = 1
+    REST_STEP_MS = 3 * HOUR_MS
+
+    def history(self) -> list[Any]:
+        """Every run that was handed out, and every effect it had outside, in the order in which they came."""
+        names = {number: book.name for number, book in self.ledger.providers.items()}
+        runs = [asdict(run) | {"handle": 0, "provider": names[run.provider]} for run in self.ledger.runs.values()]
+        return [runs, list(self.outside.effects.items())]
 
 
 class BriefJobWorld(JobWorld):
-    LOOK_EVERY = 60
+    LOOK_EVERY = 40
 
-
+    def history(self) -> list[Any]:
+        """Every job, every measurement when it was last looked at, and what is so at RIPE."""
+        order = {job.number: place for place, job in enumerate(self.books.jobs.values())}
+        jobs = [asdict(job) | {"id": "", "number": order[job.number]} for job in self.books.jobs.values()]
+        return [jobs, list(self.books.last.values()), self.simulator.audit()]

@@ -29,6 +29,7 @@ class BatchWorld(Seeded):
     ONLY = "batch"
     LOOK_EVERY = 10
     DAYS_TO_REST = 4
+    REST_STEP_MS = HOUR_MS // 2
 
     def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
         super().__init__(seed)
@@ -117,7 +118,7 @@ class BatchWorld(Seeded):
             self._operators.put_batch(name, paused=False)
         until_ms = self.now_ms + self.DAYS_TO_REST * 24 * HOUR_MS
         while self.now_ms < until_ms:
-            for daemon in self._daemons:
+            for daemon in self._daemons[: self.REST_DAEMONS]:
                 daemon.whole_turn()
             step_ms = self._step_ms()
             self.now_ms += step_ms
@@ -126,11 +127,11 @@ class BatchWorld(Seeded):
         self._judge_end(self._real[0])
 
     def _step_ms(self) -> int:
-        """To the next moment at which something may happen, but no further than half an hour."""
+        """To the next moment at which something may happen, but not much further."""
         next_ms = self._real[0].next_call_ms()
         if next_ms is None:
-            return HOUR_MS // 2
-        return min(max(next_ms - self.now_ms, 10), HOUR_MS // 2)
+            return self.REST_STEP_MS
+        return min(max(next_ms - self.now_ms, 10), self.REST_STEP_MS)
 
     def _judge_end(self, store: Store) -> None:
         last_ms = self.now_ms - 25 * HOUR_MS

@@ -26,6 +26,8 @@ class Seeded:
     """One seed is one story. Within an act, at any write, another actor may cut in or the process may die."""
 
     DAEMONS = 2
+    REST_DAEMONS = 2
+    """How many of them still turn when all comes to rest."""
     TRACE_LINES = 30
     CUT_IN_CHANCE = 0.08
     """Beside that of a crash."""

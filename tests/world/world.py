@@ -207,7 +207,7 @@ class World(Seeded):
         while self.now_ms < until_ms:
             self._set_clock(self.now_ms + SECOND_MS)
             self.true_ms += SECOND_MS
-            for daemon in self._daemons:
+            for daemon in self._daemons[: self.REST_DAEMONS]:
                 daemon.whole_turn()
             self._work_once()
             if self.now_ms // SECOND_MS % self.CHECK_EVERY == 0:
