@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # boto3 is an extra
     from paceline.adapters.aws.store import AwsStore
 
 SECRET_BYTES_MIN = 16
+AWS_LOOK_MS = 1_000
+KEEP_MS, AWS_KEEP_MS = 1_000, 30_000
+AWS_APART_MS = 5_000
 
 
 class SystemClock:
@@ -85,6 +88,21 @@ class System:
             runs_max=settings.missed_max,
             window_ms=duration_ms(settings.missed_window),
         )
+
+    @property
+    def look_ms_min(self) -> int:
+        """No loop looks for what others wrote more often than this: on AWS a look asks every shard, and is paid for."""
+        return 0 if aws_prefix(self.settings.store) is None else AWS_LOOK_MS
+
+    @property
+    def keep_ms(self) -> int:
+        """How old the figures that are read from the store may be. On AWS they are counted over many partitions."""
+        return KEEP_MS if aws_prefix(self.settings.store) is None else AWS_KEEP_MS
+
+    @property
+    def apart_ms(self) -> int:
+        """What was written may seem to come from the future by so much: clocks of hosts differ, answers take time."""
+        return 0 if aws_prefix(self.settings.store) is None else AWS_APART_MS
 
     @property
     def run_wait_ms_max(self) -> int:

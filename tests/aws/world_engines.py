@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
+from paceline.core.due import OnTime
+from paceline.ports import Claimed, Queue, Store
 from tests.world.batch_world import BatchWorld
 from tests.world.job_world import JobWorld
-from tests.world.seeded import HOUR_MS, SECOND_MS
+from tests.world.seeded import HOUR_MS, MINUTE_MS, SECOND_MS
 from tests.world.world import World
+
+RUNS_MAX = 1_000
+
+
+class Agreed:
+    """A store without the liberties that the port leaves to each engine, so that two of them tell one story.
+
+    It may advance none of what is on time in one act; of what may start at once it may hand out any first, and so a
+    claim that leaves nothing behind, in one order for all, is the same on every engine.
+    """
+
+    def __init__(self, inner: Store) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+        del rule, limit
+        return Counter()
+
+    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+        del runs_max
+        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms)
+        return sorted(claimed, key=lambda run: (run.due_ms, run.owner, run.monitor, run.counter))
 
 
 class BriefWorld(World):
@@ -19,6 +47,11 @@ class BriefWorld(World):
     REST_DAEMONS = 1
     CHECK_EVERY, LOOK_EVERY = 10, 40
     REST_MS = (6 * SECOND_MS, 12 * SECOND_MS)
+
+    def _jump(self) -> None:
+        """Only forward: after a step back, how long what is parked may wait is each engine's own, within its bound."""
+        self.jumps += 1
+        self._set_clock(self.now_ms + self.random.choice((MINUTE_MS, HOUR_MS // 2, 6 * HOUR_MS)))
 
     def history(self) -> list[Any]:
         """Every life of a monitor and all its runs. A generation is only a name, and each engine gives its own."""

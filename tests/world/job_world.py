@@ -98,7 +98,7 @@ class JobWorld(Seeded):
     @property
     def store(self) -> Store:
         """As it is, without danger."""
-        return cast("Store", self._real[0])
+        return self._real[0]
 
     @property
     def daemons(self) -> list[JobDaemon]:
@@ -210,7 +210,7 @@ class JobWorld(Seeded):
     # -- what must be true
 
     def _check(self) -> None:
-        store = cast("Store", self._real[self.random.randrange(self.DAEMONS)])
+        store = self._real[self.random.randrange(self.DAEMONS)]
         problems = store.verify()
         demand(8, not problems, f"the store says {problems}")
         sending = store.send_counts().sending
@@ -227,7 +227,7 @@ class JobWorld(Seeded):
         self._operators.put_all_right()
         self._ripe.put_all_right()
         self._daemons = [self._start(number) for number in range(self.DAEMONS)]
-        store = cast("Store", self._real[0])
+        store = self._real[0]
         began_ms, until_ms, quiet, round_number = self.true_ms, self.true_ms + REST_MS_MAX, 0, 0
         while self.true_ms < until_ms and not self._is_quiet(store):
             before = self.books.events

@@ -72,6 +72,7 @@ class CallSender:
         self._ended: list[CallResult] = []
         self._in_vain = False
         self._lease_ms = duration_ms(system.settings.call_lease)
+        self._look_ms = max(LOOK_MS, system.look_ms_min)
 
     def wake(self) -> None:
         """There may be runs to claim."""
@@ -102,12 +103,12 @@ class CallSender:
     def _wait_ms(self) -> int:
         """Until something may be claimed: a call that ends is noticed anyway."""
         if self._room <= 0:
-            return LOOK_MS
+            return self._look_ms
         next_ms = self._system.store.next_call_ms()
         if next_ms is None:
-            return LOOK_MS
+            return self._look_ms
         soonest_ms = IN_VAIN_MS if self._in_vain else 0
-        return min(max(next_ms - self._system.clock.now_ms(), soonest_ms), LOOK_MS)
+        return min(max(next_ms - self._system.clock.now_ms(), soonest_ms), self._look_ms)
 
     @property
     def _room(self) -> int:

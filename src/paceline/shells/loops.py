@@ -123,6 +123,7 @@ class Ticker:
         self._system = system
         self._metrics = metrics
         self._made = made
+        self._look_ms = max(LOOK_MS, system.look_ms_min)
 
     def turn(self) -> Turn:
         store, clock = self._system.store, self._system.clock
@@ -141,8 +142,8 @@ class Ticker:
             if report.runs:
                 self._made()
         if next_due_ms is None:
-            return Turn(LOOK_MS)
-        return Turn(min(max(next_due_ms - clock.now_ms(), 0), LOOK_MS))
+            return Turn(self._look_ms)
+        return Turn(min(max(next_due_ms - clock.now_ms(), 0), self._look_ms))
 
 
 class Sender:
@@ -157,6 +158,7 @@ class Sender:
         self._ended: deque[Finished] = deque()
         self._settled_ms = 0
         self._looked_ms = 0
+        self._look_ms = max(LOOK_MS, system.look_ms_min)
         self._news = threading.Event()
         self._lease_ms = duration_ms(system.settings.check_lease)
 
@@ -192,7 +194,7 @@ class Sender:
     def _wait_ms(self) -> int:
         """Until something must be settled, or may be claimed."""
         now_ms = self._system.clock.now_ms()
-        wait_ms = LOOK_MS
+        wait_ms = self._look_ms
         if self._news.is_set() and self._provider.in_flight < self._system.settings.checks_in_flight_max:
             wait_ms = max(0, CLAIM_MS - abs(now_ms - self._looked_ms))
         if self._ended:
@@ -205,7 +207,7 @@ class Sender:
         room = settings.checks_in_flight_max - in_flight
         passed_ms = abs(now_ms - self._looked_ms)
         soon = passed_ms < CLAIM_MS and room < in_flight
-        if room <= 0 or soon or not (self._news.is_set() or passed_ms >= LOOK_MS):
+        if room <= 0 or soon or not (self._news.is_set() or passed_ms >= self._look_ms):
             return
         self._news.clear()
         self._looked_ms = now_ms
@@ -248,7 +250,7 @@ class Sender:
 class Keeper:
     """Retention, the watch over the clock, and the figures that are read rather than counted."""
 
-    KEEP_MS = 1_000
+    TURN_MS = 1_000
     PURGE_MS = 15_000
     STEP_BACK_MS = 1_000
     FIGURES_MS = 5_000
@@ -260,31 +262,37 @@ class Keeper:
         self._purged_ms = 0
         self._jobs_purged_ms = 0
         self._figures_ms = 0
+        self._status_ms = 0
         self._walk = Walk()
         self._ahead_ms: int | None = None
 
     def turn(self) -> Turn:
         now_ms = self._system.clock.now_ms()
         self._watch_clock(now_ms)
-        status = self._system.store.status()
-        self._metrics.set_status(status, now_ms=now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
-        if abs(now_ms - self._figures_ms) >= self.FIGURES_MS:
+        keep_ms = self._system.keep_ms
+        if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
+            self._status_ms = now_ms
+            self._metrics.set_status(self._system.store.status(), now_ms=now_ms)
+        if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
-        if abs(now_ms - self._purged_ms) >= self.PURGE_MS:
+        if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, keep_ms):
             self._purge(now_ms)
-        if abs(now_ms - self._jobs_purged_ms) >= self.PURGE_MS:
+        if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, keep_ms):
             self._purge_jobs(now_ms)
-        return Turn(self.KEEP_MS)
+        return Turn(self.TURN_MS)
 
     def _watch_clock(self, now_ms: int) -> None:
         """At the start, and whenever the wall clock falls back behind the monotonic one, entries are looked through."""
         ahead_ms = now_ms - int(time.monotonic() * 1000)
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - self.STEP_BACK_MS:
-            report = pull_back(self._system.store, now_ms=now_ms, wait_ms_max=self._system.run_wait_ms_max)
-            calls = self._system.store.pull_back_calls(now_ms=now_ms, wait_ms_max=self._system.call_wait_ms_max)
-            sends = self._system.store.pull_back_sends(now_ms=now_ms, wait_ms_max=self._system.send_wait_ms_max)
+            # Others go on meanwhile. What lies ahead of them by a moment was not written before a clock was set back,
+            # and an entry that came back for it would fire a second time.
+            store, system = self._system.store, self._system
+            report = pull_back(store, now=self._latest_ms, wait_ms_max=system.run_wait_ms_max)
+            calls = store.pull_back_calls(now_ms=self._latest_ms(), wait_ms_max=system.call_wait_ms_max)
+            sends = store.pull_back_sends(now_ms=self._latest_ms(), wait_ms_max=system.send_wait_ms_max)
             if report.moved or report.runs or calls or sends:
                 runs = report.runs + calls
                 log.warning("clock_set_back", entries=report.scanned, moved=report.moved, runs=runs, sends=sends)
@@ -302,6 +310,10 @@ class Keeper:
             log.info("purged", measurements=deleted)
         else:
             self._jobs_purged_ms = now_ms
+
+    def _latest_ms(self) -> int:
+        """What the clocks of all who write to the store may show by now."""
+        return self._system.clock.now_ms() + self._system.apart_ms
 
     def _purge(self, now_ms: int) -> None:
         settings = self._system.settings

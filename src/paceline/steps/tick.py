@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paceline.core.due import Advance, CatchUp, Due, OnTime, advance_all
@@ -44,25 +45,30 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
         dues = [due for due in dues if not rule.covers(due)]  # the rest of what is on time goes with the next pass
     if not dues:
         return TickReport(made, made, 0, late_ms, more=made == limit)
+    moved = advance_due(store, dues, now_ms=now_ms, catch_up=catch_up)
+    late_ms += [now_ms - firing.due_ms for advance in moved for firing in advance.firings]
+    lost = len(dues) - len(moved)
+    return TickReport(made + len(moved), len(late_ms), lost, late_ms, more=limit in (made, len(dues)))
+
+
+def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
+    """Of entries that are due, however that became known, the advances that won."""
     advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
-    won = store.commit(advances, now_ms=now_ms)
-    late_ms += [
-        now_ms - firing.due_ms
-        for advance, moved in zip(advances, won, strict=True)
-        if moved
-        for firing in advance.firings
-    ]
-    return TickReport(made + sum(won), len(late_ms), len(won) - sum(won), late_ms, more=limit in (made, len(dues)))
+    won = store.commit(advances, now_ms=now_ms) if advances else []
+    return [advance for advance, moved in zip(advances, won, strict=True) if moved]
 
 
-def pull_back(store: Store, *, now_ms: int, wait_ms_max: int, limit: int = ENTRIES_MAX) -> PullBackReport:
+def pull_back(store: Store, *, now: Callable[[], int], wait_ms_max: int, limit: int = ENTRIES_MAX) -> PullBackReport:
     """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
 
-    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right.
+    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right. ``now`` is asked
+    after each page is read: others go on meanwhile, and by an older time what they have just armed would seem too far
+    ahead, come back to a time that has fired, and fire twice.
     """
     scanned = moved = 0
     after = None
-    while dues := store.armed_after(after, from_ms=now_ms, limit=limit):
+    while dues := store.armed_after(after, from_ms=now(), limit=limit):
+        now_ms = now()
         scanned += len(dues)
         after = dues[-1]
         advances = [
@@ -71,7 +77,7 @@ def pull_back(store: Store, *, now_ms: int, wait_ms_max: int, limit: int = ENTRI
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
-    runs = store.pull_back_runs(now_ms=now_ms, wait_ms_max=wait_ms_max)
+    runs = store.pull_back_runs(now_ms=now(), wait_ms_max=wait_ms_max)
     return PullBackReport(scanned, moved, runs)
 
 

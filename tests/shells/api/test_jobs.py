@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -246,17 +245,14 @@ def test_a_job_of_ten_thousand_does_not_stop_the_others(tmp_path: Path) -> None:
         body = json.dumps(job(measurements=[large] * 10_000)).encode()
         replies: list[Any] = []
         thread = threading.Thread(target=lambda: replies.append(alice("POST", "/v1/jobs", raw=body)))
-        began_s = time.monotonic()
         thread.start()
-        slowest_s = 0.0
+        answered = 0
         while thread.is_alive():
-            before_s = time.monotonic()
             assert root("GET", "/healthz").status == 200
-            slowest_s = max(slowest_s, time.monotonic() - before_s)
+            answered += thread.is_alive()
         thread.join()
-        took_s = time.monotonic() - began_s
         assert (replies[0].status, replies[0].json["measurements"]) == (202, 10_000)
-        assert slowest_s < took_s / 3
+        assert answered >= 3  # one by one, while it was parsed and written
         shown = alice("GET", f"/v1/jobs/{replies[0].json['job']}").json
         assert len(shown["measurements"]) == 10_000
         over = alice("POST", "/v1/jobs", job(10_001))

@@ -32,7 +32,7 @@ def press(browser: Chrome, selector: str, name: str) -> None:
     """In one act: the page draws its lists anew every two seconds."""
     script = """for (const one of document.querySelectorAll(arguments[0] + " button"))
                     if (one.textContent === arguments[1]) one.click()"""
-    browser.execute_script(script, selector, name)  # type: ignore[no-untyped-call]  # selenium types it so
+    browser.execute_script(script, selector, name)
 
 
 def complaints(browser: Chrome) -> list[str]:
@@ -93,7 +93,7 @@ def test_a_wrong_token_is_said_and_a_right_one_is_forgotten_on_request(program: 
         browser.find_element(By.ID, "leave").click()
         assert not browser.find_element(By.ID, "monitors").is_displayed()
         kept = "return JSON.stringify([sessionStorage, localStorage, document.cookie])"
-        assert token not in browser.execute_script(kept)  # type: ignore[no-untyped-call]  # selenium types it so
+        assert token not in browser.execute_script(kept)
 
 
 def test_the_seventh_tab_is_as_alive_as_the_first(program: Program, browser: Chrome) -> None:

@@ -9,9 +9,10 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.core.due import Advance, advance_all
+from paceline.core.due import Advance
 from paceline.shells.aws_lambda.messages import Alarm, CallWake, CheckWake, Release, read_tick
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
+from paceline.steps.tick import advance_due
 
 LOOK_MS = 60_000
 
@@ -41,9 +42,7 @@ def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
         return 0, 0
     now_ms = now.now_ms()
     dues = now.store.rung(alarms, now_ms=now_ms)
-    advances = advance_all(dues, now_ms=now_ms, catch_up=now.system.catch_up)
-    won = now.store.commit(advances, now_ms=now_ms) if advances else []
-    moved = [advance for advance, happened in zip(advances, won, strict=True) if happened]
+    moved = advance_due(now.store, dues, now_ms=now_ms, catch_up=now.system.catch_up)
     now.outbox.wake(_wakes(now, moved, now_ms=now_ms))
     return sum(len(advance.firings) for advance in moved), len(alarms) - len(moved)
 

@@ -1,0 +1,78 @@
+"""A worker beside others: what it asks while there is nothing to do, and a clock that is behind theirs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from paceline.adapters.aws.connect import Clients
+from paceline.adapters.aws.store import AwsStore
+from paceline.config import load_settings
+from paceline.core.checks import HttpCheck
+from paceline.core.definition import MonitorSpec
+from paceline.core.due import CatchUp
+from paceline.ports import PutMonitor
+from paceline.shells.daemon import Engine
+from paceline.shells.loops import Keeper
+from paceline.shells.metrics import Metrics
+from paceline.steps.define import put_monitor
+from paceline.steps.tick import tick
+from paceline.wiring import System, SystemClock
+from tests.aws.monitor_stage import counted
+from tests.contract.stage import T0_MS, user
+from tests.shells.daemons import SECRET
+
+pytestmark = pytest.mark.aws
+
+WARM_S, LISTEN_S = 2.0, 4.0
+PER_S_MAX = 110
+
+
+def test_an_idle_worker_asks_little_and_counts_the_whole_store_only_now_and_then(
+    aws_store: AwsStore, clients: Clients, prefix: str
+) -> None:
+    settings = load_settings(store=f"aws://?prefix={prefix}", secret_key=SECRET)
+    system = System(settings, aws_store, SystemClock())
+    assert (system.look_ms_min, system.keep_ms) == (1_000, 30_000)
+    engine = Engine(system, Metrics(), arrived=lambda: None, own=None)
+    engine.start()
+    try:
+        time.sleep(WARM_S)
+        with counted(clients) as asked:
+            time.sleep(LISTEN_S)
+        assert all(loop.turning for loop in engine.loops)
+    finally:
+        engine.drain()
+    assert 0 < asked.total() / LISTEN_S < PER_S_MAX, asked
+    assert asked.keys() <= {"Query", "GetItem", "BatchGetItem", "UpdateItem"}, "it writes only who is on duty"
+    assert asked["UpdateItem"] / LISTEN_S < 5
+
+
+class Stopped:
+    """A clock that shows one time."""
+
+    def __init__(self, ms: int) -> None:
+        self._ms = ms
+
+    def now_ms(self) -> int:
+        return self._ms
+
+
+def test_promise_5_a_worker_that_starts_a_moment_behind_the_others_brings_no_firing_back(
+    aws_store: AwsStore, prefix: str
+) -> None:
+    assert aws_store.add_user(user("ann"))
+    put = PutMonitor("ann", "home", MonitorSpec(check=HttpCheck(url="http://example.org/"), every="1s"))
+    put_monitor(aws_store, put, monitors_max=10, now_ms=T0_MS)
+    assert tick(aws_store, now_ms=T0_MS + 1_000, catch_up=CatchUp()).runs
+    due_ms = aws_store.next_due_ms()
+    settings = load_settings(store=f"aws://?prefix={prefix}", secret_key=SECRET)
+    system = System(settings, aws_store, Stopped(T0_MS - 2_000))
+    Keeper(system, Metrics(), loops=list).turn()
+    assert aws_store.next_due_ms() == due_ms
+    hour_ago = System(settings, aws_store, Stopped(T0_MS - 3_600_000))
+    Keeper(hour_ago, Metrics(), loops=list).turn()
+    next_due_ms = aws_store.next_due_ms()
+    assert next_due_ms is not None
+    assert next_due_ms < T0_MS - 3_590_000, "a clock that was really set back is followed"
