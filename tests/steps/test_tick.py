@@ -128,11 +128,11 @@ def test_a_clock_set_back_by_hours_does_not_silence_a_monitor(store: Store, seco
     run_tick(store, now_ms=T0_MS)
     now_ms = T0_MS - 5 * HOUR_MS
     assert run_tick(second, now_ms=now_ms + MINUTE_MS).runs == 0
-    report = pull_back(second, now=lambda: now_ms, wait_ms_max=3_600_000, limit=1)
+    report = pull_back(second, read_ms=lambda: now_ms, wait_ms_max=3_600_000, limit=1)
     assert (report.scanned, report.moved) == (3, 1)
     assert entry(store, "a", now_ms=now_ms).due_ms == now_ms + MINUTE_MS
     assert run_tick(second, now_ms=now_ms + MINUTE_MS).runs == 1
-    assert pull_back(store, now=lambda: now_ms + MINUTE_MS, wait_ms_max=3_600_000).moved == 0
+    assert pull_back(store, read_ms=lambda: now_ms + MINUTE_MS, wait_ms_max=3_600_000).moved == 0
     assert [run.counter for run in runs(store, "a", now_ms=now_ms)] == [0, 1]
 
 
@@ -151,7 +151,7 @@ def test_promise_5_what_others_arm_while_the_clock_is_looked_at_does_not_fire_tw
             run_tick(store, now_ms=T0_MS + second * SECOND_MS)
         return T0_MS + 100
 
-    assert pull_back(store, now=now, wait_ms_max=3_600_000).moved == 0
+    assert pull_back(store, read_ms=now, wait_ms_max=3_600_000).moved == 0
     run_tick(store, now_ms=T0_MS + 5_200)
     dues = [run.due_ms for run in runs(store, "a", now_ms=T0_MS + 6_000)]
     assert len(dues) == len(set(dues)) == 6
@@ -164,7 +164,7 @@ def test_a_clock_put_right_by_a_little_does_not_fire_a_cron_twice(store: Store) 
     assert run_tick(store, now_ms=due_ms).runs == 1
     for back_ms in (SECOND_MS, CLOCK_TOLERANCE_MS):
         at_ms = due_ms - back_ms
-        assert pull_back(store, now=partial(int, at_ms), wait_ms_max=3_600_000).moved == 0
+        assert pull_back(store, read_ms=partial(int, at_ms), wait_ms_max=3_600_000).moved == 0
     assert run_tick(store, now_ms=due_ms + 1).runs == 0
 
 
@@ -173,7 +173,7 @@ def test_a_clock_that_jumped_a_day_ahead_and_back_leaves_everything_firing(store
     run_tick(store, now_ms=T0_MS)
     run_tick(store, now_ms=T0_MS + DAY_MS)
     now_ms = T0_MS + 2 * MINUTE_MS
-    assert pull_back(store, now=lambda: now_ms, wait_ms_max=3_600_000).moved == 1
+    assert pull_back(store, read_ms=lambda: now_ms, wait_ms_max=3_600_000).moved == 1
     counters = len(runs(store, "a", now_ms=now_ms))
     for minute in range(1, 4):
         run_tick(store, now_ms=now_ms + minute * MINUTE_MS)

@@ -135,7 +135,7 @@ class Daemon:
     def watch_clock(self) -> None:
         ahead_ms = self._world.now_ms - self._world.true_ms
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - 1_000:
-            pull_back(self._store, now=lambda: self._world.now_ms, wait_ms_max=3_600_000, limit=3)
+            pull_back(self._store, read_ms=lambda: self._world.now_ms, wait_ms_max=3_600_000, limit=3)
         self._ahead_ms = ahead_ms
 
 

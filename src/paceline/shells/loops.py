@@ -290,7 +290,7 @@ class Keeper:
             # Others go on meanwhile. What lies ahead of them by a moment was not written before a clock was set back,
             # and an entry that came back for it would fire a second time.
             store, system = self._system.store, self._system
-            report = pull_back(store, now=self._latest_ms, wait_ms_max=system.run_wait_ms_max)
+            report = pull_back(store, read_ms=self._latest_ms, wait_ms_max=system.run_wait_ms_max)
             calls = store.pull_back_calls(now_ms=self._latest_ms(), wait_ms_max=system.call_wait_ms_max)
             sends = store.pull_back_sends(now_ms=self._latest_ms(), wait_ms_max=system.send_wait_ms_max)
             if report.moved or report.runs or calls or sends:

@@ -58,17 +58,19 @@ def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: Cat
     return [advance for advance, moved in zip(advances, won, strict=True) if moved]
 
 
-def pull_back(store: Store, *, now: Callable[[], int], wait_ms_max: int, limit: int = ENTRIES_MAX) -> PullBackReport:
+def pull_back(
+    store: Store, *, read_ms: Callable[[], int], wait_ms_max: int, limit: int = ENTRIES_MAX
+) -> PullBackReport:
     """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
 
-    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right. ``now`` is asked
+    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right. ``read_ms`` is asked
     after each page is read: others go on meanwhile, and by an older time what they have just armed would seem too far
     ahead, come back to a time that has fired, and fire twice.
     """
     scanned = moved = 0
     after = None
-    while dues := store.armed_after(after, from_ms=now(), limit=limit):
-        now_ms = now()
+    while dues := store.armed_after(after, from_ms=read_ms(), limit=limit):
+        now_ms = read_ms()
         scanned += len(dues)
         after = dues[-1]
         advances = [
@@ -77,7 +79,7 @@ def pull_back(store: Store, *, now: Callable[[], int], wait_ms_max: int, limit: 
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
-    runs = store.pull_back_runs(now_ms=now(), wait_ms_max=wait_ms_max)
+    runs = store.pull_back_runs(now_ms=read_ms(), wait_ms_max=wait_ms_max)
     return PullBackReport(scanned, moved, runs)
 
 
