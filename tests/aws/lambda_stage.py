@@ -248,7 +248,7 @@ def lambda_stage(**settings: str) -> Iterator[Stage]:
         _listen(stage)
         _, made = add_user(
             stage.store,
-            "root",
+            "boss",
             role="admin",
             daily_credits=1_000_000,
             token_bytes=bytes(32),

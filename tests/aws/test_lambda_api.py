@@ -35,7 +35,7 @@ def test_without_a_token_nothing_is_told(stage: Stage) -> None:
 
 def test_queries_and_escaped_paths_arrive_as_they_were_sent(stage: Stage) -> None:
     spec = {"check": {"kind": "outgoing", "payload": {"ä": 1}}, "every": "60s", "paused": True}
-    assert stage.rest("PUT", "/v1/users/root/monitors/a%2Eb", spec)[0] == 201
+    assert stage.rest("PUT", "/v1/users/boss/monitors/a%2Eb", spec)[0] == 201
     status, page = stage.rest("GET", "/v1/users/me/monitors?limit=1")
     assert (status, [item["id"] for item in page["items"]]) == (200, ["a.b"])
     assert page["items"][0]["check"]["payload"] == {"ä": 1}
@@ -43,9 +43,9 @@ def test_queries_and_escaped_paths_arrive_as_they_were_sent(stage: Stage) -> Non
 
 def test_an_edit_that_is_out_of_date_is_refused_by_its_etag(stage: Stage) -> None:
     spec = {"check": {"kind": "outgoing", "payload": {}}, "every": "60s", "paused": True}
-    assert stage.rest("PUT", "/v1/users/root/monitors/tagged", spec)[0] == 201
+    assert stage.rest("PUT", "/v1/users/boss/monitors/tagged", spec)[0] == 201
     headers = {"if-match": '"999"'}
-    event = http_event("PUT", "/v1/users/root/monitors/tagged", spec, token=stage.token, headers=headers)
+    event = http_event("PUT", "/v1/users/boss/monitors/tagged", spec, token=stage.token, headers=headers)
     assert api.handler(event, Context())["statusCode"] == 412
 
 

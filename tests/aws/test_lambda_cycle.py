@@ -17,7 +17,7 @@ from tests.aws.lambda_stage import Context, Cycle, Stage, Target, lambda_stage
 from tests.aws.mapping import Weather
 
 pytestmark = pytest.mark.aws
-MONITOR = "/v1/users/root/monitors/home"
+MONITOR = "/v1/users/boss/monitors/home"
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_a_monitor_goes_from_rest_to_its_outcome(stage: Stage, target: Target) -
 def test_whatever_comes_twice_and_shuffled_every_firing_is_one_run(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage, weather=Weather(seed=3, again=1.0, shuffled=True))
     for name in ("a", "b", "c"):
-        path = f"/v1/users/root/monitors/{name}"
+        path = f"/v1/users/boss/monitors/{name}"
         assert stage.rest("PUT", path, monitor(f"{target.url}/{name}", every="2s"))[0] == 201
     cycle.until(lambda: len(target.asked) >= 9)
     for name in ("a", "b", "c"):
-        _, page = stage.rest("GET", f"/v1/users/root/monitors/{name}/runs")
+        _, page = stage.rest("GET", f"/v1/users/boss/monitors/{name}/runs")
         dues = [run["due"] for run in page["items"]]
         asked = target.asked.count(f"/{name}")
         assert len(set(dues)) == len(dues)
@@ -80,7 +80,7 @@ def test_an_alarm_of_before_an_edit_does_nothing(stage: Stage, target: Target) -
 def test_a_change_that_the_api_could_not_follow_is_followed_by_the_stream(stage: Stage, target: Target) -> None:
     stream = stage.stream("items", items_stream.handler)
     spec = parse_spec(json.dumps(monitor(target.url)).encode(), limits=stage.now.system.limits)
-    stage.store.put_monitors([PutMonitor("root", "home", spec)], monitors_max=10, now_ms=stage.now.now_ms())
+    stage.store.put_monitors([PutMonitor("boss", "home", spec)], monitors_max=10, now_ms=stage.now.now_ms())
     assert stage.rest("GET", MONITOR)[1]["schedule"]["next_due"] is None
     stream.pump()
     assert stage.rest("GET", MONITOR)[1]["schedule"]["next_due"] is not None

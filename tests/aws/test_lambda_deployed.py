@@ -68,7 +68,7 @@ def deployment() -> Iterator[Deployment]:
         with closing(AwsStore(PREFIX, clients=clients)) as store:
             _, made = add_user(
                 store,
-                "root",
+                "boss",
                 role="admin",
                 daily_credits=0,
                 token_bytes=bytes(32),

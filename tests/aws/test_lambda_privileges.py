@@ -141,10 +141,10 @@ def monitors(recording: Recording, target: Target) -> None:
     }
     with recording.of("Api"):
         for name, spec in specs.items():
-            status, answer = stage.rest("PUT", f"/v1/users/root/monitors/{name}", spec)
+            status, answer = stage.rest("PUT", f"/v1/users/boss/monitors/{name}", spec)
             assert status == 201, answer
-        stage.rest("PATCH", "/v1/users/root/monitors/often", {"tags": ["a"]})
-        stage.rest("DELETE", "/v1/users/root/monitors/gone")
+        stage.rest("PATCH", "/v1/users/boss/monitors/often", {"tags": ["a"]})
+        stage.rest("DELETE", "/v1/users/boss/monitors/gone")
     unfollowed(stage, specs["often"], "raw")
     half_disabled(stage)
     for _ in range(3):
@@ -169,12 +169,12 @@ def monitors(recording: Recording, target: Target) -> None:
 
 def unfollowed(stage: Stage, spec: dict[str, Any], name: str) -> None:
     parsed = parse_spec(json.dumps(spec).encode(), limits=stage.now.system.limits)
-    stage.store.put_monitors([PutMonitor("root", name, parsed)], monitors_max=99, now_ms=stage.now.now_ms())
+    stage.store.put_monitors([PutMonitor("boss", name, parsed)], monitors_max=99, now_ms=stage.now.now_ms())
 
 
 def half_disabled(stage: Stage) -> None:
     """An edit of all monitors of a user that was cut short before they were told."""
-    user = stage.store._database.get("items", user_key("root"))
+    user = stage.store._database.get("items", user_key("boss"))
     fan = fan_item(stage.store._numbers, user, "enabled")
     assert stage.store._database.write(put("items", fan)).won
 
@@ -182,9 +182,9 @@ def half_disabled(stage: Stage) -> None:
 def read_monitors(recording: Recording) -> None:
     stage = recording.stage
     with recording.of("Api"):
-        for path in ("users", "users/root", "users/root/tokens", "users/root/monitors", "schedulers", "status"):
+        for path in ("users", "users/boss", "users/boss/tokens", "users/boss/monitors", "schedulers", "status"):
             assert stage.rest("GET", f"/v1/{path}")[0] == 200, path
-        assert stage.rest("GET", "/v1/users/root/monitors/often/runs")[0] == 200
+        assert stage.rest("GET", "/v1/users/boss/monitors/often/runs")[0] == 200
         assert stage.rest("GET", "/metrics")[0] == 200
         assert stage.rest("GET", "/readyz")[0] == 200
         status, answer = stage.rest("POST", "/v1/outgoing/claim", {"max": 1, "lease": "60s", "wait": "0s"})
@@ -257,7 +257,7 @@ def measurements(recording: Recording, atlas: AtlasSimulator, target: Target) ->
         assert status == 202, answer
         cancelled = stage.rest("POST", "/v1/jobs", document(120))[1]
         stage.rest("DELETE", f"/v1/jobs/{cancelled['job']}")
-        for path in ("jobs", f"jobs/{answer['job']}", "users/root/budget", "accounts"):
+        for path in ("jobs", f"jobs/{answer['job']}", "users/boss/budget", "accounts"):
             assert stage.rest("GET", f"/v1/{path}")[0] == 200, path
     with recording.of("Dispatch"):
         jobs.dispatch({}, Context())
