@@ -196,8 +196,9 @@ def test_every_promise_that_holds_is_defended_by_name(promise: int) -> None:
     assert [name for name in names_of_tests() if name.startswith(f"test_promise_{promise}_")]
 
 
-def test_the_architecture_page_cites_tests_that_exist() -> None:
-    cited = set(re.findall(r"`(test_\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/decisions/0017-drawings-and-aws.md"])
+def test_a_page_cites_tests_that_exist(page: str) -> None:
+    cited = set(re.findall(r"`(test_\w+)`", (ROOT / page).read_text()))
     assert cited
     assert cited <= names_of_tests()
 
