@@ -8,9 +8,13 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/lock.txt
 # Only `make lock` needs it, so it stays out of .venv.
 UV := uv==0.13.7
+# More than there are cores: many tests wait for a process, a socket or a clock.
+WORKERS ?= 3
+# The tests start the command line hundreds of times: let Python keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser test check format lint types contracts bench bench-full lock clean
+.PHONY: help install up browser test check format lint types contracts bench bench-full functions lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -29,12 +33,12 @@ up: $(STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
 browser:  ## Chromium for the tests of the dashboard, where it can be installed
 	@scripts/install-browser
 
-test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check
-	$(MAKE) --no-print-directory lint types contracts
+	$(MAKE) --no-print-directory -j 2 --output-sync=target lint types contracts
 	$(MAKE) --no-print-directory test
 
 format: $(STAMP)  ## rewrite the files as the formatter wants them
@@ -55,6 +59,9 @@ bench: $(STAMP)  ## the benchmarks, quick form
 
 bench-full: $(STAMP)  ## the benchmarks with peers and larger sizes; writes docs/benchmarks.md
 	$(BIN)/python -m bench --full $(ARGS)
+
+functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--python 3.12" is passed on)
+	$(BIN)/python scripts/build-functions $(ARGS)
 
 lock:  ## resolve the dependencies anew into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv

@@ -30,6 +30,7 @@ TITLES = {
     "spread": "Spread: how even a batch's day is",
     "submit": "Submit: a job of a thousand measurements",
     "pool": "The pool of accounts",
+    "aws": "Requests to DynamoDB and SQS",
     "peers": "Beside its peers",
 }
 NOTES = {
@@ -77,6 +78,13 @@ have gone beyond its limits beside a RIPE that refuses nothing.""",
     "spread": """\
 The largest gap between two runs over the ideal one, for all runs together and for the provider that is worst off, and
 the runs in the fullest minute, on a fresh plan of one day. Also how long the pure plan takes, and its memory.""",
+    "aws": """\
+How many requests each unit of work takes on the engine of DynamoDB and SQS, counted by a hook in boto3 against an
+emulator; nothing here was run on AWS. The size is how many units were done together; fewer at once take more requests
+each. The floor is the least that could carry the same items in AWS's own batches: 100 actions to a transaction, 25 puts
+to a batch, 100 keys to a read, 10 messages to a send. Write units are what DynamoDB bills for items of up to 1 KB,
+without what it copies to indexes; a transaction's count twice. Requests are what is paid and what waits, so nothing is
+timed: how fast an emulator is says nothing about AWS.""",
     "peers": """\
 Saturation: every schedule is overdue and fires once. Load: firings are evenly spread; what did not fire counts with
 the time it has been waiting. *Due to claimable* is the run made and durable; *due to settled* also claims it and
@@ -93,6 +101,8 @@ COLUMNS = {
     "version": "version",
     "per_s": "per second",
     "floor_per_s": "floor",
+    "requests": "requests",
+    "least": "at least",
     "ratio_to_floor": "of the floor",
     "ratio": "ratio",
     "cost_ratio": "cost ratio",
@@ -106,6 +116,10 @@ COLUMNS = {
     "refused": "refused by RIPE",
     "over_credits": "credits over",
     "over_slots": "slots over",
+    "dynamodb": "to DynamoDB",
+    "sqs": "to SQS",
+    "write_units": "write units",
+    "because": "the least is",
     "cpu_share": "CPU share",
     "rss_mb": "MB",
     "on_time": "on time",
@@ -113,6 +127,9 @@ COLUMNS = {
     "met": "met",
     "cannot": "cannot",
 }
+TEXTS = frozenset({"subject", "because", "cannot"})
+HIDDEN = {"aws": frozenset({"per_s"})}
+"""What a part measures and its page does not show: the emulator's speed is nobody's figure."""
 
 
 def write(reports: Iterable[dict[str, Any]]) -> Path:
@@ -148,7 +165,8 @@ def _section(report: dict[str, Any]) -> str:
     lines = [f"## {TITLES[name]}", "", NOTES[name], "", f"*{_machine(report['machine'])}*", ""]
     for work in dict.fromkeys(row.get("work", "") for row in rows):
         heading = [f"### {work[0].upper()}{work[1:]}", ""] if work else []
-        lines += [*heading, _table([row for row in rows if row.get("work", "") == work]), ""]
+        shown = [row for row in rows if row.get("work", "") == work]
+        lines += [*heading, _table(shown, hidden=HIDDEN.get(name, frozenset())), ""]
     if name == "spread":
         lines += ["![Runs in each minute of a day](benchmarks/spread.svg)", ""]
     if name == "peers":
@@ -176,10 +194,10 @@ def _verdicts(rows: Sequence[Result]) -> list[str]:
     return lines
 
 
-def _table(rows: Sequence[Result]) -> str:
-    columns = [name for name in COLUMNS if any(name in row for row in rows)]
+def _table(rows: Sequence[Result], *, hidden: frozenset[str]) -> str:
+    columns = [name for name in COLUMNS if name not in hidden and any(name in row for row in rows)]
     header = "| " + " | ".join(COLUMNS[name] for name in columns) + " |"
-    rule = "|" + "|".join("---" if name in ("subject", "cannot") else "--:" for name in columns) + "|"
+    rule = "|" + "|".join("---" if name in TEXTS else "--:" for name in columns) + "|"
     body = ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
     return "\n".join([header, rule, *body])
 

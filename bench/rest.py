@@ -21,11 +21,12 @@ from starlette import routing
 from bench.harness import Context, Result, in_turns, result
 from paceline.config import load_settings
 from paceline.core.definition import spec_document
-from paceline.shells.api import ApiHooks, build_app, server_config
+from paceline.shells.api import ApiHooks, build_app
 from paceline.shells.api.answers import Answer, json_answer
 from paceline.shells.api.app import Endpoint
 from paceline.shells.api.parts import Call, Parts
 from paceline.shells.api.routes import Route
+from paceline.shells.api.serving import server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
 from paceline.steps.define import parse_put
 from paceline.steps.report import MonitorView, ScheduleView

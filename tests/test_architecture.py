@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -181,6 +182,7 @@ def test_the_lifecycle_of_a_measurement_is_the_one_that_the_schema_allows() -> N
     assert set(re.findall(r"'(\w+)'", check[1])) == set(get_args(MeasurementState))
 
 
+@cache
 def names_of_tests() -> set[str]:
     """Every test of the suite, by name."""
     return {

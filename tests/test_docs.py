@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import pytest
+import typer
 
 from paceline import __version__
 from paceline.adapters.sqlite.database import Database
@@ -32,6 +33,7 @@ from paceline.core.job import JobLimits, parse_job
 from paceline.core.provider import parse_provider
 from paceline.shells.api.problems import CODES
 from paceline.shells.api.routes import ROUTES
+from paceline.shells.cli.app import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DECISION_LINES_MAX = 40
@@ -263,7 +265,8 @@ def test_a_default_in_the_text_is_the_default_in_the_code(file: Path) -> None:
 
 @every_document
 def test_every_environment_variable_is_a_setting(file: Path) -> None:
-    also = {"USER", "URL", "TOKEN", "WORLD_SEEDS", "WORLD_STEPS"}  # of commands, of the guide's checker, of tests
+    # Of commands, of the guide's checker, of tests.
+    also = {"USER", "URL", "TOKEN", "WORLD_SEEDS", "WORLD_STEPS", "KILL_SEED"}
     named = set(re.findall(r"\bPACELINE_([A-Z_]+)\b", file.read_text()))
     assert {name for name in named if name.lower() not in Settings.model_fields} - also == set()
 
@@ -305,6 +308,15 @@ def test_the_readme_claims_no_more_speed_than_was_measured() -> None:
     assert on_time == {"Paceline"}
 
 
+def test_every_benchmark_has_its_place_on_the_page() -> None:
+    from bench.__main__ import BENCHES
+    from bench.page import NOTES, TITLES
+
+    assert TITLES.keys() == NOTES.keys() == BENCHES.keys()
+    page = (ROOT / "docs/benchmarks.md").read_text()
+    assert [title for title in TITLES.values() if f"\n## {title}\n" not in page] == []
+
+
 # -- what the text shows
 
 
@@ -342,23 +354,16 @@ def shown_commands(file: Path) -> Iterator[list[str]]:
 
 @every_own
 def test_every_shown_command_and_option_exists(file: Path) -> None:
+    program = typer.main.get_command(app)
     for words in shown_commands(file):
-        path = [word for word in words if re.fullmatch(r"[a-z]+", word)][:2]
-        options = {word for word in words if word.startswith("--")}
-        helps = subprocess.run(
-            [sys.executable, "-m", "paceline", *_command_path(path), "--help"],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"COLUMNS": "300"},
-        )
-        assert helps.returncode == 0, f"paceline {' '.join(words)}: {helps.stderr}"
-        assert {option for option in options if option not in helps.stdout} == set(), words
-
-
-def _command_path(path: list[str]) -> list[str]:
-    groups = ("user", "token", "monitor", "provider", "batch", "dead", "job", "account", "key", "run", "simulator")
-    return path[:2] if path[0] in groups else path[:1]
+        command: Any = program
+        for word in words:
+            if below := getattr(command, "commands", None):
+                assert word in below, words
+                command = below[word]
+        assert not getattr(command, "commands", None), f"{words}: which of them?"
+        known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
+        assert {word for word in words if word.startswith("--")} <= known, words
 
 
 # -- what the text lets one run

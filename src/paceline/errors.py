@@ -9,6 +9,7 @@ PacelineError
 ├── NotFound              404  not_found            also what belongs to somebody else
 ├── AlreadyExists         409  already_exists
 ├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
+├── NotClaimable          409  not_claimable        the run is out, settled, or not to be had yet
 ├── JobFinished           409  job_finished         nothing of the job is left to cancel
 ├── RevisionMismatch      412  revision_mismatch    If-Match did not match
 ├── BodyTooLarge          413  body_too_large
@@ -102,6 +103,12 @@ class AlreadyExists(PacelineError):
 class StaleLease(PacelineError):
     code = "stale_lease"
     title = "The lease is no longer yours"
+    status = 409
+
+
+class NotClaimable(PacelineError):
+    code = "not_claimable"
+    title = "The run is not to be had"
     status = 409
 
 

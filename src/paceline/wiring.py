@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import Settings, aws_prefix
@@ -32,7 +32,8 @@ if TYPE_CHECKING:  # boto3 is an extra
 
 SECRET_BYTES_MIN = 16
 AWS_LOOK_MS = 1_000
-KEEP_MS, AWS_KEEP_MS = 1_000, 30_000
+AWS_REST_MS = 30_000
+KEEP_MS, AWS_KEEP_MS = 1_000, 60_000
 AWS_APART_MS = 5_000
 
 
@@ -91,8 +92,13 @@ class System:
 
     @property
     def look_ms_min(self) -> int:
-        """No loop looks for what others wrote more often than this: on AWS a look asks every shard, and is paid for."""
+        """No loop asks more often than this whether others have written: on AWS each question is paid for."""
         return 0 if aws_prefix(self.settings.store) is None else AWS_LOOK_MS
+
+    @property
+    def rest_ms(self) -> int:
+        """How long a loop relies on the store's version alone, and does not look itself, while it stays the same."""
+        return 0 if aws_prefix(self.settings.store) is None else AWS_REST_MS
 
     @property
     def keep_ms(self) -> int:
@@ -140,6 +146,12 @@ def open_system(settings: Settings) -> System:
     if (prefix := aws_prefix(settings.store)) is not None:
         return System(settings, _open_aws(prefix), SystemClock())
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
+
+
+def run_loops_on(system: System) -> None:
+    """Tells the store that this process has loops, which look again and again; to be called before they start."""
+    if aws_prefix(system.settings.store) is not None:
+        cast("AwsStore", system.store).news.patient = True
 
 
 class AwsParts(NamedTuple):

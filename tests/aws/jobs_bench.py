@@ -12,7 +12,7 @@ from paceline.adapters.aws.jobs_meters import WINDOWS
 from paceline.adapters.aws.jobs_verify import Books, read_books
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.meters import Kind, Posting, add_up
-from tests.aws.ministack import fresh_prefix, guarded_clients, shared_emulator
+from tests.aws.ministack import fresh_prefix, guarded_clients, make_tables, shared_clients, shared_emulator
 
 T = TypeVar("T")
 KINDS: tuple[Kind, ...] = ("hold", "settle", "refund")
@@ -30,8 +30,8 @@ class AwsBench:
         self._clients = self._stack.enter_context(guarded_clients(url or shared_emulator().url))
         self._daily_credits = daily_credits
         self._prefix = fresh_prefix()
+        make_tables(shared_clients(), self._prefix)
         self.store = AwsStore(self._prefix, clients=self._clients)
-        self.store.create()
         self.cuts = 0
 
     @property

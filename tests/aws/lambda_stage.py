@@ -37,12 +37,14 @@ CACHES = (
     jobs._herald,
 )
 SECRET = "a secret of a test, long enough"
+TIME_S = 660.0
+"""What the function with the most time to spare has."""
 
 
 class Context(LambdaContext):
     """What a function is told of itself."""
 
-    def __init__(self, left_s: float = 120.0) -> None:
+    def __init__(self, left_s: float = TIME_S) -> None:
         self._function_name = "test"
         self._memory_limit_in_mb = 512
         self._invoked_function_arn = "arn:aws:lambda:us-east-1:000000000000:function:test"
@@ -53,7 +55,7 @@ class Context(LambdaContext):
         return int(self._left_s * 1_000)
 
 
-def timed(handler: Callable[..., Any], left_s: float = 120.0) -> Handler:
+def timed(handler: Callable[..., Any], left_s: float = TIME_S) -> Handler:
     """The function with so much time."""
     return lambda event, _context: handler(event, Context(left_s))
 
@@ -160,11 +162,12 @@ class Cycle:
 
 
 class Target:
-    """A service that somebody else owns: it answers 200 and keeps what it was asked."""
+    """A service that somebody else owns: it answers, with 200 by default, and keeps what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.takes_s = 0.0
+        self.status = 200
         outer = self
 
         class Answer(BaseHTTPRequestHandler):
@@ -173,7 +176,7 @@ class Target:
                 self.rfile.read(size)
                 outer.asked.append(self.path)
                 time.sleep(outer.takes_s)
-                self.send_response(200)
+                self.send_response(outer.status)
                 self.send_header("content-length", "2")
                 self.end_headers()
                 self.wfile.write(b"ok")
@@ -267,7 +270,7 @@ def lambda_stage(**settings: str) -> Iterator[Stage]:
 
 def _close(stage: Stage) -> None:
     """A function never ends in an orderly way; a test does."""
-    for client in (*stage.store._clients, stage.now.outbox.sqs, stage.now.lanes.dynamodb):
+    for client in stage.store._clients:
         client.close()
     planner._machines().close()
     stage.store.close()
@@ -291,8 +294,7 @@ def _forget() -> None:
 
 def _listen(stage: Stage) -> None:
     """All clients of the functions: held to AWS's limits, and written down."""
-    clients = [*stage.store._clients, stage.now.outbox.sqs, stage.now.lanes.dynamodb, planner._machines()]
-    for client in clients:
+    for client in (*stage.store._clients, planner._machines()):
         watch(client)
         service = client.meta.service_model.service_name
 

@@ -120,10 +120,13 @@ def test_records_with_the_largest_bodies_fit_into_transactions(aws_store: AwsSto
     assert aws_store.record(batch, "r39") == records[39]
 
 
-def test_a_planned_record_costs_a_twentieth_of_a_request(aws_store: AwsStore, clients: Clients) -> None:
+def test_a_planned_record_costs_a_fortieth_of_a_request_and_each_provider_one(
+    aws_store: AwsStore, clients: Clients
+) -> None:
     batch = stage(aws_store, 980, 4)
     with counted(clients) as requests:
         assert plan_day(aws_store, batch, DATE, now_ms=T0_MS).enqueued == 980
     assert requests["TransactWriteItems"] <= 980 // 49 + 2, requests
     assert requests["PutItem"] <= 4, "each provider is woken once"
-    assert sum(requests.values()) <= 980 // 20 + 20, requests
+    assert requests["GetItem"] <= 1, "what was read is not read again"
+    assert sum(requests.values()) <= 980 // 40 + 4 + 18, requests

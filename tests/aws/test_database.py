@@ -191,3 +191,17 @@ def test_messages_of_a_group_come_in_the_order_of_sending(aws_store: AwsStore) -
 def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> None:
     aws_store._queues.send("ticks", [Message("x" * 300_000) for _ in range(7)])
     assert aws_store._queues.depth("ticks") == 7
+
+
+@pytest.mark.parametrize("key", [Key("x" * 2_049, "-"), Key("a", "ü" * 513), Key("a", "")])
+def test_what_has_a_name_that_no_key_can_hold_is_not_there(database: Database, key: Key) -> None:
+    """Somebody may ask for anything; the longest that there can be is still asked for."""
+    longest = Key("x" * 2_048, "ü" * 512)
+    assert database.write(put(ITEMS, row(longest, n=1))).won
+    assert database.get(ITEMS, key) is None
+    assert database.get_many(ITEMS, [key, longest]).keys() == {longest}
+    assert not database.write(update(ITEMS, key, "SET #n = :n", when=PRESENT, n=2)).won
+    gone = database.transact([delete(ITEMS, longest), delete(ITEMS, key, when=PRESENT)])
+    assert gone == Transacted(False, (False, True), (None, None))
+    assert database.query(ITEMS, "#pk = :pk", limit=9, pk="x" * 2_049) == []
+    assert database.get(ITEMS, longest) is not None

@@ -12,7 +12,7 @@ from paceline.adapters.aws.jobs_submit import GIVEN_UP_MS
 from paceline.core.cost import Cost
 from paceline.core.measurement import Measurement, Ping, Probes
 from paceline.ports import Admitted, Ending, OverCredits, Sent, StoredMeasurement
-from tests.aws.jobs_bench import AwsBench
+from tests.aws.jobs_bench import AwsBench, Cut
 from tests.contract.job_stage import add_account, again, job_of, limit, money, submission, submit
 from tests.contract.stage import T0_MS, user
 
@@ -49,7 +49,8 @@ def test_a_job_larger_than_a_transaction_is_admitted_sent_and_cancelled(bench: A
 
 def test_rows_of_a_submission_that_died_are_seen_by_nobody_and_swept(bench: AwsBench) -> None:
     requests = len(bench.requests(lambda store: submit(store, submission(LARGE, owner="bob"))))
-    for cut in range(3, requests):
+    # Before its note, its first rows, some of them, the last ones, and what admits it; the last request only rings.
+    for cut in (3, 4, 5, requests // 2, requests - 3, requests - 2):
         assert bench.act(lambda store: submit(store, submission(LARGE, key="k")), cut=cut) is None
         store = bench.store
         assert (store.jobs("ann", before=None, limit=10), money(store)) == ([], (0, 0))
@@ -61,8 +62,8 @@ def test_rows_of_a_submission_that_died_are_seen_by_nobody_and_swept(bench: AwsB
     assert sum(one.owner == "ann" for one in seen) == 2
     left = bench.books()
     assert left.submitting
-    for _ in range(requests):
-        bench.store.finish_jobs(now_ms=T0_MS + GIVEN_UP_MS + 1, limit=1)
+    for round_ in (1, 1, 2, 2):
+        bench.store.finish_jobs(now_ms=T0_MS + round_ * (GIVEN_UP_MS + 1), limit=1)
     after = bench.books()
     assert after.submitting == set()
     assert len(after.rows) == LARGE + 2
@@ -87,6 +88,30 @@ def test_a_submission_that_was_swept_is_not_admitted_after_all(bench: AwsBench) 
     assert isinstance(found, Admitted)
     assert swept
     assert bench.store.job_counts(found.job.number) == {"queued": LARGE}
+    assert (len(bench.books().rows), bench.books().submitting) == (LARGE, set())
+    assert bench.store.verify_jobs() == []
+
+
+def test_rows_that_a_submission_writes_after_it_was_swept_and_dies_with_are_swept_too(bench: AwsBench) -> None:
+    requests = len(bench.requests(lambda store: submit(store, submission(LARGE, owner="bob"))))
+    asked = iter(range(requests))
+
+    def sleep_and_die(model: object, **_: object) -> None:
+        number = next(asked, requests)
+        if number == 4:  # its note is there, and none of its rows
+            bench.other().finish_jobs(now_ms=T0_MS + GIVEN_UP_MS + 1, limit=1)
+        if getattr(model, "name", "") == "TransactWriteItems":
+            raise Cut
+
+    events = bench._clients.dynamodb.meta.events
+    events.register("before-call.dynamodb", sleep_and_die)
+    try:
+        with pytest.raises(Cut):
+            submit(bench.store, submission(LARGE))
+    finally:
+        events.unregister("before-call.dynamodb", sleep_and_die)
+    assert len(bench.books().rows) > LARGE, "some came after it was swept"
+    bench.store.finish_jobs(now_ms=T0_MS + 2 * (GIVEN_UP_MS + 1), limit=1)
     assert (len(bench.books().rows), bench.books().submitting) == (LARGE, set())
     assert bench.store.verify_jobs() == []
 

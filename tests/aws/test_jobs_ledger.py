@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from paceline.adapters.aws import jobs_meters, jobs_submit
+from paceline.adapters.aws import jobs_keys, jobs_meters, jobs_submit
 from paceline.adapters.aws.items import Key, delete, update
 from paceline.adapters.aws.jobs_keys import account_key, job_key, posting_key, row_key
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import LEDGER
-from paceline.ports import Ending, NotSent, Sent, StoredMeasurement
+from paceline.ports import AccountSpec, Ending, NotSent, Sent, StoredMeasurement
 from tests.aws.jobs_bench import AwsBench
 from tests.contract.job_stage import add_account, limit, submission, submit
 from tests.contract.stage import DAY_MS, T0_MS, user
@@ -156,12 +156,16 @@ def test_the_check_sees_books_that_do_not_add_up(key: Key, change: str | None, w
 
 
 def test_what_left_an_accounts_day_is_taken_off_in_bounded_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More releases than one write takes, as of an account that was busy every minute of a day."""
+    """More releases than one write takes, as of an account that was busy every minute of a day.
+
+    However many pieces there are, none of them is a try that was lost.
+    """
     monkeypatch.setattr(jobs_meters, "EXPIRED_MAX", 3)
+    monkeypatch.setattr(jobs_keys, "TRIES_MAX", 2)
     with closing(AwsBench()) as bench:
         people(bench)
         limit(bench.store, 10**6)
-        key = add_account(bench.store, "lab")
+        key = add_account(bench.store, "lab", AccountSpec(daily_credits=8 * 60))
         for minute in range(8):
             now_ms = T0_MS + minute * 60_000
             submit(bench.store, submission(1), now_ms=now_ms)

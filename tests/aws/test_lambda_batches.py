@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from paceline.adapters.aws.batches_keys import LANE, LANE_SHARDS, lane_shard, queue_partition
-from paceline.shells.aws_lambda import keeper, lanes, planner, sender, sweeper
+from paceline.shells.aws_lambda import keeper, planner, sender, sweeper
 from paceline.shells.aws_lambda.planner import Day, execution_name
 from tests.aws.lambda_stage import Context, Cycle, Stage, Target, lambda_stage, timed
 from tests.aws.mapping import Weather
@@ -97,8 +96,8 @@ def test_a_provider_is_released_when_it_is_due_and_not_before(stage: Stage, targ
     stage.rest("PUT", "/v1/batches/daily", {"start": "00:00", "window": "24h", "missed": "once"})
     day = today().date().isoformat()
     plan(day)
-    (ready,) = stage.now.lanes.ready(until_ms=1 << 60)
-    shift_ms = ready.at - stage.now.now_ms() - 30_000
+    ((_, ready_ms),) = stage.store.ready_lanes(until_ms=1 << 60)
+    shift_ms = ready_ms - stage.now.now_ms() - 30_000
     stage.at(shift_ms)
     assert sweeper.handler({}, Context())["released"] == 0
     assert stage.depth("ticks") == 1, "its alarm, for the FIFO queue cannot delay"
@@ -199,12 +198,6 @@ def test_a_days_execution_has_a_name_that_step_functions_takes() -> None:
     assert execution_name(Day(SimpleNamespace(id="daily"), date(2026, 11, 16))) == "daily-2026-11-16"  # type: ignore[arg-type]
 
 
-def test_the_functions_know_the_lanes_as_the_store_writes_them() -> None:
-    assert lanes.SHARDS == LANE_SHARDS
-    assert {lane_shard(number) for number in range(100)} == {f"lane#{shard}" for shard in range(lanes.SHARDS)}
-    assert (queue_partition(7), LANE) == ("q#7", lanes.LANE)
-
-
 def test_the_keeper_deletes_what_is_older_than_it_is_kept_for(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     day = declare(stage, target, records=2)
@@ -215,3 +208,35 @@ def test_the_keeper_deletes_what_is_older_than_it_is_kept_for(stage: Stage, targ
     assert keeper.handler({}, Context())["calls"] == 0
     stage.at(100 * 86_400_000)
     assert keeper.handler({}, Context())["calls"] == 2
+
+
+def test_the_keeper_says_how_many_dead_letters_wait(
+    stage: Stage, target: Target, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cycle = Cycle.of(stage)
+    day = declare(stage, target, records=2)
+    plan(day)
+    stage.at(120_000)
+    target.status = 404
+    sweeper.handler({}, Context())
+    cycle.until(lambda: len(target.asked) == 2)
+    capsys.readouterr()
+    keeper.handler({}, Context())
+    (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
+    (where,) = told["_aws"]["CloudWatchMetrics"]
+    assert where["Namespace"] == "Paceline"
+    assert (told["DeadLetters"], told["RunsExpired"]) == ([2.0], [0.0])
+
+
+def test_a_look_that_a_function_died_with_does_not_hold_up_the_next(stage: Stage, target: Target) -> None:
+    day = declare(stage, target, records=1)
+    plan(day)
+    sweeper.handler({}, Context())
+    sqs = plain_client("sqs", stage.aws.url)
+    died_with = sqs.receive_message(QueueUrl=stage.url("runs.fifo"), MaxNumberOfMessages=10)["Messages"]
+    assert died_with
+    for minute in (2, 3, 4):
+        stage.at(minute * 60_000)
+        sweeper.handler({}, Context())
+        stage.queue("runs.fifo", sender.handler).pump()
+    assert states(stage, day) == {"done": 1}

@@ -168,3 +168,20 @@ def test_a_deleted_monitor_makes_nothing_more(stage: Stage, target: Target) -> N
     time.sleep(1.1)
     cycle.turn()
     assert (target.asked, stage.depth("ticks"), stage.depth("runs.fifo")) == ([], 0, 0)
+
+
+def test_runs_that_are_caught_up_have_a_message_for_their_time(stage: Stage, target: Target) -> None:
+    cycle = Cycle.of(stage)
+    assert stage.rest("PUT", MONITOR, monitor(target.url, missed="all"))[0] == 201
+    cycle.schedulers.pump()
+    stage.at(6 * 60_000)
+    time.sleep(1.1)
+    cycle.ticks.pump()
+    runs = runs_of(stage)
+    assert len(runs) > 3
+    ripe = stage.depth("runs.fifo")
+    assert ripe + stage.depth("ticks") >= len(runs), "they wait for their own time, not for the next minute"
+    generation, counter = map(int, runs[0]["run"].partition("#")[2].split("@"))
+    stage.send("ticks", json.dumps({"generation": generation, "counter": counter, "at": stage.now.now_ms()}))
+    cycle.ticks.pump()
+    assert stage.depth("runs.fifo") > ripe, "its time has come"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from paceline.shells.aws_lambda import jobs
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
 from paceline.steps.accounts import add_key, put_account_spec
 from tests.aws.lambda_stage import Context, Stage, Target, lambda_stage
+from tests.aws.mapping import Weather
 from tests.shells.job_daemons import QUICK, document
 
 pytestmark = pytest.mark.aws
@@ -61,3 +63,43 @@ def test_called_twice_at_once_and_again_nothing_is_sent_twice(stage: Stage, atla
     for _ in range(3):
         jobs.dispatch({}, Context())
     assert len(atlas.audit()["measurements"]) == 2
+
+
+def test_what_was_submitted_is_sent_as_soon_as_the_stream_tells_of_it_and_once(
+    stage: Stage, atlas: AtlasSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "LATE_S", 0.0)
+    stream = stage.stream("ledger", jobs.dispatch, weather=Weather(seed=3, again=1.0))
+    assert stage.rest("POST", "/v1/jobs", document(3))[0] == 202
+    stream.pump()
+    assert len(atlas.audit()["measurements"]) == 3
+    assert (stream.given_up, stream.pump()) == ([], 0), "what it wrote itself was in the stream too, and no news"
+
+
+def test_a_job_that_the_index_shows_after_the_stream_is_sent_too(
+    stage: Stage, atlas: AtlasSimulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is waited for is the index; the test lets the job come into it meanwhile."""
+    came: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        if not came:
+            assert stage.rest("POST", "/v1/jobs", document(1))[0] == 202
+        came.append(seconds)
+
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(sleep=sleep))
+    record = {"eventName": "INSERT", "dynamodb": {"Keys": {"pk": {"S": "job#1"}, "sk": {"S": "-"}}}}
+    assert jobs.dispatch({"Records": [record]}, Context()) == {"batchItemFailures": []}
+    assert came[0] == jobs.LATE_S
+    assert len(atlas.audit()["measurements"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("event", "pk", "sk"),
+    [("MODIFY", "job#1", "-"), ("REMOVE", "job#1", "-"), ("INSERT", "job#1#0", "0000"), ("INSERT", "jobs", "0001")],
+)
+def test_what_is_no_new_job_makes_the_function_do_nothing(stage: Stage, event: str, pk: str, sk: str) -> None:
+    record = {"eventName": event, "dynamodb": {"Keys": {"pk": {"S": pk}, "sk": {"S": sk}}}}
+    stage.asked.clear()
+    jobs.dispatch({"Records": [record]}, Context())
+    assert stage.asked == []

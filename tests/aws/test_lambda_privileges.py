@@ -37,16 +37,18 @@ pytestmark = [pytest.mark.aws, pytest.mark.slow]
 BATCH = "dynamodb:BatchWriteItem"
 WRITES = {f"dynamodb:{name}" for name in ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem")}
 STATED: dict[str, set[str]] = {
-    # Numbers are taken in blocks, and another function of this process has one; runs were held while a user was out.
-    "ItemsStream": {"ledger", "runs"},
+    # Numbers are taken in blocks, and another function of this process has one; runs were held while a user was out,
+    # and are offered again.
+    "ItemsStream": {"ledger", "runs", "outgoing"},
     "Sweeper": {"runs"},
     # A monitor's next run is for a checker of one's own, since it was edited; a provider is ready as the time is over.
     "Sender": {"outgoing", "runs.fifo"},
     # A measurement of many definitions has many ids; what is left of a refused job is swept.
     "Dispatch": {"many ledger"},
     "Follow": {"many ledger"},
-    # Removed records that no run names any more; users that have no outgoing runs any more.
-    "Keeper": {"items", "many items", "many ledger"},
+    # Removed records that no run names any more; users that have no outgoing runs any more; and a run
+    # that is offered because the one before it has expired.
+    "Keeper": {"items", "many items", "many ledger", "outgoing"},
 }
 """What a scene of this length does not bring up, with its reason. ``many``: writes in batches."""
 Right = tuple[str, str]
@@ -66,6 +68,8 @@ def rights_of(calls: set[tuple[str, str, str]]) -> set[Right]:
         elif operation == "SendMessageBatch":
             # Its address is asked for once in a process, so perhaps by another function of this one.
             found |= {("sqs:SendMessage", name), ("sqs:GetQueueUrl", name)}
+        elif operation == "DeleteMessageBatch":
+            found.add(("sqs:DeleteMessage", name))
         else:
             found.add((f"{'states' if service == 'stepfunctions' else service}:{operation}", name))
     return found
@@ -82,7 +86,7 @@ def granted(function: str) -> set[Right]:
                 if (
                     name is not None
                     and action.startswith(("dynamodb:", "sqs:", "states:"))
-                    and action not in OF_MAPPINGS
+                    and (action not in OF_MAPPINGS or "-dead" in name)  # no mapping reads those
                 ):
                     found.add((action, name))
     found.discard(("sqs:SendMessage", "streams-dead"))
@@ -238,9 +242,21 @@ def batches(recording: Recording, target: Target) -> None:
         assert stage.rest("GET", f"/v1/batches/daily/days/{day}")[0] == 200
         assert stage.rest("GET", f"/v1/batches/daily/days/{day}/runs")[0] == 200
         assert stage.rest("GET", "/v1/dead")[0] == 200
+        dead_messages(stage)
+        assert stage.rest("POST", "/v1/dead/redrive", {"queues": True})[1]["redriven"] == 3
         assert stage.rest("POST", "/v1/batches/daily/plan", {"date": today().date().isoformat()})[0] == 200
         assert stage.rest("DELETE", "/v1/batches/daily/records/late")[0] == 204
     stage.at(0)
+
+
+def dead_messages(stage: Stage) -> None:
+    """In each dead queue one: two that are put back, one that nobody can read, and one of a stream."""
+    provider = stage.store.provider("p0").number
+    stage.rest("PUT", "/v1/providers/p0", {"kind": "http", "base_url": "http://192.0.2.1"})  # so it is ready at once
+    stage.send("ticks-dead", f'{{"provider": {provider}, "at": 1}}')
+    stage.send("runs-dead.fifo", f'{{"provider": {provider}, "at": 1, "look": 1}}', group=f"provider-{provider}")
+    stage.send("outgoing-dead", "?")
+    stage.send("streams-dead", '{"DDBStreamBatchInfo": {}}')
 
 
 def newcomer(stage: Stage, name: str) -> None:

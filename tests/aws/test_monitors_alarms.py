@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from paceline.adapters.aws.monitors_alarms import Alarm, read_alarm
-from paceline.adapters.aws.monitors_keys import handle_of
 from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import OUTGOING, TICKS
@@ -19,7 +18,6 @@ from tests.contract.stage import (
     ALL_OUTGOING,
     EVERY_MINUTE,
     HOUR_MS,
-    LEASE_MS,
     MINUTE_MS,
     T0_MS,
     arm_all,
@@ -27,7 +25,6 @@ from tests.contract.stage import (
     claim,
     due_of,
     make_runs,
-    names,
     put,
     react_with,
     settle,
@@ -171,29 +168,3 @@ def test_promise_6_only_the_first_run_of_a_monitor_is_offered_and_the_next_when_
     assert [(offer["counter"], offer["attempt"]) for offer in offers(queues)] == [(0, 2)]
     assert settle(store, claim(store, ALL_OUTGOING)) == [True]
     assert [(offer["counter"], offer["attempt"]) for offer in offers(queues)] == [(1, 1)]
-
-
-def test_a_checker_that_was_offered_a_run_takes_that_one_and_only_as_the_attempt_that_was_offered(
-    store: AwsStore, queues: Queues
-) -> None:
-    make_runs(store, armed(store, "a", check=CHECK), 2)
-    make_runs(store, armed(store, "b", check=CHECK))
-    offered = next(offer for offer in offers(queues) if offer["run"].startswith("ann/a#"))
-    handle, attempt = handle_of(offered["generation"], offered["counter"]), offered["attempt"]
-    taken = store.take(handle, attempt, now_ms=T0_MS, lease_ms=LEASE_MS)
-    assert taken is not None
-    assert (taken.monitor, taken.counter, taken.attempt) == ("a", 0, 1)
-    later_ms = T0_MS + LEASE_MS
-    assert store.take(handle, attempt, now_ms=later_ms, lease_ms=LEASE_MS) is None  # the message came twice
-    assert store.take(handle + 1, 1, now_ms=later_ms, lease_ms=LEASE_MS) is None  # it is behind the first
-    assert names(claim(store, ALL_OUTGOING)) == [("b", 0)]
-    assert settle(store, [taken]) == [True]
-
-
-def test_promise_10_an_offer_that_was_lost_is_made_again_by_the_sweep(store: AwsStore, queues: Queues) -> None:
-    make_runs(store, armed(store, "a", check=CHECK))
-    offers(queues)  # lost
-    found = [store.sweep_alarms(now_ms=T0_MS + minute * MINUTE_MS).offered for minute in range(0, 40, 4)]
-    assert sum(found) == 1
-    assert [offer["counter"] for offer in offers(queues)] == [0]
-    assert names(claim(store, ALL_OUTGOING)) == [("a", 0)]

@@ -7,13 +7,12 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from paceline.adapters.aws import tables
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.due import Advance
 from paceline.ports import RemoveMonitor, UserEdit
 from paceline.steps.react import react_to_all
-from tests.aws.ministack import fresh_prefix
+from tests.aws.ministack import fresh_prefix, make_tables
 from tests.aws.monitor_stage import Cut, cut_before, with_users
 from tests.contract.stage import (
     DAY_MS,
@@ -81,8 +80,7 @@ def purge(store: AwsStore) -> object:
 
 def staged(clients: Clients, stack: ExitStack) -> AwsStore:
     prefix = fresh_prefix()
-    tables.create(clients, prefix)
-    stack.callback(tables.destroy, clients, prefix)
+    make_tables(clients, prefix)
     store = stack.enter_context(closing(AwsStore(prefix, clients=clients)))
     store.bell.rings = store.bell.offers = False
     with_users(store)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
 
+from paceline.adapters.aws import monitors_entries, monitors_keys
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import put as put_item
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.monitors_due import REMEMBERED_S, NextDue
 from paceline.adapters.aws.monitors_keys import (
+    CHECK_SHARDS,
     DUE_SHARDS,
     MONITORS_PER_QUEUE,
     QUEUES_MAX,
@@ -63,6 +66,12 @@ def other(clients: Clients, prefix: str, store: AwsStore) -> Iterator[AwsStore]:
         yield opened
 
 
+@pytest.fixture
+def few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page asks all of them, and an order over eight is as hard to keep as one over 64."""
+    monkeypatch.setattr(monitors_keys, "DUE_SHARDS", 8)
+
+
 def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS, apart_ms: int = 0) -> list[int]:
     """So many entries, by generation, each due a while after the one before."""
     puts = [PutMonitor(owner, f"m{number:04}", spec()) for number in range(count)]
@@ -77,13 +86,20 @@ def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS
 
 
 def test_entries_and_runs_are_spread_over_all_shards() -> None:
-    for shard in (due_shard, check_queue):
-        counts = [0] * DUE_SHARDS
-        shards = sorted({shard(generation) for generation in range(1, 16_001)})
-        for generation in range(1, 16_001):
-            counts[shards.index(shard(generation))] += 1
-        assert min(counts) > 800
-        assert max(counts) < 1_200
+    for shard, shards in ((due_shard, DUE_SHARDS), (check_queue, CHECK_SHARDS)):
+        counts = Counter(shard(generation) for generation in range(1, 1_000 * shards + 1))
+        assert len(counts) == shards
+        assert min(counts.values()) > 800
+        assert max(counts.values()) < 1_200
+
+
+def test_no_partition_is_hot_while_a_million_monitors_fire_every_minute() -> None:
+    """By DynamoDB's limit for one partition key, with what a firing writes there; see the item shapes."""
+    firings, writes_max = 1_000_000 / 60, 1_050  # a little over is borne by its bursts
+    assert firings * 2 / DUE_SHARDS < writes_max
+    assert firings * 4 / CHECK_SHARDS < writes_max
+    assert firings * 4 / min(1 + 1_000_000 // MONITORS_PER_QUEUE, QUEUES_MAX) < writes_max
+    assert writes_max > MONITORS_PER_QUEUE / 60 * 4
 
 
 def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked() -> None:
@@ -95,6 +111,7 @@ def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked()
     assert {owner_queue(7, 3, generation) for generation in range(1_000)} < used
 
 
+@pytest.mark.usefixtures("few_shards")
 def test_due_entries_of_all_shards_come_in_one_order_and_page_by_page(store: AwsStore) -> None:
     generations = fill(store, 70, apart_ms=50)
     found = store.due(now_ms=T0_MS + 60 * 50, limit=45)
@@ -105,6 +122,22 @@ def test_due_entries_of_all_shards_come_in_one_order_and_page_by_page(store: Aws
     assert [due.generation for due in pages] == generations[1:]
 
 
+def test_entries_far_apart_are_listed_without_asking_for_all_that_were_ever_there(
+    store: AwsStore, clients: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitors_entries, "WALKED_MAX", 200)
+    generations = fill(store, 3)
+    store._numbers.take("generation", 50_000)
+    generations += fill(store, 2, owner="bob")
+    with counted(clients) as asked:
+        found = store.schedulers(after_generation=0, limit=9, now_ms=T0_MS)
+    assert [one.entry.generation for one in found] == generations
+    assert asked.total() < 20
+    page = store.schedulers(after_generation=generations[2], limit=1, now_ms=T0_MS)
+    assert [one.entry.generation for one in page] == generations[3:4]
+
+
+@pytest.mark.usefixtures("few_shards")
 def test_entries_that_are_due_at_the_same_moment_are_paged_without_loss(store: AwsStore) -> None:
     generations = fill(store, 60)
     pages: list[Due] = []
@@ -129,7 +162,7 @@ def test_the_next_due_time_sees_what_another_process_did_after_a_bounded_time(
     store: AwsStore, database: Database
 ) -> None:
     now_s = 0.0
-    elsewhere = NextDue(database, clock_s=lambda: now_s)
+    elsewhere = NextDue(database, store.news, clock_s=lambda: now_s)
     armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     assert elsewhere.first_ms() == T0_MS + MINUTE_MS
     armed(store, "b")
@@ -227,7 +260,7 @@ def test_what_a_firing_takes_of_aws_is_bounded(store: AwsStore, clients: Clients
     with counted(clients) as claimed:
         out = claim(store, lease_ms=LEASE_MS)
     assert len(out) == 30
-    assert claimed == {"Query": 16, "BatchGetItem": 2, "TransactWriteItems": 1}
+    assert claimed == {"Query": CHECK_SHARDS, "BatchGetItem": 2, "TransactWriteItems": 1}
     with counted(clients) as settled:
         assert settle(store, out) == [True] * 30
     assert settled == {"TransactWriteItems": 1}
@@ -240,3 +273,30 @@ def test_what_a_put_takes_of_aws_is_bounded(store: AwsStore, clients: Clients) -
     with counted(clients) as edited:
         put(store, "a", spec(every="5s"))
     assert edited == {"GetItem": 1, "BatchGetItem": 1, "TransactWriteItems": 1}
+
+
+def test_monitors_that_were_made_at_different_times_elsewhere_are_put_together(
+    store: AwsStore, clients: Clients
+) -> None:
+    puts = [PutMonitor("ann", f"m{n}", spec(), created_ms=T0_MS - n * MINUTE_MS) for n in range(40)]
+    with counted(clients) as taken:
+        made = store.put_monitors(puts, monitors_max=99, now_ms=T0_MS)
+    assert [done.disposition for done in made] == ["created"] * 40
+    assert taken["TransactWriteItems"] == 1
+    assert taken.total() < 8
+
+
+def test_a_run_that_ended_earlier_than_one_before_it_is_kept_as_long_as_that(store: AwsStore) -> None:
+    """The clock was set back in between."""
+    monitor = armed(store, "a")
+    make_runs(store, monitor, 3)
+    for minute in (1, 60, 2):
+        out = claim(store, now_ms=T0_MS + minute * MINUTE_MS, lease_ms=LEASE_MS)
+        assert settle(store, out, now_ms=T0_MS + minute * MINUTE_MS) == [True]
+    before_ms = T0_MS + 30 * MINUTE_MS
+    purged = store.purge(settled_before_ms=before_ms, due_before_ms=0, now_ms=before_ms, limit=100)
+    assert purged.runs_deleted == 1
+    assert [run.counter for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)] == [2, 1]
+    assert store.glances([monitor.generation], now_ms=T0_MS)[monitor.generation].settled == "ok"
+    assert store.entries([monitor.generation], now_ms=T0_MS)[monitor.generation].last_due_ms is not None
+    assert store.verify_monitors() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from paceline.adapters.aws import tables
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.tables import QUEUES, TABLES
+from tests.aws.ministack import make_tables
 
 
 def test_the_second_time_nothing_is_made_and_nothing_differs(clients: Clients, prefix: str) -> None:
@@ -12,6 +13,12 @@ def test_the_second_time_nothing_is_made_and_nothing_differs(clients: Clients, p
     names = tuple(f"{prefix}-{part.name}" for part in (*TABLES, *QUEUES))
     assert first == tables.Report(created=names, existing=(), differences=())
     assert tables.create(clients, prefix) == tables.Report(created=(), existing=names, differences=())
+
+
+def test_what_the_other_tests_stand_on_is_what_init_makes(clients: Clients, prefix: str) -> None:
+    make_tables(clients, prefix)
+    report = tables.create(clients, prefix)
+    assert (report.created, report.differences) == ((), ())
 
 
 def test_what_was_made_halfway_is_completed(clients: Clients, prefix: str) -> None:

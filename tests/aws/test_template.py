@@ -15,7 +15,9 @@ import pytest
 import yaml
 
 from paceline.adapters.aws import tables
-from paceline.shells.aws_lambda import items_stream
+from paceline.adapters.aws.jobs_keys import job_key
+from paceline.core.provider import TIMEOUT_MS_MAX
+from paceline.shells.aws_lambda import items_stream, jobs, keeper, runtime, sender
 
 TEMPLATE = Path(__file__).parents[2] / "deploy" / "aws" / "template.yaml"
 Node = dict[str, Any]
@@ -168,9 +170,26 @@ def test_a_message_stays_hidden_six_times_as_long_as_its_function_may_take() -> 
         assert function["RecursiveLoop"] == "Allow", "ticks and sender wake each other, and are meant to"
 
 
+def test_a_sender_has_the_time_for_the_longest_call_that_a_provider_may_allow() -> None:
+    assert sender.CLAIM_S * 1_000 > TIMEOUT_MS_MAX
+    assert functions()["SenderFunction"]["Properties"]["Timeout"] >= sender.CLAIM_S + 20, "it claims for a while"
+
+
+@pytest.mark.parametrize("name", ["DeadLetters", "RunsExpired"])
+def test_a_metric_of_the_functions_own_raises_an_alarm(name: str) -> None:
+    (alarm,) = [
+        one["Properties"]
+        for one in of_type("AWS::CloudWatch::Alarm").values()
+        if one["Properties"]["MetricName"] == name
+    ]
+    assert alarm["Namespace"] == runtime.metrics.namespace
+    assert alarm["Dimensions"] == [{"Name": "service", "Value": {"Ref": "Prefix"}}]
+    assert f'"{name}"' in inspect.getsource(keeper)
+
+
 def test_a_streams_mapping_gives_up_what_cannot_be_done_and_says_so() -> None:
     found = mappings("DynamoDB")
-    assert len(found) == 2
+    assert len(found) == 3
     for _, mapping in found:
         assert 0 < mapping["MaximumRetryAttempts"] <= 20
         assert 0 < mapping["MaximumRecordAgeInSeconds"] < 86_400
@@ -179,17 +198,30 @@ def test_a_streams_mapping_gives_up_what_cannot_be_done_and_says_so() -> None:
         assert mapping["StartingPosition"] == "TRIM_HORIZON"
         assert mapping["DestinationConfig"]["OnFailure"]["Destination"] == {"Fn::GetAtt": "StreamsDeadQueue.Arn"}
         for one in mapping["FilterCriteria"]["Filters"]:
-            assert json.loads(one["Pattern"])["eventName"] == ["INSERT", "MODIFY"]
+            assert "REMOVE" not in json.loads(one["Pattern"])["eventName"]
 
 
-def test_the_filter_of_the_items_lets_changes_through() -> None:
+def filter_of(table: str) -> Node:
     (pattern,) = [
         one["Pattern"]
         for _, mapping in mappings("DynamoDB")
         for one in mapping["FilterCriteria"]["Filters"]
-        if "ItemsTable" in str(mapping["Stream"])
+        if table in str(mapping["Stream"])
     ]
-    assert json.loads(pattern)["dynamodb"] == {"Keys": {"pk": {"S": [{"prefix": items_stream.CHANGES}]}}}
+    read: Node = json.loads(pattern)
+    return read
+
+
+def test_the_filter_of_the_items_lets_changes_through() -> None:
+    passes = filter_of("ItemsTable")
+    assert passes["dynamodb"] == {"Keys": {"pk": {"S": [{"prefix": items_stream.CHANGES}]}}}
+    assert passes["eventName"] == ["INSERT", "MODIFY"]
+
+
+def test_the_filter_of_the_ledger_lets_new_jobs_through_and_nothing_else() -> None:
+    keys = {"pk": {"S": [{"prefix": jobs.JOB}]}, "sk": {"S": [jobs.JOB_SORT]}}
+    assert filter_of("LedgerTable") == {"eventName": ["INSERT"], "dynamodb": {"Keys": keys}}
+    assert job_key(7) == (f"{jobs.JOB}7", jobs.JOB_SORT)
 
 
 @pytest.mark.parametrize("name", [queue.name for queue in tables.QUEUES if "dead" in queue.name])

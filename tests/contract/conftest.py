@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,30 +35,38 @@ def file_engine(stack: ExitStack, folder: Path) -> Opener:
 
 
 def aws_engine(stack: ExitStack, folder: Path) -> Opener:
-    """The emulator is one for the whole process; each test has tables and queues of its own in it."""
-    from paceline.adapters.aws import tables
+    """The emulator is one for the whole process; each test has tables and queues of its own in it, and leaves them."""
     from paceline.adapters.aws.store import AwsStore
-    from tests.aws.ministack import fresh_prefix, shared_clients
+    from tests.aws.ministack import fresh_prefix, make_tables, shared_clients
 
     del folder
     clients, prefix = shared_clients(), fresh_prefix()
-    report = tables.create(clients, prefix)
-    assert not report.differences
-    stack.callback(tables.destroy, clients, prefix)
+    stack.enter_context(few_shards())
+    make_tables(clients, prefix)
     return lambda: stack.enter_context(closing(AwsStore(prefix, clients=clients)))
+
+
+@contextmanager
+def few_shards() -> Iterator[None]:
+    """Each look asks every shard: three hold the same promises as all of them, which tests/aws has."""
+    from paceline.adapters.aws import monitors_keys
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(monitors_keys, "DUE_SHARDS", 3)
+        patch.setattr(monitors_keys, "CHECK_SHARDS", 3)
+        yield
 
 
 def storm_engine(stack: ExitStack, folder: Path) -> Opener:
     """Indexes are not stale in it: a test of the contract asks once and wants to see what was written."""
-    from paceline.adapters.aws import tables
     from paceline.adapters.aws.store import AwsStore
     from tests.aws.fault_proxy import Faults, fault_proxy
-    from tests.aws.ministack import fresh_prefix, guarded_clients, shared_clients, shared_emulator
+    from tests.aws.ministack import fresh_prefix, guarded_clients, make_tables, shared_clients, shared_emulator
 
     del folder
     prefix, seed = fresh_prefix(), int(os.environ.get("PACELINE_TEST_SEED", "1"))
-    tables.create(shared_clients(), prefix)
-    stack.callback(tables.destroy, shared_clients(), prefix)
+    stack.enter_context(few_shards())
+    make_tables(shared_clients(), prefix)
     faults = Faults(
         drop_before=0.02, drop_after=0.04, throttle=0.03, duplicate=0.03, delay=0.02, reorder=0.02, partial=0.2
     )
@@ -89,6 +97,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def store_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     with ExitStack() as stack:
         yield (ENGINES | ON_DEMAND)[request.param](stack, tmp_path)
+
+
+@pytest.fixture
+def by_request(request: pytest.FixtureRequest) -> bool:
+    """Each act is requests, and far dearer than on a file: a scene is smaller where its size is not the point."""
+    return not request.node.callspec.params["store_factory"].startswith("sqlite")
 
 
 @pytest.fixture

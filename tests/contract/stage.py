@@ -82,10 +82,26 @@ def armed(
     store: Store, monitor_id: str, *, check: Check = GET, owner: str = "ann", due_ms: int = T0_MS, every: str = "60s"
 ) -> Monitor:
     """A monitor whose entry is due at the given time."""
-    result = put(store, monitor_id, spec(check, every=every), owner=owner)
-    assert result.monitor is not None
+    (monitor,) = armed_all(store, [monitor_id], check=check, owner=owner, due_ms=due_ms, every=every)
+    return monitor
+
+
+def armed_all(
+    store: Store,
+    monitor_ids: Iterable[str],
+    *,
+    check: Check = GET,
+    owner: str = "ann",
+    due_ms: int = T0_MS,
+    every: str = "60s",
+) -> list[Monitor]:
+    """Many alike, put and armed together."""
+    puts = [PutMonitor(owner, monitor_id, spec(check, every=every)) for monitor_id in monitor_ids]
+    results = store.put_monitors(puts, monitors_max=MONITORS_MAX, now_ms=T0_MS)
     arm_all(store, due_ms, outgoing=isinstance(check, OutgoingCheck))
-    return result.monitor
+    monitors = [result.monitor for result in results if result.monitor is not None]
+    assert len(monitors) == len(puts)
+    return monitors
 
 
 def due_of(store: Store, monitor: Monitor, *, now_ms: int = T0_MS) -> Due:
@@ -104,6 +120,11 @@ def step(due: Due, *, runs: int = 1, after_ms: int = 0) -> Advance:
 def make_runs(store: Store, monitor: Monitor, runs: int = 1, *, after_ms: int = 0, now_ms: int = T0_MS) -> None:
     due = due_of(store, monitor, now_ms=now_ms)
     assert store.commit([step(due, runs=runs, after_ms=after_ms)], now_ms=now_ms) == [True]
+
+
+def make_run_of_each(store: Store, monitors: Iterable[Monitor], *, now_ms: int = T0_MS) -> None:
+    advances = [step(due_of(store, monitor, now_ms=now_ms)) for monitor in monitors]
+    assert all(store.commit(advances, now_ms=now_ms))
 
 
 def claim(

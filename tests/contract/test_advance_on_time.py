@@ -8,12 +8,13 @@ from random import Random
 import pytest
 
 from paceline.core.due import CatchUp, Due, OnTime, advance
-from paceline.core.schedule import Arm, Cadence, Rest
-from paceline.ports import CHECKS, Reacted, Store
+from paceline.core.schedule import Arm, Cadence, Reaction, Rest
+from paceline.ports import CHECKS, Change, PutMonitor, Reacted, Store
 from tests.contract.stage import (
     GET,
     HOUR_MS,
     MINUTE_MS,
+    MONITORS_MAX,
     OUTGOING,
     T0_MS,
     armed,
@@ -22,7 +23,6 @@ from tests.contract.stage import (
     make_runs,
     names,
     outgoing_of,
-    put,
     spec,
     step,
 )
@@ -38,15 +38,20 @@ CADENCES = (
 
 def populate(store: Store, random: Random) -> None:
     """Monitors of every kind around T0: due, overdue, not due yet, at rest."""
-    for number in range(40):
-        check = random.choice((GET, OUTGOING))
-        put(store, f"m{number}", spec(check), owner=random.choice(("ann", "bob")))
-        cadence = random.choice(CADENCES)
-        due_ms = T0_MS - random.choice((-50, 0, 50, 950, 1_000, 5_000, 7_000, 9_950, 10_000, 10_050, 50_000, HOUR_MS))
-        outgoing = check is OUTGOING
-        reaction = Arm(due_ms, cadence, outgoing) if random.random() < 0.95 else Rest(cadence, outgoing)
-        (change,) = store.changes(limit=9, now_ms=T0_MS)
-        assert store.react([Reacted(change, reaction)]) == [True]
+    puts = [
+        PutMonitor(random.choice(("ann", "bob")), f"m{number}", spec(random.choice((GET, OUTGOING))))
+        for number in range(40)
+    ]
+    store.put_monitors(puts, monitors_max=MONITORS_MAX, now_ms=T0_MS)
+    changes = store.changes(limit=len(puts), now_ms=T0_MS)
+    assert all(store.react([Reacted(change, react(change, random)) for change in changes]))
+
+
+def react(change: Change, random: Random) -> Reaction:
+    assert change.monitor is not None
+    cadence, outgoing = random.choice(CADENCES), change.monitor.spec.check == OUTGOING
+    due_ms = T0_MS - random.choice((-50, 0, 50, 950, 1_000, 5_000, 7_000, 9_950, 10_000, 10_050, 50_000, HOUR_MS))
+    return Arm(due_ms, cadence, outgoing) if random.random() < 0.95 else Rest(cadence, outgoing)
 
 
 @pytest.mark.parametrize("seed", range(6))

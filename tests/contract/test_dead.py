@@ -125,3 +125,12 @@ def test_discarded_they_are_dead_letters_no_longer_and_stay_in_their_day(store: 
     assert redrive(store) == 0
     run = run_of(store, "r0")
     assert (run.state, run.dead) == ("failed", False)
+
+
+def test_where_no_message_is_in_a_dead_queue_nothing_is_replayed(store: Store) -> None:
+    followed: list[int] = []
+    assert set(store.dead_messages().values()) <= {0}
+    done = store.replay_dead(now_ms=NOW_MS, limit=10, react=lambda: followed.append(1))
+    assert set(done) == set(store.dead_messages())
+    assert {tuple(one) for one in done.values()} <= {(0, 0, 0)}
+    assert followed == []

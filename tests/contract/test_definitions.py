@@ -37,6 +37,25 @@ def test_a_put_creates_replaces_or_changes_nothing(store: Store, other: Store) -
     assert unchanged.monitor == replaced.monitor == store.monitor("ann", "a") == other.monitor("ann", "a")
 
 
+def test_a_monitor_that_was_made_elsewhere_keeps_the_time_of_its_creation(store: Store, other: Store) -> None:
+    puts = [
+        PutMonitor(owner="ann", id=f"m{number}", spec=spec(), created_ms=T0_MS - number * MINUTE_MS)
+        for number in range(3)
+    ]
+    made = store.put_monitors(puts, monitors_max=9, now_ms=T0_MS)
+    changes = {change.generation: change for change in other.changes(limit=9, now_ms=T0_MS)}
+    for put_, result in zip(puts, made, strict=True):
+        monitor = other.monitor("ann", put_.id)
+        assert monitor is not None
+        assert result.change is not None
+        assert monitor == result.monitor == result.change.monitor == changes[monitor.generation].monitor
+        assert (monitor.created_ms, monitor.updated_ms) == (put_.created_ms, put_.created_ms)
+    again = PutMonitor(owner="ann", id="m1", spec=spec(every="5s"), created_ms=T0_MS - 9 * MINUTE_MS)
+    (replaced,) = other.put_monitors([again], monitors_max=9, now_ms=T0_MS + 1)
+    assert replaced.monitor is not None
+    assert (replaced.monitor.created_ms, replaced.monitor.updated_ms) == (T0_MS - MINUTE_MS, T0_MS + 1)
+
+
 def test_a_put_for_nobody_has_no_owner(store: Store) -> None:
     result = put(store, "a", owner="nobody")
     assert (result.disposition, result.monitor) == ("no_owner", None)

@@ -17,7 +17,9 @@ from tests.contract.stage import (
     T0_MS,
     arm_all,
     armed,
+    armed_all,
     claim,
+    make_run_of_each,
     make_runs,
     names,
     outgoing_of,
@@ -38,8 +40,8 @@ def test_promise_12_an_owner_s_queue_holds_only_the_owner_s_runs(store: Store) -
 
 def test_the_queue_of_all_owners_hands_out_each_run_once(store: Store, other: Store) -> None:
     for owner in ("ann", "bob"):
-        for number in range(5):
-            make_runs(store, armed(store, f"{owner}-{number}", check=OUTGOING, owner=owner))
+        many = (f"{owner}-{number}" for number in range(5))
+        make_run_of_each(store, armed_all(store, many, check=OUTGOING, owner=owner))
     found = claim(store, outgoing_of("ann"), runs_max=2)
     while out := claim(other, ALL_OUTGOING, runs_max=3):
         found += out
@@ -47,10 +49,8 @@ def test_the_queue_of_all_owners_hands_out_each_run_once(store: Store, other: St
 
 
 def test_no_owner_s_backlog_keeps_another_waiting(store: Store) -> None:
-    for number in range(60):
-        make_runs(store, armed(store, f"a-{number}", check=OUTGOING))
-    for number in range(3):
-        make_runs(store, armed(store, f"b-{number}", check=OUTGOING, owner="bob"))
+    make_run_of_each(store, armed_all(store, (f"a-{number}" for number in range(60)), check=OUTGOING))
+    make_run_of_each(store, armed_all(store, (f"b-{number}" for number in range(3)), check=OUTGOING, owner="bob"))
     first = claim(store, ALL_OUTGOING, runs_max=6)
     assert Counter(item.owner for item in first) == {"ann": 3, "bob": 3}
 
@@ -59,8 +59,8 @@ def test_with_one_at_a_time_the_owners_take_turns(store: Store) -> None:
     assert store.add_user(user("cem"))
     owners = ("ann", "bob", "cem")
     for owner in owners:
-        for number in range(4):
-            make_runs(store, armed(store, f"{owner}-{number}", check=OUTGOING, owner=owner))
+        many = (f"{owner}-{number}" for number in range(4))
+        make_run_of_each(store, armed_all(store, many, check=OUTGOING, owner=owner))
     turns = [claim(store, ALL_OUTGOING, runs_max=1)[0].owner for _ in range(12)]
     for begin in range(0, 12, 3):
         assert sorted(turns[begin : begin + 3]) == sorted(owners)
@@ -68,8 +68,7 @@ def test_with_one_at_a_time_the_owners_take_turns(store: Store) -> None:
 
 def test_what_one_owner_leaves_another_may_use(store: Store) -> None:
     make_runs(store, armed(store, "a", check=OUTGOING))
-    for number in range(9):
-        make_runs(store, armed(store, f"b-{number}", check=OUTGOING, owner="bob"))
+    make_run_of_each(store, armed_all(store, (f"b-{number}" for number in range(9)), check=OUTGOING, owner="bob"))
     assert len(claim(store, ALL_OUTGOING, runs_max=8)) == 8
 
 
@@ -99,8 +98,7 @@ def test_a_disabled_owner_s_runs_are_held_with_the_reason_and_come_back(
 
 
 def test_a_held_owner_does_not_hold_up_the_others(store: Store) -> None:
-    for number in range(20):
-        make_runs(store, armed(store, f"a-{number}"))
+    make_run_of_each(store, armed_all(store, (f"a-{number}" for number in range(20))))
     make_runs(store, armed(store, "b", owner="bob"))
     store.edit_user("ann", UserEdit(disabled=True))
     arm_all(store, T0_MS + LEASE_MS)

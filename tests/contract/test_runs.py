@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.core.due import Advance
 from paceline.core.outcome import Dead, Done, Outcome, Retry, RunState, Unknown
 from paceline.ports import RemoveMonitor, Settlement, Store
 from tests.contract.stage import (
@@ -13,6 +14,7 @@ from tests.contract.stage import (
     arm_all,
     armed,
     claim,
+    due_of,
     make_runs,
     names,
     put,
@@ -51,6 +53,20 @@ def test_promise_6_one_run_of_a_monitor_is_out_at_a_time_and_in_order(store: Sto
         assert settle(handle, out) == [True] * len(out)
     assert seen == [0, 1, 2]
     assert claim(store) == []
+
+
+def test_it_is_known_when_the_next_check_may_be_claimed(store: Store) -> None:
+    assert store.next_run_ms() is None
+    make_runs(store, armed(store, "a"))
+    soon_ms = store.next_run_ms()
+    assert soon_ms is not None
+    assert soon_ms <= T0_MS, "too early is as good as right"
+    (item,) = claim(store)
+    assert store.next_run_ms() == item.lease_until_ms
+    assert settle(store, [item], Retry(reason="again", not_before_ms=T0_MS + 5_000)) == [True]
+    assert store.next_run_ms() == T0_MS + 5_000
+    assert settle(store, claim(store, now_ms=T0_MS + 5_000), now_ms=T0_MS + 5_001) == [True]
+    assert store.next_run_ms() is None
 
 
 def test_promise_10_a_run_behind_another_is_visibly_parked(store: Store) -> None:
@@ -320,3 +336,15 @@ def test_after_the_clock_was_set_back_a_lease_of_the_future_ends_in_its_own_time
     (again,) = claim(store, now_ms=T0_MS + 60_000)
     assert (again.handle, again.attempt, again.lost) == (item.handle, 2, True)
     assert store.pull_back_runs(now_ms=T0_MS + 60_000, wait_ms_max=1) == 0
+
+
+def test_after_the_clock_was_set_back_a_run_behind_another_starts_as_soon_as_that_has_ended(store: Store) -> None:
+    """It never had to wait for a time: by the clock of its making it could have started at once."""
+    monitor, day_ms = armed(store, "a"), 86_400_000
+    make_runs(store, monitor, 2)
+    assert store.commit([Advance(due_of(store, monitor), T0_MS + day_ms, ())], now_ms=T0_MS) == [True]
+    make_runs(store, monitor, 2, now_ms=T0_MS + day_ms)
+    store.pull_back_runs(now_ms=T0_MS, wait_ms_max=3_600_000)
+    for counter in range(4):
+        (item,) = claim(store)
+        assert (item.counter, settle(store, [item])) == (counter, [True])

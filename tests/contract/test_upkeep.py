@@ -105,6 +105,21 @@ def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: St
     assert states == {"out": ["out"], "parked": ["dead", "ok"], "retried": ["dead"], "later": ["dead"]}
 
 
+def test_promise_10_what_a_checker_took_and_left_expires_and_holds_nothing_up_for_ever(store: Store) -> None:
+    monitor, own = armed(store, "a", check=OUTGOING), armed(store, "own")
+    make_runs(store, monitor, 3)
+    make_runs(store, own)
+    assert len(claim(store, outgoing_of("ann"), lease_ms=HOUR_MS)) == 1
+    assert len(claim(store)) == 1
+    until_ms = T0_MS + HOUR_MS
+    assert purge(store, due_before_ms=until_ms).runs_expired == 0  # its lease ends just then
+    expired = [purge(store, due_before_ms=until_ms + 1).runs_expired for _ in range(3)]
+    assert sum(expired) == 3
+    runs = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
+    assert [run.state for run in runs] == ["dead"] * 3
+    assert [run.state for run in store.monitor_runs(own, before=None, limit=9, now_ms=T0_MS)] == ["out"]
+
+
 def test_a_caught_up_run_that_was_settled_early_is_not_expired_again(store: Store) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor, after_ms=T0_MS + 1_000)

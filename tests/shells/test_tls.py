@@ -27,7 +27,7 @@ from paceline.adapters.certificates import Made, make_certificates, own_names
 from paceline.config import load_settings
 from paceline.errors import WrongSetting
 from paceline.shells import daemon
-from paceline.shells.api import server_config
+from paceline.shells.api.serving import server_config
 from paceline.wiring import SystemClock, open_system, open_tls
 
 NOW = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)

@@ -7,9 +7,8 @@ import pytest
 from paceline.core.instants import to_text
 from paceline.core.meters import Reading
 from paceline.errors import JobFinished, NotFound
-from paceline.ports import AccountSpec, Paused, Store, TargetFull, Unsure
-from paceline.ports.jobs import NotSent
-from paceline.steps import job_report
+from paceline.ports import AccountSpec, NotSent, Paused, Store, TargetFull, Unsure
+from paceline.steps import account_report, job_report
 from tests.contract.job_stage import CREDITS, add_account, admitted, begin, done, job_of, send
 from tests.contract.stage import HOUR_MS, T0_MS
 
@@ -160,14 +159,14 @@ def test_use_by_others_is_shown_apart_from_our_own(store: Store) -> None:
     admitted(store)
     send(store, key)
     store.sync_account("lab", [("credits", Reading(T0_MS, 500, CREDITS))], now_ms=T0_MS)
-    view = job_report.account_view(store, "lab", now_ms=T0_MS)
+    view = account_report.account_view(store, "lab", now_ms=T0_MS)
     meter = view.usage.daily_credits
     assert (meter.spent, meter.held, meter.foreign, meter.left) == (0, CREDITS, 500 - CREDITS, 1_000_000 - 500)
-    assert job_report.account_views(store, now_ms=T0_MS) == [view]
+    assert account_report.account_views(store, now_ms=T0_MS) == [view]
     with pytest.raises(NotFound):
-        job_report.account_view(store, "other", now_ms=T0_MS)
+        account_report.account_view(store, "other", now_ms=T0_MS)
     with pytest.raises(NotFound):
-        job_report.find_key_view(store, "lab", "k99")
+        account_report.find_key_view(store, "lab", "k99")
 
 
 def test_a_budget_is_the_days_and_unknown_users_have_none(store: Store) -> None:

@@ -6,13 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from paceline.core.outcome import DETAIL_BYTES_MAX
-from paceline.errors import InvalidInput, NotFound, StaleLease
+from paceline.errors import InvalidInput, NotClaimable, NotFound, StaleLease
 from paceline.ports import Run, Store
-from paceline.steps.define import remove_monitor
+from paceline.steps.define import get_monitor, remove_monitor
 from paceline.steps.outgoing import (
     OutcomeReport,
     OutgoingItem,
+    RunClaim,
     claim_outgoing,
+    claim_run,
+    claim_runs,
     extend_lease,
     record_outcome,
     record_outcomes,
@@ -251,3 +254,27 @@ def test_outcomes_that_come_together_are_settled_in_one_act_and_answered_each(st
     assert [type(answer) for answer in answers] == [NotFound, Run, StaleLease, InvalidInput]
     assert isinstance(answers[1], Run)
     assert answers[1].state == "ok"
+
+
+def test_runs_are_claimed_by_their_ids_each_with_its_own_answer(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        put(store, name, now_ms=T0_MS, check=OUTGOING)
+    run_tick(store, now_ms=T0_MS)
+    a, b, c = (f"ann/{name}#{get_monitor(store, 'ann', name).generation}@0" for name in ("a", "b", "c"))
+    asks = [
+        RunClaim(a, 1, LEASE_MS, "ann"),
+        RunClaim(a, None, LEASE_MS, "ann"),
+        RunClaim(b, 2, LEASE_MS, "ann"),
+        RunClaim(c, None, LEASE_MS, "bob"),
+        RunClaim("nothing", None, LEASE_MS, None),
+        RunClaim(c, 1, 2 * LEASE_MS, None),
+    ]
+    first, again, later, stolen, nothing, other = claim_runs(store, asks, now_ms=T0_MS, policy=POLICY)
+    assert isinstance(first, OutgoingItem)
+    assert isinstance(other, OutgoingItem)
+    assert (first.run, first.attempt, other.run) == (a, 1, c)
+    assert first.lease_until < other.lease_until
+    assert [type(one) for one in (again, later, stolen, nothing)] == [NotClaimable, NotClaimable, NotFound, NotFound]
+    assert record(store, first, now_ms=T0_MS + 1).state == "ok"
+    with pytest.raises(NotClaimable, match="it has ended as 'ok'"):
+        claim_run(store, asks[1], now_ms=T0_MS + 2, policy=POLICY)

@@ -27,6 +27,7 @@ from paceline.ports.batches import (
     ProviderStanding,
     PutProvider,
     RecordPut,
+    Replayed,
 )
 from paceline.ports.edges import (
     Caller,
@@ -36,7 +37,7 @@ from paceline.ports.edges import (
     Provider,
     Vault,
 )
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     AccountClosed,
     AccountSpec,
     AddKey,
@@ -51,7 +52,6 @@ from paceline.ports.jobs import (
     EndState,
     HeldState,
     JobState,
-    JobStore,
     KeyAdded,
     KeyRefused,
     MeterFull,
@@ -70,6 +70,7 @@ from paceline.ports.jobs import (
     TargetFull,
     Unsure,
 )
+from paceline.ports.jobs import JobStore
 from paceline.ports.monitors import (
     CHECKS,
     Change,
@@ -87,6 +88,7 @@ from paceline.ports.monitors import (
     Scheduler,
     Settlement,
     StoreStatus,
+    Take,
     Token,
     User,
     UserEdit,
@@ -152,6 +154,7 @@ __all__ = [
     "Rejected",
     "RemoveMonitor",
     "RemoveResult",
+    "Replayed",
     "Role",
     "Run",
     "Scheduler",
@@ -166,6 +169,7 @@ __all__ = [
     "StoredKey",
     "StoredMeasurement",
     "Submission",
+    "Take",
     "TargetFull",
     "Token",
     "Unanswered",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import msgspec
@@ -141,6 +141,15 @@ class CallPurge(NamedTuple):
 
     deleted: int
     after: int | None
+
+
+class Replayed(NamedTuple):
+    """What became of a dead queue's messages: sent again, stale and deleted, or left because they cannot be read."""
+
+    redriven: int
+    dropped: int
+    left: int
+    """Also those, about, that were not reached."""
 
 
 class BatchStore(Protocol):
@@ -284,3 +293,13 @@ class BatchStore(Protocol):
 
     def discard(self, choice: DeadChoice, *, limit: int) -> int:
         """They stay in their day's results and are dead letters no longer."""
+
+    def dead_messages(self) -> dict[str, int]:
+        """About how many messages wait in each dead queue; nothing where the store has no queues."""
+
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+        """Sends messages of the dead queues again, up to ``limit`` of each; by queue, nothing where there are none.
+
+        One is deleted only after it was sent, so it may come twice, which does no harm. What it would have done and was
+        done since is dropped. ``react`` is called before messages are deleted that stand for changes nobody followed.
+        """

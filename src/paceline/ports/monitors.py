@@ -55,6 +55,8 @@ class PutMonitor(msgspec.Struct, frozen=True, gc=False):
     """The revision the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
     expected_generation: int | None = None
     """Whose revision that is, so that a monitor removed and made anew in between is not taken for the one seen."""
+    created_ms: int | None = None
+    """Of a new monitor that was made elsewhere: when. None: now."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -126,6 +128,20 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     """An earlier attempt was out when its lease ran out."""
     check: Check | None
     """As the definition is now; None: it is gone."""
+
+
+class Take(msgspec.Struct, frozen=True, gc=False):
+    """One run of an outgoing queue, by its name, for a checker that was told of it.
+
+    ``attempt``: only as this one; None: whichever it would be.
+    """
+
+    owner: str
+    monitor: str
+    generation: int
+    counter: int
+    lease_ms: int
+    attempt: int | None = None
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
@@ -272,6 +288,20 @@ class MonitorStore(Protocol):
         The cost depends on ``runs_max``, not on how many wait.
         """
 
+    def next_run_ms(self) -> int | None:
+        """When ``claim`` of checks may next have something to do; it may find nothing then."""
+
+    def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+        """Leases each run by its name, as ``claim`` would in its turn. None: it is not to be had, or not as attempted.
+
+        It is to be had while it is the first of its monitor that is not settled, unless it is out, its pause is not
+        over, or its owner is disabled. However many ask for it, and however often, one gets each attempt. It is found
+        as ``find_run`` finds it.
+        """
+
+    def offer_again(self, *, now_ms: int) -> int:
+        """Tells checkers once more of runs whose message may be lost; how many. 0 where nobody is told by messages."""
+
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         """A longer lease, if it has not run out yet."""
 
@@ -306,7 +336,7 @@ class MonitorStore(Protocol):
         """Raises StoreUnavailable unless the store can be written."""
 
     def version(self) -> int:
-        """A number that changes when another process has written; cheap."""
+        """A number that changes when another process has written what may be due sooner than was known; cheap."""
 
     def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None: ...
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from paceline.core.calls import CallResult
 from paceline.core.definition import duration_ms
 from paceline.core.provider import SAFE_METHODS
 from paceline.ports import Caller
-from paceline.shells.loops import BUSY_MIN, BUSY_MS, DRAIN_S, LOOK_MS, Turn
+from paceline.shells.loops import BUSY_MIN, BUSY_MS, DRAIN_S, LOOK_MS, Outlook, Turn
 from paceline.shells.metrics import Metrics
 from paceline.steps.call import Fence, ProviderBook, Sent, SettleReport, settle_and_claim, settle_calls
 from paceline.steps.plan import plan_due
@@ -22,6 +22,7 @@ log = structlog.get_logger("paceline")
 
 PLAN_LOOK_MS = 1_000
 """How long the planner sleeps at most: another process may have written, and it cannot wake us."""
+NEVER_MS = 1 << 60
 IN_VAIN_MS = 5
 """A claim that found nothing, although something seemed ready, is not repeated sooner."""
 
@@ -36,10 +37,19 @@ class Planner:
         self._metrics = metrics
         self._planned = planned
         self._keep_on = keep_on
+        self._outlook = Outlook(system)
+        self._next_ms = 0
+
+    def tell(self) -> None:
+        """A batch or a record changed."""
+        self._outlook.tell()
 
     def turn(self) -> Turn:
         clock = self._system.clock
-        report = plan_due(self._system.store, now_ms=clock.now_ms(), keep_on=self._keep_on)
+        if clock.now_ms() < self._next_ms and not self._outlook.is_time():
+            return self._sleep()
+        store = self._system.store
+        report = self._outlook.looked(lambda: plan_due(store, now_ms=clock.now_ms(), keep_on=self._keep_on))
         runs = report.newcomers + sum(day.report.enqueued for day in report.days)
         for day in report.days:
             log.info(
@@ -53,9 +63,11 @@ class Planner:
         if runs:
             self._metrics.count_planned(runs)
             self._planned()
-        if report.next_ms is None:
-            return Turn(PLAN_LOOK_MS)
-        return Turn(min(max(report.next_ms - clock.now_ms(), 0), PLAN_LOOK_MS))
+        self._next_ms = NEVER_MS if report.next_ms is None else report.next_ms
+        return self._sleep()
+
+    def _sleep(self) -> Turn:
+        return Turn(min(max(self._next_ms - self._system.clock.now_ms(), 0), PLAN_LOOK_MS))
 
 
 class CallSender:

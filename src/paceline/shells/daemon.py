@@ -21,13 +21,14 @@ import uvloop
 from paceline import __version__
 from paceline.core.definition import duration_ms
 from paceline.errors import WrongSetting
-from paceline.shells.api import ApiHooks, LoopHealth, build_app, server_config
+from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.serving import server_config
 from paceline.shells.batch_loops import CallSender, Planner
 from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker
 from paceline.shells.metrics import Metrics
 from paceline.steps.dispatch import Desk
-from paceline.wiring import System, open_atlas, open_caller, open_provider, open_tls
+from paceline.wiring import System, open_atlas, open_caller, open_provider, open_tls, run_loops_on
 
 log = structlog.get_logger("paceline")
 
@@ -45,15 +46,17 @@ class Engine:
         self, system: System, metrics: Metrics, *, arrived: Callable[[], None], own: tuple[str, int] | None
     ) -> None:
         owned = [own] if own else []
+        run_loops_on(system)
         self._provider = open_provider(system.settings, system.clock, own=owned)
         self._caller = open_caller(system.settings, system.clock, own=owned)
         self._sender = Sender(system, self._provider, metrics)
         self._call_sender = CallSender(system, self._caller, metrics, chance=random.SystemRandom().random)
         self._arrived = arrived
-        planner = Planner(system, metrics, planned=self._call_sender.wake, keep_on=self._keep_planning)
-        self._ticker = Loop("ticker", Ticker(system, metrics, made=self._made).turn, metrics)
+        self._plans = Planner(system, metrics, planned=self._call_sender.wake, keep_on=self._keep_planning)
+        self._ticks = Ticker(system, metrics, made=self._made, keep_on=self._keep_ticking)
+        self._ticker = Loop("ticker", self._ticks.turn, metrics)
         self._sending = Loop("sender", self._sender.turn, metrics)
-        self._planner = Loop("planner", planner.turn, metrics)
+        self._planner = Loop("planner", self._plans.turn, metrics)
         self._calling = Loop("caller", self._call_sender.turn, metrics)
         self._keeper = Loop("keeper", Keeper(system, metrics, loops=lambda: self.loops).turn, metrics)
         self._jobs = JobEngine(system, metrics, own=owned)
@@ -71,7 +74,9 @@ class Engine:
             loop.start()
 
     def wake(self) -> None:
-        """A definition changed: its entry may be due now. The loops of batches look often enough by themselves."""
+        """A definition changed: its entry may be due now. The loops of batches come round soon enough by themselves."""
+        self._ticks.tell()
+        self._plans.tell()
         self._ticker.wake()
 
     def wake_jobs(self) -> None:
@@ -96,6 +101,10 @@ class Engine:
         jobs.join()
         self._provider.close()
         self._caller.close()
+
+    def _keep_ticking(self) -> bool:
+        """Asked between the passes of a tick, which takes long where much is due."""
+        return self._ticker.beat()
 
     def _keep_planning(self) -> bool:
         """Asked between the pages of a plan, which takes long for a million records."""

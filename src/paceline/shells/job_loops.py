@@ -147,6 +147,7 @@ class Dispatcher:
         self._metrics = metrics
         self._chance = chance
         self._lost_ms = 0
+        self._sent = False
 
     def turn(self) -> Turn:
         store, clock = self._system.store, self._system.clock
@@ -156,10 +157,13 @@ class Dispatcher:
             if lost := lose_stale_sends(store, settle_ms=self._desk.settle_ms, now_ms=now_ms):
                 self._metrics.count_runs("measurement", "unknown", lost)
                 log.warning("sends_lost", count=lost)
-        next_ms = store.next_send_ms()
-        if next_ms is None or next_ms > now_ms:
-            return self._sleep(next_ms)  # most looks find nothing, and RIPE's gates need not be read
+        if not self._sent:  # else there is likely more
+            next_ms = store.next_send_ms()
+            if next_ms is None or next_ms > now_ms:
+                return self._sleep(next_ms)  # most looks find nothing, and RIPE's gates need not be read
+        self._sent = False
         report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        self._sent = report.outcome == "sent"
         self._note(report)
         if report.outcome == "idle":
             return Turn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
@@ -210,6 +214,7 @@ class Follower:
         self._watch = Watch()
         self._every_ms = duration_ms(system.settings.atlas_every)
         self._reconcile_ms = RECONCILE_START_MS
+        self._compare_look_ms = max(COMPARE_LOOK_MS, min(system.keep_ms, SYNC_MS))
         self._compared_ms = 0
         self._quiet_until_ms = 0
         self._told_ms: dict[Trouble, int] = {}
@@ -222,7 +227,7 @@ class Follower:
             if not self._quiet:
                 self._follow()
             self._finish()
-        if not self._quiet and abs(clock.now_ms() - self._compared_ms) >= COMPARE_LOOK_MS:
+        if not self._quiet and abs(clock.now_ms() - self._compared_ms) >= self._compare_look_ms:
             self._compared_ms = clock.now_ms()
             self._sync()
             if store.take_duty("reconcile", every_ms=self._reconcile_ms, now_ms=clock.now_ms()):

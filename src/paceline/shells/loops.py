@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import structlog
 
@@ -23,8 +23,12 @@ from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
 
+T = TypeVar("T")
+
 LOOK_MS = 200
 """How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+IN_VAIN_MS = 20
+"""A tick that found nothing, although something seemed due, is not repeated sooner."""
 STUCK_S = 30.0
 PASSES_MAX = 50
 SETTLE_MS = 50
@@ -116,18 +120,60 @@ class Loop:
             self._wake.clear()
 
 
+class Outlook:
+    """Whether a loop should look into the store: if others have written, if it was told, and now and then anyway."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._told = threading.Event()
+        self._version: int | None = None
+        self._looked_ms = 0
+
+    def tell(self) -> None:
+        self._told.set()
+
+    def is_time(self) -> bool:
+        """Asked before a look. A look that fails must be made again: so ``looked`` says that it was made."""
+        if abs(self._system.clock.now_ms() - self._looked_ms) >= self._system.rest_ms or self._told.is_set():
+            return True
+        return self._system.store.version() != self._version
+
+    def looked(self, look: Callable[[], T]) -> T:
+        """Looks. What is written or told meanwhile is for the next time."""
+        now_ms = self._system.clock.now_ms()
+        self._told.clear()
+        try:
+            version = self._system.store.version() if self._system.rest_ms else None
+            found = look()
+        except BaseException:
+            self._told.set()
+            raise
+        self._version, self._looked_ms = version, now_ms
+        return found
+
+
 class Ticker:
     """Lets recorded changes drive entries, and due entries make runs; sleeps until the next one is due."""
 
-    def __init__(self, system: System, metrics: Metrics, *, made: Callable[[], None]) -> None:
+    def __init__(
+        self, system: System, metrics: Metrics, *, made: Callable[[], None], keep_on: Callable[[], bool]
+    ) -> None:
         self._system = system
         self._metrics = metrics
         self._made = made
+        self._keep_on = keep_on
         self._look_ms = max(LOOK_MS, system.look_ms_min)
+        self._changes = Outlook(system)
+
+    def tell(self) -> None:
+        """A definition changed."""
+        self._changes.tell()
 
     def turn(self) -> Turn:
         store, clock = self._system.store, self._system.clock
-        react_to_all(store, now_ms=clock.now_ms())
+        if self._changes.is_time():
+            self._changes.looked(lambda: react_to_all(store, now_ms=clock.now_ms()))
+        soonest_ms = 0
         for _ in range(PASSES_MAX):
             now_ms = clock.now_ms()
             next_due_ms = store.next_due_ms()
@@ -141,9 +187,14 @@ class Ticker:
                 self._metrics.count_tick(entries=report.entries, lost=report.lost, late_ms=late_ms)
             if report.runs:
                 self._made()
+            if not (report.entries or report.lost):
+                soonest_ms = IN_VAIN_MS  # somebody else was faster, and the hint is a moment old
+                break
+            if not self._keep_on():
+                break
         if next_due_ms is None:
             return Turn(self._look_ms)
-        return Turn(min(max(next_due_ms - clock.now_ms(), 0), self._look_ms))
+        return Turn(min(max(next_due_ms - clock.now_ms(), soonest_ms), self._look_ms))
 
 
 class Sender:
@@ -209,8 +260,12 @@ class Sender:
         soon = passed_ms < CLAIM_MS and room < in_flight
         if room <= 0 or soon or not (self._news.is_set() or passed_ms >= self._look_ms):
             return
-        self._news.clear()
         self._looked_ms = now_ms
+        if not self._news.is_set():
+            next_ms = self._system.store.next_run_ms()
+            if next_ms is None or next_ms > now_ms:
+                return
+        self._news.clear()
         orders = claim_orders(
             self._system.store,
             now_ms=now_ms,
@@ -248,10 +303,11 @@ class Sender:
 
 
 class Keeper:
-    """Retention, the watch over the clock, and the figures that are read rather than counted."""
+    """Retention, the watch over the clock, runs to be offered again, and figures that are read rather than counted."""
 
     TURN_MS = 1_000
     PURGE_MS = 15_000
+    PURGE_ROUNDS = 5
     STEP_BACK_MS = 1_000
     FIGURES_MS = 5_000
 
@@ -261,6 +317,7 @@ class Keeper:
         self._loops = loops
         self._purged_ms = 0
         self._jobs_purged_ms = 0
+        self._offered_ms = 0
         self._figures_ms = 0
         self._status_ms = 0
         self._walk = Walk()
@@ -277,10 +334,14 @@ class Keeper:
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
-        if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, keep_ms):
+        if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge(now_ms)
-        if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, keep_ms):
+        if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge_jobs(now_ms)
+        if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
+            self._offered_ms = now_ms
+            if offered := self._system.store.offer_again(now_ms=now_ms):
+                log.info("offered_again", runs=offered)
         return Turn(self.TURN_MS)
 
     def _watch_clock(self, now_ms: int) -> None:

@@ -192,10 +192,10 @@ class Metrics:
         """``outcome`` is ok, retry or given_up."""
         self._webhooks.labels(outcome).inc()
 
-    def take_refresh(self, now_ms: int) -> bool:
-        """True for one caller a second: gauges that cost a look into the store are refreshed no more often."""
+    def take_refresh(self, now_ms: int, *, every_ms: int = REFRESH_MS) -> bool:
+        """True for one caller in this time: gauges that cost a look into the store are refreshed no more often."""
         with self._lock:
-            if 0 <= now_ms - self._refreshed_ms < REFRESH_MS:
+            if 0 <= now_ms - self._refreshed_ms < every_ms:
                 return False
             self._refreshed_ms = now_ms
             return True

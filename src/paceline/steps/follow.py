@@ -133,6 +133,8 @@ def _held(store: JobStore) -> list[StoredMeasurement]:
         after = 0
         while page := store.holding(state, after=after, limit=PAGE):
             found += page
+            if len(page) < PAGE:
+                break
             after = page[-1].handle
     return found
 

@@ -1,23 +1,21 @@
-"""Jobs, measurements, accounts and budgets as people and programs are shown them. REST and CLI show nothing else."""
+"""Jobs, measurements and budgets as people and programs are shown them. REST and CLI show nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import msgspec
 
 from paceline.core.instants import to_text, to_text_or_none
 from paceline.core.measurement import MeasurementState, kind_of, requested_probes, targets_of
-from paceline.core.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, room, room_ms
-from paceline.core.pool import Account, Gate, KeyState, Refuse, Send, Wait, aside_reason, choose, make_pool
+from paceline.core.meters import NEVER_MS
+from paceline.core.pool import Gate, Refuse, Send, Wait, choose, make_pool
 from paceline.errors import JobFinished, NotFound
-from paceline.ports import Budget, JobState, JobStore, StoredJob, StoredKey, StoredMeasurement
+from paceline.ports import Budget, JobState, JobStore, StoredJob, StoredMeasurement
+from paceline.steps.account_report import RELEASES_MS
 
 PAGE_MEASUREMENTS = 500
-RELEASES_MS = DAY_MS + MINUTE_MS
-"""How far ahead room is expected: what is spent on a day's meter is free by then."""
-AccountState = Literal["ready", "disabled", "closed", "no_key", "quarantined", "full"]
+_WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
 
 
 class CountsView(msgspec.Struct, frozen=True):
@@ -138,52 +136,6 @@ class BudgetView(msgspec.Struct, frozen=True):
     resets_at: str
 
 
-class MeterView(msgspec.Struct, frozen=True):
-    """``foreign``: used by others than Paceline, as RIPE says. ``room_at``: when there is room, as far as is known."""
-
-    spent: int
-    held: int
-    foreign: int
-    limit: int
-    left: int
-    room_at: str | None
-
-
-class UsageView(msgspec.Struct, frozen=True):
-    concurrent: MeterView
-    daily_results: MeterView
-    daily_credits: MeterView
-
-
-class KeyView(msgspec.Struct, frozen=True):
-    """``reason``: why it is quarantined, in RIPE's words. Its secret is never shown."""
-
-    id: str
-    account: str
-    label: str
-    last_four: str
-    enabled: bool
-    state: KeyState
-    reason: str
-    created_at: str
-
-
-class AccountView(msgspec.Struct, frozen=True):
-    """``reason``: why it is not ready."""
-
-    id: str
-    concurrent: int
-    daily_results: int
-    daily_credits: int
-    enabled: bool
-    state: AccountState
-    reason: str
-    closed_until: str | None
-    usage: UsageView
-    sends: int
-    keys: list[KeyView]
-
-
 def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
     """``viewer`` None may see anybody's; to others, somebody else's does not exist."""
     job = store.job(job_id)
@@ -207,13 +159,14 @@ def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None
         if item.state in ("queued", "parked"):
             waiting.append(item)
     first = min(waiting, key=_turn, default=None)
-    found = _job_view(store, job, first, now_ms=now_ms, viewer=viewer)
+    found = _job_view(store, job, store.job_counts(job.number), first, now_ms=now_ms, viewer=viewer)
     return msgspec.structs.replace(found, measurements=views)
 
 
 def job_progress(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
     """The same without its measurements, however many there are: for whoever asks again and again."""
-    return _job_view(store, job, _one_waiting(store, job), now_ms=now_ms, viewer=viewer)
+    counts = store.job_counts(job.number)
+    return _job_view(store, job, counts, _one_waiting(store, job, counts), now_ms=now_ms, viewer=viewer)
 
 
 def job_summaries(
@@ -288,43 +241,14 @@ def view_of_budget(user: str, budget: Budget) -> BudgetView:
     return BudgetView(user, budget.limit, budget.spent, budget.held, budget.left, to_text(budget.resets_ms))
 
 
-def account_views(store: JobStore, *, now_ms: int) -> list[AccountView]:
-    """All of them, in order of id."""
-    found = store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS)
-    return [_account_view(account, store.keys(account.id), now_ms=now_ms) for account in found]
-
-
-def account_view(store: JobStore, account_id: str, *, now_ms: int) -> AccountView:
-    # Of one alone the store does not tell when it has room again.
-    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS):
-        if account.id == account_id:
-            return _account_view(account, store.keys(account.id), now_ms=now_ms)
-    raise NotFound(f"There is no account {account_id[:200]!r}. An admin can put one.")
-
-
-def find_key_view(store: JobStore, account_id: str, key_id: str) -> KeyView:
-    for key in store.keys(account_id):
-        if key.id == key_id:
-            return key_view(key)
-    raise NotFound(f"Account {account_id[:200]!r} has no key {key_id[:100]!r}.")
-
-
-def key_view(key: StoredKey) -> KeyView:
-    state: KeyState = "disabled" if not key.enabled else "quarantined" if key.quarantine else "ready"
-    return KeyView(
-        id=key.id,
-        account=key.account,
-        label=key.label,
-        last_four=key.last_four,
-        enabled=key.enabled,
-        state=state,
-        reason=key.quarantine,
-        created_at=to_text(key.created_ms),
-    )
-
-
 def _job_view(
-    store: JobStore, job: StoredJob, item: StoredMeasurement | None, *, now_ms: int, viewer: str | None
+    store: JobStore,
+    job: StoredJob,
+    counts: dict[MeasurementState, int],
+    item: StoredMeasurement | None,
+    *,
+    now_ms: int,
+    viewer: str | None,
 ) -> JobView:
     return JobView(
         job=job.id,
@@ -338,7 +262,7 @@ def _job_view(
         started_at=to_text_or_none(job.started_ms),
         cancelled_at=to_text_or_none(job.cancelled_ms),
         finished_at=to_text_or_none(job.finished_ms),
-        counts=CountsView(**store.job_counts(job.number)),
+        counts=CountsView(**counts),
         cost=CostView(job.reserved, job.settled, job.refunded),
         waiting=None if item is None else _waiting_view(store, item, now_ms=now_ms, viewer=viewer),
     )
@@ -349,13 +273,14 @@ def _turn(item: StoredMeasurement) -> tuple[int, int]:
     return (NEVER_MS if item.next_ms is None else item.next_ms, item.index)
 
 
-def _one_waiting(store: JobStore, job: StoredJob) -> StoredMeasurement | None:
-    """One of a job's that waits, without reading all that do."""
-    last = store.measurements(job.number, after=job.measurements - 2, limit=1) if job.open else []
+def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState, int]) -> StoredMeasurement | None:
+    """One of a job's that waits, without reading all that do; nor looking for what the counts say is not there."""
+    waiting: list[MeasurementState] = [state for state in _WAITING if counts.get(state)]
+    last = store.measurements(job.number, after=job.measurements - 2, limit=1) if waiting else []
     if not last:
         return None
     before, owner = last[0].handle + 1, job.owner
-    for state in ("parked", "queued"):
+    for state in waiting:
         states: Sequence[MeasurementState] = (state,)
         found = store.measurements_of(owner, states=states, before=before, limit=1)
         if found and found[0].job == job.id:
@@ -386,55 +311,4 @@ def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, view
         next_try=to_text_or_none(next_ms),
         expected_room_at=to_text_or_none(room_at),
         accounts=accounts if viewer is None else None,
-    )
-
-
-def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -> AccountView:
-    state, reason = _account_state(account, now_ms=now_ms)
-    closed = account.closed_until_ms > now_ms
-    return AccountView(
-        id=account.id,
-        concurrent=account.concurrent.limit,
-        daily_results=account.results.limit,
-        daily_credits=account.credits.limit,
-        enabled=account.enabled,
-        state=state,
-        reason=reason,
-        closed_until=to_text(account.closed_until_ms) if closed else None,
-        usage=UsageView(
-            _meter_view(account.concurrent, now_ms=now_ms),
-            _meter_view(account.results, now_ms=now_ms),
-            _meter_view(account.credits, now_ms=now_ms),
-        ),
-        sends=account.sends,
-        keys=[key_view(key) for key in keys],
-    )
-
-
-def _account_state(account: Account, *, now_ms: int) -> tuple[AccountState, str]:
-    if aside := aside_reason(account):
-        if not account.enabled:
-            return "disabled", aside
-        quarantined = any(key.state == "quarantined" for key in account.keys)
-        return "quarantined" if quarantined else "no_key", aside
-    if account.closed_until_ms > now_ms:
-        return "closed", account.reason or "backing off"
-    meters = {
-        "concurrent measurements": account.concurrent,
-        "results a day": account.results,
-        "credits a day": account.credits,
-    }
-    full = [f"{word}: {meter.limit} of {meter.limit} in use" for word, meter in meters.items() if not room(meter)]
-    return ("full", "; ".join(full)) if full else ("ready", "")
-
-
-def _meter_view(meter: Meter, *, now_ms: int) -> MeterView:
-    at_ms = room_ms(meter, 1, now_ms=now_ms)
-    return MeterView(
-        spent=meter.spent,
-        held=meter.held,
-        foreign=meter.foreign,
-        limit=meter.limit,
-        left=room(meter),
-        room_at=to_text(at_ms) if now_ms < at_ms < NEVER_MS else None,
     )

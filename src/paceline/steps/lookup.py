@@ -81,9 +81,12 @@ def look_up(
 ) -> LookedUp:
     """Asks for each unknown one whose time has come. Once RIPE does not answer, the rest is put off unasked."""
     counts: Counter[str] = Counter()
+    items = store.to_look_up(now_ms=clock.now_ms(), limit=limit)
+    if not items:
+        return LookedUp()
     paused, _ = store.gates(())
     off = paused if paused is not None and paused.until_ms > clock.now_ms() else None
-    for item in store.to_look_up(now_ms=clock.now_ms(), limit=limit):
+    for item in items:
         if off is not None:
             outcome: SendOutcome = Unsure(off.reason, off.until_ms)
             won = store.answer(item.handle, item.attempt, outcome, now_ms=clock.now_ms())

@@ -202,22 +202,22 @@ class _Move:
 
     def _monitors(self, page: Sequence[_Numbered]) -> None:
         lines = [one.line for one in page if isinstance(one.line, MonitorLine)]
-        puts = [_at(one.number, _put, line) for one, line in zip(page, lines, strict=True)]
-        results: dict[int, PutResult] = {}
-        created = sorted(range(len(lines)), key=lambda at: lines[at].created_ms)
-        # The time of creation is the time of the put, so those that were made together are put together.
-        for created_ms, group in groupby(created, key=lambda at: lines[at].created_ms):
-            chosen = list(group)
-            made = self._store.put_monitors(
-                [puts[at] for at in chosen], monitors_max=MONITORS_MAX, now_ms=min(created_ms, self._now_ms)
-            )
-            results |= zip(chosen, made, strict=True)
+        puts = [_at(one.number, self._put, line) for one, line in zip(page, lines, strict=True)]
+        # In the order in which they were made: a generation is given after those that are older.
+        order = sorted(range(len(lines)), key=lambda at: lines[at].created_ms)
+        made = self._store.put_monitors([puts[at] for at in order], monitors_max=MONITORS_MAX, now_ms=self._now_ms)
+        results = dict(zip(order, made, strict=True))
         for at, one in enumerate(page):
             if (monitor := results[at].monitor) is None:
                 raise InvalidInput(f"Line {one.number}: there is no user {lines[at].owner!r}; users come first.")
             self.tally.add("monitors", results[at].disposition)
             assert monitor.id == lines[at].id
         self._place(lines, [results[at] for at in range(len(lines))])
+
+    def _put(self, line: MonitorLine) -> PutMonitor:
+        _check_id(line.id)
+        spec = parse_spec(bytes(line.spec), LIMITS)
+        return PutMonitor(line.owner, line.id, spec, created_ms=min(line.created_ms, self._now_ms))
 
     def _place(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:
         """New entries get the due time that the old ones had; also those of an import that broke off before."""
@@ -288,11 +288,6 @@ class _Move:
             ]
             store.sync_account(line.id, used, now_ms=now_ms)
         return done
-
-
-def _put(line: MonitorLine) -> PutMonitor:
-    _check_id(line.id)
-    return PutMonitor(line.owner, line.id, parse_spec(bytes(line.spec), LIMITS))
 
 
 def _check_id(text: str) -> None:

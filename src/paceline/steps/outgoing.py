@@ -10,13 +10,14 @@ import msgspec
 
 from paceline.core.checks import OutgoingCheck, check_document
 from paceline.core.dispatch import RetryPolicy, retry_delay_ms
-from paceline.core.ids import run_id
+from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import to_text
 from paceline.core.outcome import DETAIL_BYTES_MAX, REASON_CHARS_MAX, Dead, Done, Outcome, Retry
 from paceline.core.parsing import document_problem
-from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, StaleLease
-from paceline.ports import Claimed, Queue, Run, Settlement, Store
-from paceline.steps.send import claim
+from paceline.errors import FieldProblem, InvalidInput, NotClaimable, NotFound, PacelineError, StaleLease
+from paceline.ports import Claimed, Queue, Run, Settlement, Store, Take
+from paceline.steps.report import no_run
+from paceline.steps.send import admit, claim
 
 LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
 LATENCY_MS_MAX = 10**9
@@ -56,6 +57,42 @@ def claim_outgoing(
     return [_item(item) for item in claims.granted]
 
 
+class RunClaim(msgspec.Struct, frozen=True):
+    """What a checker asks that was told of a run. ``viewer`` None may claim anybody's; ``attempt`` None: any."""
+
+    run: str
+    attempt: int | None
+    lease_ms: int
+    viewer: str | None
+
+
+def claim_runs(
+    store: Store, asks: Sequence[RunClaim], *, now_ms: int, policy: RetryPolicy
+) -> list[OutgoingItem | PacelineError]:
+    """Leases outgoing runs by their ids in one act: for each the claimed run, or NotFound or NotClaimable."""
+    takes = {index: take for index, ask in enumerate(asks) if (take := _take(ask)) is not None}
+    taken = store.take(list(takes.values()), now_ms=now_ms) if takes else []
+    had = {index: item for index, item in zip(takes, taken, strict=True) if item is not None}
+    admitted = admit(store, had.values(), now_ms=now_ms, policy=policy)
+    granted = {(item.handle, item.attempt) for item in admitted.granted}
+    answers: list[OutgoingItem | PacelineError] = []
+    for index, ask in enumerate(asks):
+        item = had.get(index)
+        if item is not None and (item.handle, item.attempt) in granted:
+            answers.append(_item(item))
+        else:
+            answers.append(_refusal(store, ask, takes.get(index), now_ms=now_ms))
+    return answers
+
+
+def claim_run(store: Store, ask: RunClaim, *, now_ms: int, policy: RetryPolicy) -> OutgoingItem:
+    """One of them; its error is raised."""
+    answer = claim_runs(store, [ask], now_ms=now_ms, policy=policy)[0]
+    if isinstance(answer, PacelineError):
+        raise answer
+    return answer
+
+
 def record_outcomes(
     store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
 ) -> list[Run | PacelineError]:
@@ -90,6 +127,44 @@ def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str 
     if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
         raise _stale(run)
     return until_ms
+
+
+def _take(ask: RunClaim) -> Take | None:
+    """None: there is no such run, or none of which the viewer may know."""
+    name = parse_run_id(ask.run)
+    if name is None or ask.viewer not in (None, name.owner):
+        return None
+    return Take(*name, lease_ms=ask.lease_ms, attempt=ask.attempt)
+
+
+def _refusal(store: Store, ask: RunClaim, take: Take | None, *, now_ms: int) -> PacelineError:
+    """Why it was not to be had, as far as it can be seen afterwards. Whatever it is, its message has served."""
+    run = None
+    if take is not None:
+        run = store.find_run(take.owner, take.monitor, generation=take.generation, counter=take.counter, now_ms=now_ms)
+    if run is None:
+        return no_run(ask.run)
+    why = _why(run, ask.attempt, now_ms)
+    if why is None:
+        monitor = store.monitor(run.owner, run.monitor)
+        own = monitor is not None and not isinstance(monitor.spec.check, OutgoingCheck)
+        why = "Paceline makes this check itself" if own else "it waits behind an earlier one, or somebody was faster"
+    return NotClaimable(f"Run {ask.run[:300]!r} is not to be had: {why}. Delete the message that named it.")
+
+
+def _why(run: Run, attempt: int | None, now_ms: int) -> str | None:
+    """None: nothing of it says so."""
+    if run.ended_ms is not None:
+        return f"it has ended as {run.state!r}"
+    if run.state == "held":
+        return run.reason
+    if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
+        return f"it is out until {to_text(run.until_ms)}, and comes again if its lease runs out"
+    if attempt not in (None, run.attempt + 1):
+        return f"its next attempt is {run.attempt + 1}, not {attempt}"
+    if run.until_ms is not None and run.until_ms > now_ms:
+        return f"it may not start before {to_text(run.until_ms)}"
+    return None
 
 
 def _settlement(store: Store, report: OutcomeReport, *, now_ms: int, policy: RetryPolicy) -> Settlement:

@@ -7,11 +7,14 @@ from typing import NamedTuple
 
 from paceline.core.ids import parse_call_run_id
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.ports import BatchStore, CallRun, DeadChoice
+from paceline.ports import BatchStore, CallRun, DeadChoice, Store
+from paceline.steps.react import react_to_all
 
 PASS_RUNS = 1_000
 PASSES_MAX = 10_000
 RUNS_MAX = 10_000
+MESSAGES_MAX = 1_000
+"""Of each dead queue in one act."""
 GAP_MS = 1_000
 """Dead letters that are put back are due so far apart at each provider, or further if its rate asks for it."""
 
@@ -19,6 +22,15 @@ GAP_MS = 1_000
 class DeadPage(NamedTuple):
     runs: list[CallRun]
     next_after: int | None
+
+
+class Replay(NamedTuple):
+    """What became of the messages in dead queues. ``queues``: how many of each were redriven."""
+
+    redriven: int
+    dropped: int
+    left: int
+    queues: dict[str, int]
 
 
 def choose(
@@ -38,6 +50,12 @@ def choose(
     return DeadChoice(handles=handles, provider=provider, batch=batch, date=date)
 
 
+def refuse_beside_queues(**named: object) -> None:
+    """Messages in dead queues are no runs: a choice among runs says nothing of them."""
+    if wrong := [name for name, value in named.items() if value is not None]:
+        raise InvalidInput.of(*(FieldProblem(f"/{name}", 'not with "queues": leave it out') for name in wrong))
+
+
 def list_dead(store: BatchStore, choice: DeadChoice, *, after: int, limit: int) -> DeadPage:
     return DeadPage(*store.dead(choice, after=after, limit=limit))
 
@@ -51,6 +69,17 @@ def redrive(store: BatchStore, choice: DeadChoice, *, now_ms: int, gap_ms: int =
         if done < PASS_RUNS:
             break
     return total
+
+
+def replay(store: Store, *, now_ms: int, messages_max: int = MESSAGES_MAX) -> Replay:
+    """Sends messages of dead queues again, each once. What nobody followed is followed before it is forgotten."""
+    done = store.replay_dead(now_ms=now_ms, limit=messages_max, react=lambda: react_to_all(store, now_ms=now_ms))
+    return Replay(
+        redriven=sum(one.redriven for one in done.values()),
+        dropped=sum(one.dropped for one in done.values()),
+        left=sum(one.left for one in done.values()),
+        queues={name: one.redriven for name, one in done.items()},
+    )
 
 
 def discard(store: BatchStore, choice: DeadChoice) -> int:

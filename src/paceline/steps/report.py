@@ -159,6 +159,8 @@ class StatusView(msgspec.Struct, frozen=True):
     batches: int
     calls_waiting: int
     dead_letters: int
+    dead_messages: dict[str, int]
+    """By dead queue, about; on AWS only."""
     call_age_s: float
     file_bytes: int
 
@@ -295,6 +297,7 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         batches=status.batches,
         calls_waiting=status.calls_waiting + status.calls_aside,
         dead_letters=status.dead_letters,
+        dead_messages=store.dead_messages(),
         call_age_s=_age_s(status.oldest_call_due_ms, now_ms),
         file_bytes=status.file_bytes,
     )

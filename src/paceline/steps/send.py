@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
 from paceline.core.checks import OutgoingCheck
@@ -26,9 +26,15 @@ class SettleReport(NamedTuple):
 
 def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
     """Leases what may start now, and settles at once what must not be sent."""
+    claimed = store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    return admit(store, claimed, now_ms=now_ms, policy=policy)
+
+
+def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: RetryPolicy) -> Claims:
+    """Settles at once what was claimed and must not be sent."""
     granted: list[Claimed] = []
     refused: list[Settlement] = []
-    for item in store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms):
+    for item in claimed:
         match decide(item.check, attempt=item.attempt, lost=item.lost, policy=policy):
             case Send():
                 granted.append(item)

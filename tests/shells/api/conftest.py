@@ -19,8 +19,8 @@ import uvicorn
 
 from paceline.config import Settings
 from paceline.ports import Role
-from paceline.shells.api import ApiHooks, LoopHealth, build_app, server_config
-from paceline.shells.api.serving import BoundedProtocol
+from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.serving import BoundedProtocol, server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
 from paceline.steps.tick import tick
 from paceline.wiring import System, open_system

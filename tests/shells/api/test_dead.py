@@ -89,3 +89,14 @@ def test_nobody_redrives_everything_by_mistake(chief: Client, body: Any, pointer
     for path in ("/v1/dead/redrive", "/v1/dead/discard"):
         reply = chief("POST", path, body)
         assert (reply.code, reply.pointers) == ("invalid_input", [pointer])
+
+
+def test_messages_of_dead_queues_are_redriven_by_themselves(mourner: Client) -> None:
+    """There are none without AWS."""
+    told = mourner("POST", "/v1/dead/redrive", {"queues": True})
+    assert (told.status, told.json) == (200, {"redriven": 0, "dropped": 0, "left": 0, "queues": {}})
+    beside = mourner("POST", "/v1/dead/redrive", {"queues": True, "batch": "one", "date": TOMORROW})
+    assert (beside.code, beside.pointers) == ("invalid_input", ["/batch", "/date"])
+    assert mourner("POST", "/v1/dead/redrive", {"queues": False}).pointers == [""]
+    assert mourner("POST", "/v1/dead/discard", {"queues": True}).pointers == ["/queues"]
+    assert len(dead(mourner)) == 6

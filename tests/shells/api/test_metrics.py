@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from paceline.core.meters import Meter
 from paceline.core.pool import Account
-from paceline.ports import SendCounts
+from paceline.ports import SendCounts, StoreStatus
 from paceline.shells.metrics import LATENESS_MS, Metrics
+from tests.shells.api.conftest import World
 
 
 def test_lateness_is_counted_in_its_buckets() -> None:
@@ -106,6 +108,22 @@ def test_every_figure_of_jobs_and_accounts_moves() -> None:
 def test_a_look_into_the_store_is_taken_once_a_second() -> None:
     metrics = Metrics()
     assert [metrics.take_refresh(ms) for ms in (5_000, 5_999, 6_000, 6_001, 3_000)] == [True, False, True, False, True]
+
+
+def test_a_store_that_hangs_keeps_no_figure_from_whoever_asks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, released = world.system.store, threading.Event()
+    status = store.status()
+
+    def hang() -> StoreStatus:
+        assert released.wait(300)
+        return status
+
+    monkeypatch.setattr(store, "status", hang)
+    try:
+        assert b"paceline_build_info" in world.client()("GET", "/metrics").body
+        assert not released.is_set()
+    finally:
+        released.set()
 
 
 def test_two_processes_of_figures_do_not_share_any() -> None:

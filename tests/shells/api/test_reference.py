@@ -64,7 +64,7 @@ def test_every_metric_is_in_the_reference_with_its_kind() -> None:
         for family in Metrics().registry.collect()
     }
     listed = {cells[0].strip("`"): cells[1] for cells in rows("metrics.md")}
-    assert listed == kinds
+    assert {name: kind for name, kind in listed.items() if name.startswith("paceline_")} == kinds
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

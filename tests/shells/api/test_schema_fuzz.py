@@ -24,7 +24,8 @@ from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, serving
 from tests.shells.api.day import PROVIDER, TOMORROW
 from tests.shells.api.job_stage import submitted
 
-EXAMPLES = 15
+EXAMPLES = settings().max_examples // 10
+"""Of each operation, and there are more than sixty: 10 in each build, and far more in the profile for more."""
 THERE = {"id": "web", "provider": "shop", "batch": "daily", "record": "home", "date": TOMORROW, "account": "lab"}
 FRAMING = ("content-length", "transfer-encoding")
 """A request with a wrong one is not HTTP at all, and is answered before the API sees it."""

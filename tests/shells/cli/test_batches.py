@@ -163,5 +163,8 @@ def test_dead_letters_can_be_asked_for_when_there_are_none(shop: Program) -> Non
     assert shop.json("dead", "list") == {"items": [], "next_cursor": None}
     assert shop.json("dead", "redrive", "--batch", "daily", "--date", DAY) == {"redriven": 0}
     assert shop.json("dead", "discard", f"daily/r1@{DAY}") == {"discarded": 0}
+    assert shop.json("dead", "redrive", "--queues") == {"redriven": 0, "dropped": 0, "left": 0, "queues": {}}
+    assert "0 redriven, 0 dropped, 0 left." in shop.ok("dead", "redrive", "--queues")
+    assert shop.run("dead", "redrive", "--queues", "--batch", "daily").code == 2
     assert shop.run("dead", "redrive").code == 2
     assert shop.run("dead", "discard", "nonsense").code == 2

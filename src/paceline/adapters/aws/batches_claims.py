@@ -12,7 +12,6 @@ from paceline.adapters.aws.batches_lanes import (
     LaneItem,
     Looks,
     Run,
-    Waiting,
     held_runs,
     lanes_of,
     ready_providers,
@@ -23,6 +22,7 @@ from paceline.adapters.aws.batches_providers import Known
 from paceline.adapters.aws.batches_sidings import Wishes, bring_back, sift
 from paceline.adapters.aws.database import Database
 from paceline.core.pace import LATE_MS, Backlog, Front, open_lane
+from paceline.core.provider import Policy
 from paceline.ports import ClaimedCall
 
 PASSES_MAX = 8
@@ -35,30 +35,49 @@ GAPS_MAX = 16
 
 
 class _Look(NamedTuple):
-    """What a claim sees of one provider. ``runs``: all that are held, and as many that wait as have a place."""
+    """What a claim sees of one provider. ``runs``: all that are held, and as many that wait as have a place.
+
+    ``ahead``: due times of those that wait, as far as they were read; None if they were not looked at for the backlog.
+    ``cut``: so many have ended there that the look did not reach all of the places' runs; there may be more beyond.
+    """
 
     lane: LaneItem
     known: Known
     budget: int
     runs: list[Run]
     beyond_ms: int
+    ahead: list[int] | None = None
+    cut: bool = False
 
 
 class _Opened(NamedTuple):
+    """``left``: the lane as it was just written, if more may start there at once. ``lost``: another came in between."""
+
     claimed: list[ClaimedCall]
-    asides: set[int]
-    finished: bool
+    left: LaneItem | None = None
+    lost: bool = False
+    sifted: bool = False
+    asides: frozenset[int] = frozenset()
+
+
+class _Page(NamedTuple):
+    """Lanes to be opened. ``full``: there may be more of them."""
+
+    lanes: list[LaneItem]
+    full: bool = False
 
 
 def claim(db: Database, facts: Facts, looks: Looks, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+    """Looks for lanes that are ready once, and again only where there may be more; each is read once, too."""
     claiming = _Claiming(db, facts, looks, now_ms=now_ms, lease_ms=lease_ms)
+    page = _Page([], full=True)
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
-        limit = max(left, LOOKS_MIN)
-        lanes = claiming.ready_lanes(limit=limit) if left > 0 else []
-        # Of a few that each had their turn, nothing more is to be had: that need not be asked.
-        if not lanes or (claiming.open_all(lanes, runs_max=left) and len(lanes) < limit):
+        if left > 0 and page.full and not page.lanes:
+            page = claiming.ready_lanes(limit=max(left, LOOKS_MIN))
+        if left <= 0 or not page.lanes:
             break
+        page = claiming.open_all(page, runs_max=left)
     return claiming.claimed
 
 
@@ -73,26 +92,26 @@ class _Claiming:
         self._now_ms = now_ms
         self._lease_ms = lease_ms
 
-    def ready_lanes(self, *, limit: int) -> list[LaneItem]:
+    def ready_lanes(self, *, limit: int) -> _Page:
         """Those first that have been ready for longest. The index is a hint: the lane itself says whether it is."""
-        providers = ready_providers(self._db, self._looks, now_ms=self._now_ms, limit=limit)
+        providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
+        return _Page(self._ready(providers), full=len(providers) >= limit)
+
+    def _ready(self, providers: Iterable[int]) -> list[LaneItem]:
         lanes = lanes_of(self._db, providers).values()
         for lane in lanes:
             self._looks.note(lane)
-        ready = [lane for lane in lanes if lane.ready_ms <= self._now_ms]
-        return sorted(ready, key=lambda lane: (lane.ready_ms, lane.provider))
+        return _in_turn(lane for lane in lanes if lane.ready_ms <= self._now_ms)
 
-    def open_all(self, lanes: Sequence[LaneItem], *, runs_max: int) -> bool:
-        """Whether all of them had their turn, and none is to be looked at again before its time."""
-        known = self._facts.policies.of(self._db, lanes)
-        rests = {lane.provider for lane in lanes} - {one for one, facts in known.items() if not facts.policy.paused}
-        self._rest([lane for lane in lanes if lane.provider in rests])
-        budgets: list[tuple[LaneItem, int]] = []
-        for lane in lanes:
-            if runs_max > 0 and lane.provider not in rests:
-                budget = min(known[lane.provider].policy.max_in_flight, runs_max)
-                budgets.append((lane, budget))
-                runs_max -= budget
+    def open_all(self, page: _Page, *, runs_max: int) -> _Page:
+        """Gives each its turn, as far as the budget reaches; those that are to be looked at again at once."""
+        known = self._facts.policies.of(self._db, page.lanes)
+        resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
+        self._rest(resting)
+        rests = {lane.provider for lane in resting}
+        lanes = [lane for lane in page.lanes if lane.provider not in rests]
+        wanted = [self._startable(lane, known[lane.provider].policy) for lane in lanes]
+        budgets = list(zip(lanes, _shares(wanted, runs_max), strict=False))
         fan_out = self._db.threads.fan_out
         seen = fan_out(lambda one: self._look(one[0], known[one[0].provider], one[1]), budgets)
         now_ms = self._now_ms
@@ -101,7 +120,17 @@ class _Claiming:
         for one in opened:
             self.claimed += one.claimed
         self._return_late({batch for one in opened for batch in one.asides})
-        return len(budgets) + len(rests) == len(lanes) and all(one.finished for one in opened)
+        if any(one.sifted for one in opened):
+            return _Page([], full=True)  # what was taken out of the way may wait elsewhere now: all of it is seen anew
+        lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
+        left = [one.left for one in opened if one.left is not None]
+        again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
+        return _Page(_in_turn(again), page.full)
+
+    def _startable(self, lane: LaneItem, policy: Policy) -> int:
+        """How many of its runs may start at once at most."""
+        due = sum(one.at_ms <= self._now_ms for one in lane.held.values())
+        return max(due + max(policy.max_in_flight - len(lane.held), 0), 1)
 
     def _rest(self, lanes: Iterable[LaneItem]) -> None:
         """Until its provider is put again, there is nothing to look at."""
@@ -111,17 +140,24 @@ class _Claiming:
                 self._looks.note(after)
 
     def _look(self, lane: LaneItem, known: Known, budget: int) -> _Look:
-        places = known.policy.max_in_flight - len(lane.held)
-        waiting = Waiting([], lane.front_ms)
-        if places > 0:
-            waiting = waiting_from(self._db, lane, lane.front_ms, limit=min(places, budget))
-        return _Look(lane, known, budget, sorted(held_runs(lane) + waiting.runs), waiting.beyond_ms)
+        """Where the first is late, as far ahead as its backlog needs to be known: one request for both."""
+        places = min(known.policy.max_in_flight - len(lane.held), budget)
+        if places <= 0:
+            return _Look(lane, known, budget, held_runs(lane), lane.front_ms)
+        late = lane.front_ms < self._now_ms - LATE_MS
+        asked, least = (max(places, GAPS_MAX + 1), GAPS_MAX) if late else (places, 0)
+        waiting = waiting_from(self._db, lane, lane.front_ms, limit=asked, until_ms=self._now_ms, least=least)
+        dues = [run.due_ms for run in waiting.runs]
+        beyond_ms = dues[places] if len(dues) > places else waiting.beyond_ms
+        runs = sorted(held_runs(lane) + waiting.runs[:places])
+        cut = len(dues) < places and beyond_ms < NEVER_MS and not (dues and dues[-1] > self._now_ms)
+        return _Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
 
     def _open(self, look: _Look, wishes: Wishes) -> _Opened:
         """Starts what may start at one provider. What loses against another claimer is seen anew in the next pass."""
         lane, now_ms = look.lane, self._now_ms
         if any(wishes.takes(run, lane.provider, now_ms=now_ms) for run in look.runs):
-            return _Opened([], self._sift(look), finished=False)
+            return _Opened([], sifted=True, asides=frozenset(self._sift(look)))
         front = [Front(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
         starts, ready_ms, after = open_lane(
             look.known.policy,
@@ -132,6 +168,7 @@ class _Claiming:
             backlog=self._backlog(look, front, wishes),
             phase=look.known.phase,
         )
+        ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
         until_ms = now_ms + look.known.policy.timeout_ms + self._lease_ms
         started = {start.handle for start in starts}
         held = {run.due_ms: _out(run, until_ms, now_ms) for run in look.runs if run.due_ms in started}
@@ -143,10 +180,10 @@ class _Claiming:
             ready_ms=min(ready_ms, until_ms) if starts else ready_ms,
         )
         if not self._db.write(write_lane(lane, opened)).won:
-            return _Opened([], set(), finished=False)
+            return _Opened([], lost=True)
         self._looks.note(opened)
         claimed = [self._claimed(look, due_ms, one, wishes) for due_ms, one in sorted(held.items())]
-        return _Opened(claimed, set(), finished=opened.ready_ms > now_ms)
+        return _Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
 
     def _claimed(self, look: _Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
         record, day = wishes.records[one.run], wishes.day(one.run)
@@ -173,8 +210,11 @@ class _Claiming:
             return None
         due_ms, end_ms = late[0].due_ms, wishes.day(late[0].run).end_ms
         to_ms = end_ms if due_ms < end_ms else NEVER_MS
-        waiting = waiting_from(self._db, look.lane, max(due_ms, look.lane.front_ms), limit=GAPS_MAX + 1)
-        dues = sorted([*look.lane.held, *(run.due_ms for run in waiting.runs)])
+        ahead = look.ahead
+        if ahead is None:
+            waiting = waiting_from(self._db, look.lane, max(due_ms, look.lane.front_ms), limit=GAPS_MAX + 1)
+            ahead = [run.due_ms for run in waiting.runs]
+        dues = sorted([*look.lane.held, *ahead])
         dues = [one_ms for one_ms in dues if due_ms <= one_ms < to_ms][: GAPS_MAX + 1]
         if len(dues) < 2:
             return Backlog(max(end_ms - due_ms, 1), end_ms)  # alone: it has all the time that is left
@@ -193,6 +233,23 @@ class _Claiming:
         for number in batches:
             if not self._facts.is_paused(self._db, number):
                 bring_back(self._db, self._looks, number)
+
+
+def _in_turn(lanes: Iterable[LaneItem]) -> list[LaneItem]:
+    return sorted(lanes, key=lambda lane: (lane.ready_ms, lane.provider))
+
+
+def _shares(wanted: Sequence[int], runs_max: int) -> list[int]:
+    """What each of the first ones may start, at least one and all together no more than the most.
+
+    Where it is not enough for all they want, none gets more than another that wants as much.
+    """
+    turns = min(len(wanted), runs_max)
+    shares, left = [0] * turns, runs_max
+    for done, turn in enumerate(sorted(range(turns), key=wanted.__getitem__)):
+        shares[turn] = min(wanted[turn], left // (turns - done))
+        left -= shares[turn]
+    return shares
 
 
 def _out(run: Run, until_ms: int, now_ms: int) -> Held:

@@ -49,9 +49,10 @@ def open_day(db: Database, numbers: Numbers, batch: Batch, date: str, *, start_m
     window = {"start_ms": start_ms, "end_ms": end_ms}
     made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
     named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
-    db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT)])
-    opened = day(db, batch, date)  # ours, or that of another who was faster
-    assert opened is not None
+    if db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT)]).won:
+        return _day(batch, made, enqueued=0, skipped=0)
+    opened = day(db, batch, date)
+    assert opened is not None, "another was faster"
     return opened
 
 

@@ -44,6 +44,13 @@ RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
 STILL_DEAD = "#run = :seen AND #dead = :yes AND #ended_ms = :ended"
 
 
+class Redriven(NamedTuple):
+    """How many, and of each provider when the first of them is due."""
+
+    runs: int
+    firsts: dict[int, int]
+
+
 class Dead(NamedTuple):
     place: int
     run: int
@@ -61,31 +68,38 @@ def dead(db: Database, facts: Facts, choice: DeadChoice, *, after: int, limit: i
 
 def redrive(
     db: Database, facts: Facts, looks: Looks, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int
-) -> int:
+) -> Redriven:
     """Provider by provider; each run in one transaction with its lane, so that it is put back once."""
-    groups: dict[int, list[Dead]] = defaultdict(list)
     wanted = _chosen(db, choice)
-    count = 0
-    while count < limit and (chunk := list(islice(wanted, limit - count))):
+    made = 0
+    firsts: dict[int, int] = {}
+    # Fewer than the limit means that there are no more: those that another was faster with do not count.
+    while made < limit and (chunk := list(islice(wanted, limit - made))):
+        groups: dict[int, list[Dead]] = defaultdict(list)
         for one, target in _targets(db, [one for one in chunk if one.ended_ms <= now_ms]):
             groups[target].append(one)
-            count += 1
-    made = 0
-    for target, items in sorted(groups.items()):
-        items.sort(key=lambda one: one.place & TIME_MASK)
-        for at in range(0, len(items), RUNS_PER_WRITE):
-            part = items[at : at + RUNS_PER_WRITE]
-            made += _redrive_at(db, facts, looks, target, part, gap_ms=gap_ms, now_ms=now_ms)
-    return made
+        for target, items in sorted(groups.items()):
+            items.sort(key=lambda one: one.place & TIME_MASK)
+            for at in range(0, len(items), RUNS_PER_WRITE):
+                part = items[at : at + RUNS_PER_WRITE]
+                dues = _redrive_at(db, facts, looks, target, part, gap_ms=gap_ms, now_ms=now_ms)
+                made += len(dues)
+                if dues:
+                    firsts.setdefault(target, dues[0])
+    return Redriven(made, firsts)
 
 
 def discard(db: Database, choice: DeadChoice, *, limit: int) -> int:
     change, _ = setting({"dead": None, "shard": None, "at": None})
-    actions = [
-        update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
-        for one in islice(_chosen(db, choice), limit)
-    ]
-    return sum(written.won for written in db.write_each(actions))
+    wanted = _chosen(db, choice)
+    done = 0
+    while done < limit and (chunk := list(islice(wanted, limit - done))):
+        actions = [
+            update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
+            for one in chunk
+        ]
+        done += sum(written.won for written in db.write_each(actions))
+    return done
 
 
 def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
@@ -109,13 +123,14 @@ def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
 
 def _redrive_at(
     db: Database, facts: Facts, looks: Looks, provider: int, items: Sequence[Dead], *, gap_ms: int, now_ms: int
-) -> int:
+) -> list[int]:
+    """When those that were put back are due."""
     left = list(items)
     for _ in attempts():
         lane = lane_of(db, provider)
         assert lane is not None
         if lane.revision is None:
-            return 0  # removed meanwhile: they stay dead letters
+            return []  # removed meanwhile: they stay dead letters
         policy = facts.policies.of(db, [lane])[provider].policy
         gap_ms = max(gap_ms, -(-policy.rate_gap_us // 1_000), 1)
         begin_ms = max(now_ms, lane.redriven_ms, EPOCH_MS)
@@ -125,10 +140,10 @@ def _redrive_at(
         moves = [_move(policy, after, one, due_ms) for one, due_ms in zip(left, dues, strict=True)]
         if db.transact([write_lane(lane, after), *(action for move in moves for action in move)]).won:
             looks.note(after)
-            return len(left)
+            return dues
         left = _still_dead(db, left)
         if not left:
-            return 0  # another was faster
+            return []  # another was faster
     raise busy_lane(provider)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from paceline.adapters.aws.batches_keys import (
     COUNTERS,
@@ -25,6 +25,8 @@ from paceline.adapters.aws.tables import ITEMS, RUNS
 from paceline.core.batch import Day
 from paceline.errors import StoreUnavailable
 from paceline.ports import Placements
+
+T = TypeVar("T")
 
 MISSED = "missed: its time had passed when the day was planned"
 CHUNK_KEYS = 256
@@ -66,22 +68,51 @@ def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -
     enqueued = skipped = 0
     firsts: dict[int, int] = {}
     for _ in attempts():
-        chunks = [left[at : at + RUNS_PER_WRITE] for at in range(0, len(left), RUNS_PER_WRITE)]
-        done = db.transact_each(
-            [[*_runs(chunk, now_ms=now_ms), _count(day, turn, chunk)] for turn, chunk in enumerate(chunks)]
-        )
-        for chunk, one in zip(chunks, done, strict=True):
-            if one.won:
+        lost: list[Placing] = []
+        chained = chains(left, provider_of=lambda placing: placing.provider, size=RUNS_PER_WRITE)
+        for chunk, won in _write(db, day, chained, now_ms=now_ms):
+            if won:
                 enqueued += sum(not placing.missed for placing in chunk)
                 skipped += sum(placing.missed for placing in chunk)
                 _note_firsts(firsts, chunk)
-        left = [placing for chunk, one in zip(chunks, done, strict=True) if not one.won for placing in chunk]
+            else:
+                lost += chunk
+        left = lost
         if not left:
             return Made(enqueued, skipped, firsts)
         left, known = _unknown(db, left)
         _note_firsts(firsts, known)
         left = _free(db, left)
     raise StoreUnavailable("AWS: the same day is planned by too many at once: try again in a moment.")
+
+
+def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> list[list[list[T]]]:
+    """What is to be written, in transactions of so many; those of a chain one after the other. Rows are by provider.
+
+    A provider's queue is one partition of a thousand write units a second, and its claims and settlements need some of
+    them: so no two transactions full of one provider's runs are under way at once. What is left of all goes together.
+    """
+    found: list[list[list[T]]] = []
+    rest: list[T] = []
+    for _, group in groupby(rows, key=provider_of):
+        mine = list(group)
+        full = len(mine) // size * size
+        if full:
+            found.append([mine[at : at + size] for at in range(0, full, size)])
+        rest += mine[full:]
+    return found + [[rest[at : at + size]] for at in range(0, len(rest), size)]
+
+
+def _write(
+    db: Database, day: Day, chained: Sequence[list[list[Placing]]], *, now_ms: int
+) -> list[tuple[list[Placing], bool]]:
+    """Each transaction's runs, and whether it happened."""
+
+    def write(numbered: tuple[int, list[list[Placing]]]) -> list[tuple[list[Placing], bool]]:
+        turn, chain = numbered
+        return [(chunk, db.transact([*_runs(chunk, now_ms=now_ms), _count(day, turn, chunk)]).won) for chunk in chain]
+
+    return [one for chain in db.threads.fan_out(write, enumerate(chained)) for one in chain]
 
 
 def enqueue_with_lane(db: Database, looks: Looks, day: Day, wanted: Sequence[Placing]) -> int:

@@ -155,6 +155,10 @@ def lane_shard(number: int) -> str:
     return f"lane#{number % LANE_SHARDS}"
 
 
+def lane_shards() -> list[str]:
+    return [lane_shard(number) for number in range(LANE_SHARDS)]
+
+
 def open_shard(run: int) -> str:
     """Of a run that has not ended."""
     return open_shard_of(run >> RECORD_BITS, (run & RECORD_MASK) % SHARDS)

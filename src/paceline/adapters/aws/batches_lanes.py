@@ -13,24 +13,30 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from paceline.adapters.aws.batches_keys import (
-    LANE_SHARDS,
     LAST,
     NEVER_MS,
     lane_key,
     lane_shard,
+    lane_shards,
     place_key,
     provider_in,
     queue_partition,
 )
 from paceline.adapters.aws.connect import attempts
 from paceline.adapters.aws.database import PAGE_MAX, Database
+from paceline.adapters.aws.firsts import Firsts, Index
 from paceline.adapters.aws.items import ABSENT, Action, Item, padded, put
+from paceline.adapters.aws.news import News
 from paceline.adapters.aws.tables import READY_INDEX, RUNS
 from paceline.core.pace import Lane
 from paceline.errors import StoreUnavailable
 
 SKEW_MS = 300_000
 """So far apart at most are the clocks of those who plan and those who claim."""
+READY_MAX = 100_000
+"""So many lanes of one shard at most are named in one pass."""
+LOOK_ROWS = 16
+"""So many are asked for first where it is not known how many are due."""
 LOOKS_MAX = 64
 """So many requests at most look along a queue for waiting runs."""
 
@@ -151,6 +157,11 @@ def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
     return {lane.provider: lane for lane in map(read_lane, found.values())}
 
 
+def ready_index(db: Database, news: News) -> Firsts:
+    """When the next lane is to be looked at."""
+    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", lane_shards()))
+
+
 class Looks:
     """When lanes that this process wrote or read are to be looked at.
 
@@ -160,11 +171,14 @@ class Looks:
 
     KEPT_MAX = 4_096
 
-    def __init__(self) -> None:
+    def __init__(self, firsts: Firsts) -> None:
+        self.firsts = firsts
         self._ready: dict[int, int] = {}
         self._lanes: dict[int, LaneItem] = {}
 
     def note(self, lane: LaneItem) -> None:
+        ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS else None
+        self.firsts.moved(lane_shard(lane.provider), queue_partition(lane.provider), ready_ms)
         self._ready.pop(lane.provider, None)
         self._lanes.pop(lane.provider, None)
         if lane.held:
@@ -188,9 +202,10 @@ class Looks:
         return min(list(self._ready.values()), default=NEVER_MS)
 
 
-def change_lane(db: Database, looks: Looks, provider: int, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
-    """Reads, changes and writes until nobody came in between. A change that changes nothing is not written."""
-    before = lane_of(db, provider)
+def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
+    """Changes and writes until nobody came in between. A change that changes nothing is not written."""
+    provider = lane.provider
+    before: LaneItem | None = lane
     for _ in attempts():
         assert before is not None, f"provider {provider} has no lane"
         after = change(before)
@@ -220,16 +235,22 @@ def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) 
         return lane.change() if after is lane and lane.ready_ms <= now_ms + SKEW_MS else after
 
     lanes = lanes_of(db, firsts)
-    late = [provider for provider in firsts if woken(lanes[provider]) is not lanes[provider]]
-    db.threads.fan_out(lambda provider: change_lane(db, looks, provider, woken), late)
+    late = [lanes[provider] for provider in firsts if woken(lanes[provider]) is not lanes[provider]]
+    db.threads.fan_out(lambda lane: change_lane(db, looks, lane, woken), late)
 
 
-def waiting_from(db: Database, lane: LaneItem, from_ms: int, *, limit: int) -> Waiting:
-    """Looks on until there are more than the limit, so that it is known what comes next."""
+def waiting_from(
+    db: Database, lane: LaneItem, from_ms: int, *, limit: int, until_ms: int = NEVER_MS, least: int = 0
+) -> Waiting:
+    """Looks on until there are more than the limit, so that it is known what comes next.
+
+    Or until one is due after ``until_ms``, if there are more than ``least`` by then: what is read is paid for.
+    """
     found: list[Run] = []
     if from_ms >= NEVER_MS:
         return Waiting(found, NEVER_MS)
-    asked = limit + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
+    few = limit if until_ms >= NEVER_MS else min(limit, max(least + 1, LOOK_ROWS))
+    asked = few + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
     for _ in range(LOOKS_MAX):
         rows = db.query(
             RUNS,
@@ -246,6 +267,8 @@ def waiting_from(db: Database, lane: LaneItem, from_ms: int, *, limit: int) -> W
         if len(rows) < asked:
             return Waiting(found, NEVER_MS)
         from_ms = int(rows[-1]["sk"]) + 1
+        if len(found) > least and found[-1].due_ms > until_ms:
+            break
         asked = 256
     return Waiting(found, from_ms)
 
@@ -300,16 +323,20 @@ def taken_dues(db: Database, provider: int, *, from_ms: int, to_ms: int, limit: 
     return dues[:limit]
 
 
-def ready_providers(db: Database, looks: Looks, *, now_ms: int, limit: int) -> list[int]:
+def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
     """Those that may be ready: what the index says, and what this process knows."""
-    pages = db.threads.fan_out(lambda shard: _ready_in(db, shard, until_ms=now_ms, limit=limit), range(LANE_SHARDS))
-    rows = sorted((row["at"], provider_in(row["pk"])) for page in pages for row in page)
+    rows = sorted((row["at"], provider_in(row["pk"])) for row in looks.firsts.upto(now_ms, limit=limit))
     return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
 
 
+def ready_lanes(db: Database, *, until_ms: int) -> list[tuple[int, int]]:
+    pages = db.threads.fan_out(lambda shard: _ready_in(db, shard, until_ms=until_ms, limit=READY_MAX), lane_shards())
+    rows = sorted((row["at"], provider_in(row["pk"])) for page in pages for row in page)
+    return [(provider, ready_ms) for ready_ms, provider in rows]
+
+
 def next_ready_ms(db: Database, looks: Looks) -> int | None:
-    pages = db.threads.fan_out(lambda shard: _ready_in(db, shard, until_ms=NEVER_MS, limit=1), range(LANE_SHARDS))
-    indexed_ms = min((row["at"] for page in pages for row in page), default=NEVER_MS)
+    indexed_ms = looks.firsts.first()
     if sooner := looks.before(indexed_ms)[:100]:
         for lane in lanes_of(db, sooner).values():
             looks.note(lane)
@@ -317,13 +344,13 @@ def next_ready_ms(db: Database, looks: Looks) -> int | None:
     return first_ms if first_ms < NEVER_MS else None
 
 
-def _ready_in(db: Database, shard: int, *, until_ms: int, limit: int) -> list[Item]:
+def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[Item]:
     return db.query(
         RUNS,
         "#shard = :shard AND #at <= :until",
         index=READY_INDEX,
         limit=limit,
-        shard=lane_shard(shard),
+        shard=shard,
         until=until_ms,
     )
 

@@ -181,6 +181,10 @@ def remove(db: Database, looks: Looks, provider_id: str) -> Literal["removed", "
         gone = item | {"deleted": True, "revision": item["revision"] + 1, "spec": msgspec.json.encode(spec).decode()}
         after = lane.change(ready_ms=NEVER_MS, revision=None)
         done = db.transact([put(ITEMS, gone, when="#revision = :seen", seen=item["revision"]), write_lane(lane, after)])
+        if done.won and _is_named(db, item["number"]):
+            # A record came in between: the provider is as it was, and nobody has seen otherwise for long.
+            db.transact(_replace(item | {"revision": gone["revision"] + 1}, seen=gone["revision"]))
+            return "in_use"
         if done.won:
             looks.note(after)
             return "removed"
@@ -188,7 +192,8 @@ def remove(db: Database, looks: Looks, provider_id: str) -> Literal["removed", "
 
 
 def _has_runs(db: Database, lane: LaneItem) -> bool:
-    return bool(lane.held or lane.aside or waiting_from(db, lane, lane.front_ms, limit=1).runs)
+    waiting = waiting_from(db, lane, lane.front_ms, limit=1)
+    return bool(lane.held or lane.aside or waiting.runs) or waiting.beyond_ms < NEVER_MS
 
 
 def _is_named(db: Database, number: int) -> bool:

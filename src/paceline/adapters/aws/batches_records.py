@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from paceline.adapters.aws.batches_keys import (
     provider_key,
     record_key,
 )
-from paceline.adapters.aws.batches_lanes import Looks
+from paceline.adapters.aws.batches_lanes import LaneItem, Looks, lanes_of
 from paceline.adapters.aws.batches_sidings import bring_back
 from paceline.adapters.aws.connect import attempts
 from paceline.adapters.aws.database import ACTIONS_MAX, Database
@@ -112,6 +112,13 @@ class _State(NamedTuple):
     version: int
 
 
+class _Change(NamedTuple):
+    """``before`` None: it is new."""
+
+    before: _State | None
+    after: _State
+
+
 def put_records(
     db: Database, numbers: Numbers, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int
 ) -> list[RecordPut]:
@@ -119,16 +126,20 @@ def put_records(
     left = list(enumerate(records))
     day_is_on = _day_is_on(db, batch, now_ms=now_ms) if records else False
     came: list[int] = []
+    written: dict[str, _Change] = {}
     for _ in attempts():
         if not left:
             break
         page = _Page(db, numbers, batch, left, day_is_on=day_is_on)
         results |= page.results
         lost = page.write()
+        written |= {name: change for name, change in page.changes().items() if name not in lost}
         came += [number for name, number in page.came.items() if name not in lost]
         left = [(index, record) for index, record in left if record.id in lost]
     if left:
         raise StoreUnavailable(f"AWS: records of {batch.id} are written to all the time: try again in a moment.")
+    for name in _undo_orphans(db, batch, written):
+        results |= {index: "no_provider" for index, record in enumerate(records) if record.id == name}
     # A day that was opened meanwhile may have been planned without them.
     if came and not day_is_on and _day_is_on(db, batch, now_ms=now_ms):
         db.write_many(put(ITEMS, _newcomer(batch, number)) for number in came)
@@ -174,9 +185,14 @@ class _Page:
             self._went.add(record.id)
         return "created" if now is None or now.deleted else "replaced"
 
+    def changes(self) -> dict[str, _Change]:
+        """What is to be written, by name."""
+        changes = {name: _Change(self._before.get(name), after) for name, after in self._now.items()}
+        return {name: change for name, change in changes.items() if change.before != change.after}
+
     def write(self) -> set[str]:
         """The names of those that somebody else wrote meanwhile; nothing of theirs, or of their company, is written."""
-        changed = [name for name, after in self._now.items() if after != self._before.get(name)]
+        changed = list(self.changes())
         size = ACTIONS_MAX // ACTIONS_PER_RECORD if self._before or self._day_is_on else ACTIONS_MAX // 2
         groups = self._groups(changed, size)
         done = self._db.transact_each([[act for name in group for act in self._actions(name)] for group in groups])
@@ -247,6 +263,29 @@ def _states(db: Database, batch: Batch, names: Iterable[str]) -> dict[str, _Stat
         )
         for key, one in named.items()
     }
+
+
+def _undo_orphans(db: Database, batch: Batch, written: Mapping[str, _Change]) -> list[str]:
+    """Records that were written while their provider was being removed are as they were; their names.
+
+    Whoever removes a provider looks for records before and after: one that it did not see was written after that, and
+    so finds the provider removed here.
+    """
+    lanes = lanes_of(db, {change.after.provider for change in written.values()})
+    orphans = [name for name, change in written.items() if _is_removed(lanes, change.after.provider)]
+    for name in orphans:
+        was, after = written[name]
+        if was is None or was.deleted or _is_removed(lanes, was.provider):
+            remove_record(db, batch, name)
+            continue
+        named, item = _record_items(batch, name, was._replace(version=after.version + 1))
+        # Whoever has written it since knew of the provider's removal.
+        db.transact([put(ITEMS, named, when="#version = :seen", seen=after.version + 1), put(ITEMS, item)])
+    return orphans
+
+
+def _is_removed(lanes: Mapping[int, LaneItem], provider: int) -> bool:
+    return provider in lanes and lanes[provider].revision is None
 
 
 def _day_is_on(db: Database, batch: Batch, *, now_ms: int) -> bool:

@@ -159,13 +159,15 @@ def _settled(before: LaneItem, known: Known, items: Sequence[CallSettlement], *,
         elif not plain and item.state == "retry":
             ready_ms, looked = max(item.not_before_ms, lane.closed_until_ms), True
     after = before.change(lane=lane, held=held)
-    # The first of those left says when to look again: if it is not due yet, then none of them is.
+    # Whatever of those left may start first says when to look again.
     after = after.change(ready_ms=ready_ms if looked else _first_ready_ms(after))
     return _Change(after, actions, won)
 
 
 def _first_ready_ms(lane: LaneItem) -> int:
-    return max(lane.first_ms, lane.lane.closed_until_ms)
+    """What is out may start again when its lease ends, what was put off when its pause does: not when it was due."""
+    first_ms = min((lane.front_ms, *(one.at_ms for one in lane.held.values())))
+    return max(first_ms, lane.lane.closed_until_ms)
 
 
 def _end(provider: int, due_ms: int, run: int, item: CallSettlement) -> Action:

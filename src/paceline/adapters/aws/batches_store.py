@@ -18,13 +18,14 @@ from paceline.adapters.aws import (
     batches_lanes,
     batches_providers,
     batches_records,
-    batches_release,
     batches_results,
     batches_settlements,
     batches_upkeep,
     batches_verify,
+    dead_queues,
 )
 from paceline.adapters.aws.batches_facts import Facts
+from paceline.adapters.aws.batches_keys import NEVER_MS
 from paceline.adapters.aws.batches_lanes import Looks
 from paceline.adapters.aws.part import BatchCounts, Part
 from paceline.core.batch import Batch, BatchSpec, Day, RecordSpec
@@ -57,10 +58,12 @@ class AwsBatchStore(Part):
 
     @cached_property
     def _looks(self) -> Looks:
-        return Looks()
+        return Looks(batches_lanes.ready_index(self._database, self.news))
 
     def put_provider(self, put: PutProvider, *, now_ms: int) -> ProviderPut:
-        return batches_providers.put_provider(self._database, self._numbers, self._looks, put, now_ms=now_ms)
+        made = batches_providers.put_provider(self._database, self._numbers, self._looks, put, now_ms=now_ms)
+        self.news.ring()
+        return made
 
     def provider(self, provider_id: str) -> ProviderDefinition | None:
         return batches_providers.provider(self._database, provider_id)
@@ -78,9 +81,11 @@ class AwsBatchStore(Part):
         return batches_providers.standing(self._database, number, now_ms=now_ms)
 
     def put_batch(self, batch_id: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
-        return batches_records.put_batch(
+        made = batches_records.put_batch(
             self._database, self._numbers, self._looks, batch_id, spec, seen=expected_revision, now_ms=now_ms
         )
+        self.news.ring()
+        return made
 
     def batch(self, batch_id: str) -> Batch | None:
         return batches_records.batch(self._database, batch_id)
@@ -89,7 +94,9 @@ class AwsBatchStore(Part):
         return batches_records.batches(self._database, after=after, limit=limit)
 
     def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
-        return batches_records.put_records(self._database, self._numbers, batch, records, now_ms=now_ms)
+        made = batches_records.put_records(self._database, self._numbers, batch, records, now_ms=now_ms)
+        self.news.ring()
+        return made
 
     def record(self, batch: Batch, record_id: str) -> RecordSpec | None:
         item = batches_records.record_item(self._database, batch, record_id)
@@ -121,9 +128,11 @@ class AwsBatchStore(Part):
     def plan_page(
         self, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
     ) -> PagePlan:
-        return batches_days.plan_page(
+        made = batches_days.plan_page(
             self._database, self._looks, day, page, cursor=cursor, skipped=skipped, now_ms=now_ms
         )
+        self.news.ring()
+        return made
 
     def close_day(self, day: Day) -> bool:
         return batches_days.close_day(self._database, day)
@@ -138,7 +147,9 @@ class AwsBatchStore(Part):
         return batches_days.unplanned(self._database, day, records)
 
     def plan_newcomers(self, day: Day, page: Placements) -> PagePlan:
-        return batches_days.plan_newcomers(self._database, self._looks, day, page)
+        made = batches_days.plan_newcomers(self._database, self._looks, day, page)
+        self.news.ring()
+        return made
 
     def forget_newcomers(self, done: Sequence[int]) -> None:
         batches_records.forget_newcomers(self._database, done)
@@ -176,6 +187,19 @@ class AwsBatchStore(Part):
     def next_call_ms(self) -> int | None:
         return batches_lanes.next_ready_ms(self._database, self._looks)
 
+    def ready_lanes(self, *, until_ms: int) -> list[tuple[int, int]]:
+        """(provider, when) of those that may start a run up to then, the first ones first. From an index: a hint."""
+        return batches_lanes.ready_lanes(self._database, until_ms=until_ms)
+
+    def lane_ready_ms(self, provider: int) -> int | None:
+        """When this one may start its next run; None: it has none, or it rests."""
+        lane = batches_lanes.lane_of(self._database, provider)
+        return None if lane is None or lane.ready_ms >= NEVER_MS else lane.ready_ms
+
+    def dead_letters(self) -> int:
+        """How many wait for somebody to redrive or discard them, counted no further than ``status`` does."""
+        return batches_upkeep.dead_letters(self._database)
+
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
         return batches_settlements.settle(self._database, self._facts.policies, self._looks, settlements)
 
@@ -185,14 +209,10 @@ class AwsBatchStore(Part):
         won = self.settle_calls(settlements)
         return won, self.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
-    def release_due(self, *, now_ms: int, providers_max: int = 1_000) -> int:
-        """Sends an alarm to ``runs.fifo`` for each run that may start now; how many."""
-        return batches_release.release_due(
-            self._database, self._queues, self._facts, self._looks, now_ms=now_ms, providers_max=providers_max
-        )
-
     def release_calls(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        return batches_settlements.release(self._database, self._looks, fences, now_ms=now_ms)
+        released = batches_settlements.release(self._database, self._looks, fences, now_ms=now_ms)
+        self.news.ring()
+        return released
 
     def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
         return batches_settlements.pull_back(
@@ -219,9 +239,12 @@ class AwsBatchStore(Part):
         return batches_deads.dead(self._database, self._facts, choice, after=after, limit=limit)
 
     def redrive(self, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
-        return batches_deads.redrive(
+        done = batches_deads.redrive(
             self._database, self._facts, self._looks, choice, gap_ms=gap_ms, now_ms=now_ms, limit=limit
         )
+        dead_queues.tell(self._queues, done.firsts, now_ms=now_ms)
+        self.news.ring()
+        return done.runs
 
     def discard(self, choice: DeadChoice, *, limit: int) -> int:
         return batches_deads.discard(self._database, choice, limit=limit)

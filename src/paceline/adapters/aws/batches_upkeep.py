@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
+from typing import NamedTuple
 
+from paceline.adapters.aws.batches_enqueue import chains
 from paceline.adapters.aws.batches_keys import (
     NEVER_MS,
     RECORD_BITS,
@@ -35,6 +38,8 @@ from paceline.ports import CallPurge
 
 DAYS_MAX = 1_000
 """So many days are looked at in one pass."""
+KEPT_DAYS_MAX = 1_000_000
+"""All of them: a day is kept for as long as its runs are."""
 TOMBSTONES_MAX = 50
 PROVIDERS_MAX = 10_000
 COUNTED_MAX = 100_000
@@ -81,7 +86,7 @@ def _purge_some(
 ) -> int:
     """What still waits long after its day is looked at once more: its planner may have died before it woke anyone."""
     rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
-    old: list[list[Action]] = []
+    old: list[_Pair] = []
     firsts: dict[int, int] = {}
     for entry in entries:
         row = rows.get(place_key(entry.provider, entry.due_ms))
@@ -92,21 +97,31 @@ def _purge_some(
         elif "ended_ms" in row and row["ended_ms"] < (dead_before_ms if row.get("dead") else ended_before_ms):
             place = place_key(entry.provider, entry.due_ms)
             gone = delete(RUNS, place, when=ENDED, seen=entry.run, ended=row["ended_ms"])
-            old.append([gone, delete(RUNS, ledger_key(entry.run))])
+            old.append(_Pair(entry.provider, [gone, delete(RUNS, ledger_key(entry.run))]))
     held = lanes_of(db, firsts)
     missed = {one: due_ms for one, due_ms in firsts.items() if due_ms not in held[one].held}
     wake(db, looks, missed, now_ms=ended_before_ms)
     return _delete_pairs(db, old)
 
 
-def _delete_pairs(db: Database, pairs: Sequence[list[Action]]) -> int:
+class _Pair(NamedTuple):
+    """A run and its row in the ledger, to be deleted together."""
+
+    provider: int
+    actions: list[Action]
+
+
+def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
     """Some at once; where one of them was put back meanwhile, each by itself."""
-    size = ACTIONS_MAX // 2
-    parts = [pairs[at : at + size] for at in range(0, len(pairs), size)]
-    done = db.transact_each([[action for pair in part for action in pair] for part in parts])
-    lost = [pair for part, one in zip(parts, done, strict=True) if not one.won for pair in part]
-    won = sum(len(part) for part, one in zip(parts, done, strict=True) if one.won)
-    return won + sum(one.won for one in db.transact_each(lost))
+
+    def delete_some(chain: list[list[_Pair]]) -> list[tuple[list[_Pair], bool]]:
+        return [(part, db.transact([action for pair in part for action in pair.actions]).won) for part in chain]
+
+    by_provider = sorted(pairs, key=lambda pair: pair.provider)
+    chained = chains(by_provider, provider_of=lambda pair: pair.provider, size=ACTIONS_MAX // 2)
+    done = [one for chain in db.threads.fan_out(delete_some, chained) for one in chain]
+    lost = [pair.actions for part, won in done if not won for pair in part]
+    return sum(len(part) for part, won in done if won) + sum(one.won for one in db.transact_each(lost))
 
 
 def _note_gone(db: Database, row: Item) -> None:
@@ -134,17 +149,32 @@ def purge_records(db: Database, *, after: int) -> CallPurge:
     rows = db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=TOMBSTONES_MAX, pk="gone", after=padded(max(after, 0)))
     if not rows:
         return CallPurge(0, after=None)
-    days = [row for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days") if not row.get("gone")]
+    days = _kept_days(db)
     keys = {
         ledger_key(run_number(int(day["sk"]), row["number"])): row["number"]
         for row in rows
-        for day in days
-        if day["batch"] == row["batch"]
+        for day in days[row["batch"]]
     }
     named = {keys[key] for key in db.get_many(RUNS, keys)}
-    gone = [row for row in rows if row["number"] not in named]
+    planned = {batch for batch in {row["batch"] for row in rows} if _is_planned(db, batch, days[batch])}
+    gone = [row for row in rows if row["number"] not in named and row["batch"] in planned]
     deleted = sum(one.won for one in db.transact_each([_forget(row) for row in gone]))
     return CallPurge(deleted, after=rows[-1]["number"] if len(rows) == TOMBSTONES_MAX else None)
+
+
+def _kept_days(db: Database) -> dict[str, list[Item]]:
+    """By batch, the days of which runs may be in the ledger."""
+    found: dict[str, list[Item]] = defaultdict(list)
+    kept = "attribute_not_exists(#gone)"
+    for row in db.query(ITEMS, "#pk = :pk", limit=KEPT_DAYS_MAX, filtered=kept, pk="days"):
+        found[row["batch"]].append(row)
+    return found
+
+
+def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
+    """Not while a plan is under way: it may have seen a record that was removed since, and make a run of it yet."""
+    there = db.get_many(ITEMS, (day_key(batch, row["date"]) for row in days))
+    return all(day["state"] == "planned" for day in there.values())
 
 
 def _forget(row: Item) -> list[Action]:
@@ -180,16 +210,16 @@ def counts(db: Database) -> BatchCounts:
                 asides,
             )
         ),
-        dead_letters=sum(
-            db.threads.fan_out(
-                lambda shard: db.count(
-                    RUNS, "#shard = :shard", index=READY_INDEX, limit=COUNTED_MAX, shard=dead_shard(shard)
-                ),
-                range(SHARDS),
-            )
-        ),
+        dead_letters=dead_letters(db),
         oldest_call_due_ms=min((head for head in heads if head is not None), default=None),
     )
+
+
+def dead_letters(db: Database) -> int:
+    def count(shard: int) -> int:
+        return db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=COUNTED_MAX, shard=dead_shard(shard))
+
+    return sum(db.threads.fan_out(count, range(SHARDS)))
 
 
 def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:

@@ -94,11 +94,14 @@ def open_clients() -> Clients:
     """Raises StoreUnavailable if boto3 finds no region. Credentials and endpoint show with the first request."""
     with faults():
         session = boto3.session.Session()
-        return Clients(
-            session.client("dynamodb", config=_config(read_timeout_s=10)),
-            # A long poll answers after its wait at the latest.
-            session.client("sqs", config=_config(read_timeout_s=RECEIVE_WAIT_S_MAX + 10)),
-        )
+        try:
+            return Clients(
+                session.client("dynamodb", config=_config(read_timeout_s=10)),
+                # A long poll answers after its wait at the latest.
+                session.client("sqs", config=_config(read_timeout_s=RECEIVE_WAIT_S_MAX + 10)),
+            )
+        except ValueError as error:  # boto3's word for an address that is none
+            raise StoreUnavailable(f"AWS: {error}: set AWS_ENDPOINT_URL to a URL, or leave it out.") from error
 
 
 def _config(*, read_timeout_s: int) -> Config:

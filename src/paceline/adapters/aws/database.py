@@ -18,6 +18,7 @@ from paceline.adapters.aws.items import (
     decode_item,
     encode,
     encode_key,
+    is_possible,
     key_of,
     query_params,
 )
@@ -65,29 +66,44 @@ class Database:
     # -- reading
 
     def get(self, table: str, key: Key) -> Item | None:
+        if not is_possible(key):
+            return None
         found = call(self._client.get_item, TableName=self.table(table), Key=encode_key(key), ConsistentRead=True)
+        return decode_item(found["Item"]) if "Item" in found else None
+
+    def glance(self, table: str, key: Key) -> Item | None:
+        """As it was a moment ago, for half the price: a hint."""
+        found = call(self._client.get_item, TableName=self.table(table), Key=encode_key(key))
         return decode_item(found["Item"]) if "Item" in found else None
 
     def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, Item]:
         """Those that are there, however many are asked for."""
-        wanted = list(dict.fromkeys(keys))
+        return {key: item for (_, key), item in self.get_mixed((table, key) for key in keys).items()}
+
+    def get_mixed(self, keys: Iterable[tuple[str, Key]]) -> dict[tuple[str, Key], Item]:
+        """The same of several tables, in the same requests."""
+        wanted = [one for one in dict.fromkeys(keys) if is_possible(one[1])]
         pages = [wanted[at : at + GETS_MAX] for at in range(0, len(wanted), GETS_MAX)]
-        found: dict[Key, Item] = {}
-        for items in self.threads.fan_out(lambda page: self._get_page(self.table(table), page), pages):
-            found |= {key_of(item): item for item in items}
+        found: dict[tuple[str, Key], Item] = {}
+        for items in self.threads.fan_out(self._get_page, pages):
+            found |= items
         return found
 
-    def _get_page(self, table: str, keys: Sequence[Key]) -> list[Item]:
-        wanted: dict[str, Any] = {table: {"Keys": [encode_key(key) for key in keys], "ConsistentRead": True}}
-        found: list[Item] = []
+    def _get_page(self, keys: Sequence[tuple[str, Key]]) -> dict[tuple[str, Key], Item]:
+        names = {self.table(table): table for table, _ in keys}
+        wanted: dict[str, Any] = {name: {"Keys": [], "ConsistentRead": True} for name in names}
+        for table, key in keys:
+            wanted[self.table(table)]["Keys"].append(encode_key(key))
+        found: dict[tuple[str, Key], Item] = {}
         for _ in attempts():
             answer = call(self._client.batch_get_item, RequestItems=wanted)
-            found += [decode_item(item) for item in answer["Responses"].get(table, ())]
+            for name, items in answer["Responses"].items():
+                found |= {(names[name], key_of(item)): item for item in map(decode_item, items)}
             wanted = answer.get("UnprocessedKeys") or {}
             if not wanted:
                 return found
         raise StoreUnavailable(
-            f"AWS leaves keys of {table} unread, also after several attempts: try again in a moment."
+            f"AWS leaves keys of {', '.join(names)} unread, also after several attempts: try again in a moment."
         )
 
     def get_together(self, keys: Sequence[tuple[str, Key]]) -> list[Item | None]:
@@ -117,6 +133,8 @@ class Database:
         **values: Value,
     ) -> list[Item]:
         """In key order, as many as the limit at most; consistent, unless an index is named: that is a hint."""
+        if not is_possible(Key(str(values.get("pk", "-")), "-")):
+            return []
         params = query_params(where=where, filtered=filtered, only=only, values=values)
         params |= {"TableName": self.table(table), "ScanIndexForward": not newest_first}
         params |= {"IndexName": index} if index else {"ConsistentRead": True}
@@ -158,6 +176,8 @@ class Database:
 
     def write(self, action: Action) -> Written:
         """One write; if its condition fails it is lost, and nothing is written."""
+        if "ConditionExpression" in action.params and not is_possible(action.key):
+            return Written(False)
         if action.kind == "Delete" and "ConditionExpression" in action.params:
             return self._write_as_transaction(action)
         params, mark = self._marked(action)
@@ -205,6 +225,8 @@ class Database:
     def transact(self, actions: Sequence[Action]) -> Transacted:
         """All of it or nothing: at most 100 writes and checks, each of another item. Repeating it does it once."""
         assert 0 < len(actions) <= ACTIONS_MAX
+        if not all(is_possible(action.key) for action in actions):
+            return Transacted(False, tuple(not is_possible(one.key) for one in actions), (None,) * len(actions))
         assert len({(action.table, action.key) for action in actions}) == len(actions), "one action for an item"
         if len(actions) == 1 and actions[0].kind != "ConditionCheck":
             done = self.write(actions[0])  # half the price

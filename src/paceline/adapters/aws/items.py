@@ -33,6 +33,14 @@ class Key(NamedTuple):
     sk: str
 
 
+PK_BYTES_MAX, SK_BYTES_MAX = 2_048, 1_024
+
+
+def is_possible(key: Key) -> bool:
+    """Whether an item can be there at all: a name that somebody asks for may be longer than any that was ever given."""
+    return 0 < len(key.pk.encode()) <= PK_BYTES_MAX and 0 < len(key.sk.encode()) <= SK_BYTES_MAX
+
+
 class Action(NamedTuple):
     """One write, or one check, of one item: alone or as a part of a transaction. ``table`` is without the prefix."""
 

@@ -23,13 +23,14 @@ from paceline.adapters.aws.jobs_meters import (
     with_expired,
     with_limit,
 )
+from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import LEDGER
 from paceline.core.atlas import MeterName
 from paceline.core.meters import NEVER_MS, Meter, Reading, Release, sync
 from paceline.core.pool import Account
 from paceline.core.pool import Key as PoolKey
-from paceline.ports.jobs import AccountSpec, AddKey, KeyAdded, StoredKey
+from paceline.ports.job_values import AccountSpec, AddKey, KeyAdded, StoredKey
 
 ACCOUNTS_MAX = 1_000
 KEYS_MAX = 100
@@ -52,10 +53,10 @@ def put_account(database: Database, name: str, spec: AccountSpec) -> Literal["cr
         meters = [with_limit(meter_of(found, meter), limit) for meter, limit in limits.items()]
         write = difference(found, {meter.name: meter for meter in meters})
         if found["enabled"] != spec.enabled:
-            write = joined_write(write, Write({}, {"enabled": spec.enabled}, bound=True))
+            write = joined_write(write, Write({}, {"enabled": spec.enabled}, bound=found["v"]))
         if not write.sets:
             return "unchanged"
-        if database.write(account_action(found, write)).won:
+        if database.write(account_action(name, write)).won:
             return "replaced"
     raise too_busy()
 
@@ -64,11 +65,11 @@ def account(database: Database, name: str, *, now_ms: int) -> Account | None:
     return _account(database, name, now_ms=now_ms, until_ms=NEVER_MS)
 
 
-def accounts(database: Database, *, now_ms: int, releases_until_ms: int) -> list[Account]:
+def accounts(database: Database, seen: Seen, *, now_ms: int, releases_until_ms: int) -> list[Account]:
     listed = database.query(LEDGER, "#pk = :pk", limit=ACCOUNTS_MAX, pk="accounts")
     until_ms = max(now_ms, releases_until_ms)
     found = database.threads.fan_out(
-        lambda item: _account(database, item["sk"], now_ms=now_ms, until_ms=until_ms), listed
+        lambda item: _account(database, item["sk"], now_ms=now_ms, until_ms=until_ms, seen=seen), listed
     )
     return [one for one in found if one is not None]
 
@@ -117,7 +118,9 @@ def key_item(database: Database, account_name: str, key_id: str) -> Item | None:
     return None if number < 0 else database.get(LEDGER, key_key(account_name, number))
 
 
-def sealed_key(database: Database, account_name: str, key_id: str) -> str | None:
+def sealed_key(database: Database, seen: Seen, account_name: str, key_id: str) -> str | None:
+    if (sealed := seen.take_sealed(account_name, key_number(key_id))) is not None:
+        return sealed
     found = key_item(database, account_name, key_id)
     return None if found is None else str(found["sealed"])
 
@@ -159,7 +162,7 @@ def sync_meters(database: Database, name: str, readings: Sequence[tuple[MeterNam
             before = meter_of(found, meter)
             meters[before.name] = sync(meters.get(before.name, before), reading)
         write = difference(found, meters)
-        if not write.sets or database.write(account_action(found, write)).won:
+        if not write.sets or database.write(account_action(name, write)).won:
             return True
     raise too_busy()
 
@@ -199,7 +202,7 @@ def _create(database: Database, name: str, spec: AccountSpec, limits: dict[Meter
     return database.transact([put(LEDGER, item, when=ABSENT), listed]).won
 
 
-def _account(database: Database, name: str, *, now_ms: int, until_ms: int) -> Account | None:
+def _account(database: Database, name: str, *, now_ms: int, until_ms: int, seen: Seen | None = None) -> Account | None:
     """Everything of an account is in one partition, in an order in which one query has what is asked for."""
     items = database.query(
         LEDGER, "#pk = :pk AND #sk <= :last", limit=PARTS_MAX,
@@ -210,13 +213,17 @@ def _account(database: Database, name: str, *, now_ms: int, until_ms: int) -> Ac
     item = items[0]
     meters = with_expired(item, releases_in(items), now_ms=now_ms)
     slots = [one for one in items if one["sk"].startswith("slot#")]
+    keys_found = [one for one in items if one["sk"].startswith("key#")]
+    if seen is not None:
+        for one in keys_found:
+            seen.note_sealed(name, one["number"], one["sealed"])
     back = _expected_back(slots, now_ms=now_ms, until_ms=until_ms)
     return Account(
         id=name,
         concurrent=msgspec.structs.replace(meters[f"account/{name}/concurrent"], releases=back),
         results=meters[f"account/{name}/results"],
         credits=meters[f"account/{name}/credits"],
-        keys=tuple(_pool_key(one) for one in items if one["sk"].startswith("key#"))[:KEYS_MAX],
+        keys=tuple(_pool_key(one) for one in keys_found)[:KEYS_MAX],
         enabled=item["enabled"],
         closed_until_ms=item["closed_until_ms"],
         reason=item["reason"],

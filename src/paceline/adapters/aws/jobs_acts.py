@@ -9,7 +9,7 @@ from paceline.adapters.aws.jobs_keys import ENDED, LINE, job_key, moved
 from paceline.adapters.aws.jobs_meters import day_closing
 from paceline.adapters.aws.jobs_turns import leaves
 from paceline.adapters.aws.tables import LEDGER
-from paceline.ports.jobs import EndState
+from paceline.ports.job_values import EndState
 
 WAITING = frozenset({"queued", "parked"})
 
@@ -63,7 +63,7 @@ def unsent_ends(row: Item, job: Item, state: EndState, reason: str, *, now_ms: i
         job_ends(job, ended=1, **sums_of(row, state, settled=0)),
         day_closing(row, settled=0),
     ]
-    return [*actions, leaves(row["owner"])] if row["state"] == "queued" else actions
+    return [*actions, leaves(row["owner"], job["user"])] if row["state"] == "queued" else actions
 
 
 def sending_over(row: Item) -> list[Action]:

@@ -11,15 +11,17 @@ from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, put,
 from paceline.adapters.aws.jobs_accounts import key_number
 from paceline.adapters.aws.jobs_keys import GATE, account_key, key_key, read, target_key
 from paceline.adapters.aws.jobs_meters import Write, applied, difference, joined_write, meter_of
+from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.tables import LEDGER
 from paceline.core.meters import refused
-from paceline.ports.jobs import AccountClosed, Blame, KeyRefused, MeterFull, Paused, TargetFull
+from paceline.ports.job_values import AccountClosed, Blame, KeyRefused, MeterFull, Paused, TargetFull
 
 _OR_NEW = "attribute_not_exists(#until_ms) OR #until_ms = :was"
 
 
-def gates(database: Database, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
+def gates(database: Database, seen: Seen, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
     gate, *found = read(database, [GATE, *map(target_key, targets)])
+    seen.note_gates(gate, dict(zip(targets, found, strict=True)))
     paused = Paused(gate["until_ms"], gate["refusals"], gate["reason"]) if gate and gate.get("until_ms") else None
     return paused, [_target(item) for item in found if item is not None]
 
@@ -44,7 +46,9 @@ def blamed_account(account: Item, write: Write, blame: Blame | None, *, now_ms: 
             return joined_write(write, difference(applied(account, write), {meter.name: full}))
         case AccountClosed():
             until_ms = max(account["closed_until_ms"], blame.until_ms)
-            return joined_write(write, Write({}, {"closed_until_ms": until_ms, "reason": blame.reason}, bound=True))
+            return joined_write(
+                write, Write({}, {"closed_until_ms": until_ms, "reason": blame.reason}, bound=account["v"])
+            )
         case _:
             return write
 

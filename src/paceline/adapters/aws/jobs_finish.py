@@ -20,11 +20,12 @@ from paceline.adapters.aws.jobs_keys import (
     too_busy,
     tries,
 )
+from paceline.adapters.aws.jobs_quiet import Quiet
 from paceline.adapters.aws.jobs_read import job_items, names_of, stored_jobs, walk
 from paceline.adapters.aws.jobs_submit import sweep
 from paceline.adapters.aws.jobs_turns import leaves, open_jobs
 from paceline.adapters.aws.tables import LEDGER
-from paceline.ports.jobs import StoredJob
+from paceline.ports.job_values import StoredJob
 
 PIECE = 90
 """So many measurements at most end in one transaction; beside them are their job, their user's day and turn."""
@@ -98,7 +99,7 @@ def _cancelling(job: Item, rows: Sequence[Item], *, now_ms: int) -> list[Action]
         less=-refunded,
     )  # fmt: skip
     queued = sum(row["state"] == "queued" for row in unsent)
-    line = [leaves(job["owner"], queued)] if queued else []
+    line = [leaves(job["owner"], job["user"], queued)] if queued else []
     return [*ended, *stopped, job_over, day, *line]
 
 
@@ -109,12 +110,14 @@ class Round:
         self.after = -1
 
 
-def finish(database: Database, rounds: Round, *, now_ms: int, limit: int) -> list[StoredJob]:
+def finish(database: Database, rounds: Round, quiet: Quiet, *, now_ms: int, limit: int) -> list[StoredJob]:
     _look_after(database, rounds, now_ms=now_ms)
     sweep(database, now_ms=now_ms)
     numbers = [number_in(hint) for hint in hinted(database, "ended", limit=limit)]
     items = job_items(database, numbers)
     won = [_finish(database, items[number], now_ms=now_ms) for number in numbers if number in items]
+    if any(won):
+        quiet.touch("hook")
     return stored_jobs(database, [item for item in won if item is not None])
 
 
@@ -142,7 +145,10 @@ def _finish(database: Database, item: Item, *, now_ms: int) -> Item | None:
     return done.item if done.won else None
 
 
-def due_webhooks(database: Database, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
+def due_webhooks(database: Database, quiet: Quiet, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
+    if quiet.patient and quiet.first(database, "hook") > now_ms:
+        return []
+    quiet.forget("hook")
     numbers = [number_in(hint) for hint in hinted(database, "hook", until=now_ms, limit=limit)]
     items = job_items(database, numbers)
     due = [
@@ -156,7 +162,7 @@ def note_webhook(database: Database, number: int, *, tries: int, next_ms: int | 
     [item] = read(database, [job_key(number)])
     if item is None or item.get("hook_ms") is None or item["hook_tries"] != tries:
         return False
-    change, place = "SET #shard = :shard, #at = :at", {"shard": "finished", "at": item["finished_ms"]}
+    change, place = ("SET #shard = :shard, #at = :at", {"shard": "finished", "at": item["finished_ms"]})
     if next_ms is None:
         change += " REMOVE #hook_ms"
     else:

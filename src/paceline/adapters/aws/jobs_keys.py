@@ -13,7 +13,7 @@
 | once#OWNER#DIGEST      | -                | an idempotency key                                                     |
 | credits#OWNER#DAY      | -                | a user's day: spent, held, used (their sum), jobs                      |
 | posting#HANDLE         | ATTEMPT#KIND     | what a send held of its account's meters, and how that was closed      |
-| turn#OWNER             | -                | a user in the line: how many are queued, when served                   |
+| turn#OWNER             | USER             | a user in the line: how many are queued, when served                   |
 | line                   | -                | how many are being sent, and how many turns there were                 |
 | submitting             | N                | a large job whose rows are being written                               |
 | atlas#ID, atlas, target| -, -, NAME       | whose an id of RIPE's is; everybody's pause and our site; full targets |
@@ -96,8 +96,9 @@ def day_key(owner: int, day: int) -> Key:
     return Key(joined("credits", owner, day), "-")
 
 
-def turn_key(owner: int) -> Key:
-    return Key(joined("turn", owner), "-")
+def turn_key(owner: int, user: str) -> Key:
+    """The index shows keys, and so whose turn it is without a further read."""
+    return Key(joined("turn", owner), user)
 
 
 def once_key(owner: int, idempotency_key: str) -> Key:
@@ -143,10 +144,18 @@ def row_place(row: Item) -> tuple[str | None, int | None]:
 
 def moved(row: Item, **changes: Any) -> Action:
     """The measurement so changed, if it is still as it was read; its place in the index follows."""
-    after = row | changes
-    shard, at = row_place(after)
-    change, values = setting(changes | {"v": row["v"] + 1, "shard": shard, "at": at})
+    change, values = setting(_with_place(row, changes))
     return update(LEDGER, row_key(row["handle"]), change, when="#v = :was", was=row["v"], **values)
+
+
+def after_move(row: Item, **changes: Any) -> Item:
+    """What the row is after ``moved`` was won."""
+    return {name: value for name, value in (row | _with_place(row, changes)).items() if value is not None}
+
+
+def _with_place(row: Item, changes: dict[str, Any]) -> dict[str, Any]:
+    shard, at = row_place(row | changes)
+    return changes | {"v": row["v"] + 1, "shard": shard, "at": at}
 
 
 def hinted(
@@ -156,7 +165,7 @@ def hinted(
     values: dict[str, Any] = {"after": after}
     where = "#shard = :shard AND #at > :after"
     if until is not None:
-        where, values = "#shard = :shard AND #at BETWEEN :after AND :until", {"after": after + 1, "until": until}
+        where, values = ("#shard = :shard AND #at BETWEEN :after AND :until", {"after": after + 1, "until": until})
         if until <= after:
             return []
     return database.query(
@@ -171,6 +180,11 @@ def counted(database: Database, shard: str, *, limit: int) -> int:
 def handle_in(hint: Item) -> int:
     """The handle of the measurement whose key that is."""
     return handle_of(int(hint["pk"].split("#")[1]), int(hint["sk"]))
+
+
+def owner_of(turn: Key) -> int:
+    """The number of the user whose turn that is; ``sk`` has the name."""
+    return int(turn.pk.split("#")[1])
 
 
 def number_in(hint: Item) -> int:

@@ -2,7 +2,8 @@
 
 An account's three meters stand in the account's own item, so a send takes all of them in one write or none. ``free``
 is limit less spent, held and foreign, and may be below zero after a limit was lowered; a condition can compare it,
-where it could not do the sum. A write that decides from more than that is bound to the version ``v`` it read.
+where it could not do the sum. So what only takes or gives back need not be read. A write that decides from more than
+that is bound to the version ``v`` it read.
 
 A hold's lines are always taken and closed together, so a posting is one item for a hold and a kind, with an amount for
 each meter: ``hold``, and ``close`` with what was settled and what was refunded. An expiry belongs to no hold: it is
@@ -12,7 +13,7 @@ added up at once, in ``opened_spent``, which also keeps what removed postings ca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -35,6 +36,8 @@ from paceline.core.meters import DAY_MS, Hold, Meter, Release, Window, close, ex
 WINDOWS: dict[MeterName, Window] = {"concurrent": "until_released", "results": "sliding", "credits": "sliding"}
 EXPIRED_MAX = 40
 """Releases that one write takes off an account."""
+EXPIRIES_MAX = 1_000
+"""Such writes in a row: a release stands for a minute, and those of some days may have come together."""
 POTS = ("limit", "spent", "held", "foreign", "read_ms", "free", "opened_held", "opened_spent")
 
 
@@ -43,8 +46,8 @@ class Write(NamedTuple):
 
     adds: dict[str, int]
     sets: dict[str, Any]
-    bound: bool = False
-    """To the version that was read."""
+    bound: int | None = None
+    """To the version that was read; None: what is added is right whatever else was written."""
 
 
 def empty_write() -> Write:
@@ -53,10 +56,11 @@ def empty_write() -> Write:
 
 def joined_write(one: Write, other: Write) -> Write:
     adds = {name: one.adds.get(name, 0) + other.adds.get(name, 0) for name in {**one.adds, **other.adds}}
-    return Write(adds, one.sets | other.sets, one.bound or other.bound)
+    assert one.bound is None or other.bound is None or one.bound == other.bound
+    return Write(adds, one.sets | other.sets, other.bound if one.bound is None else one.bound)
 
 
-def account_action(account: Item, write: Write, *, when: str = "", **values: Any) -> Action:
+def account_action(account: str, write: Write, *, when: str = "", **values: Any) -> Action:
     """The write as an action, with a further condition."""
     adds = {name: amount for name, amount in write.adds.items() if amount} | {"v": 1}
     change = "ADD " + ", ".join(f"#{name} :add_{name}" for name in adds)
@@ -64,9 +68,9 @@ def account_action(account: Item, write: Write, *, when: str = "", **values: Any
         change = "SET " + ", ".join(f"#{name} = :set_{name}" for name in write.sets) + " " + change
     given = {f"add_{name}": amount for name, amount in adds.items()}
     given |= {f"set_{name}": value for name, value in write.sets.items()}
-    conditions = [PRESENT, *([when] if when else []), *(["#v = :was"] if write.bound else [])]
-    given |= {"was": account["v"]} if write.bound else {}
-    return update(LEDGER, account_key(account["name"]), change, when=" AND ".join(conditions), **given, **values)
+    conditions = [PRESENT, *([when] if when else []), *(["#v = :was"] if write.bound is not None else [])]
+    given |= {"was": write.bound} if write.bound is not None else {}
+    return update(LEDGER, account_key(account), change, when=" AND ".join(conditions), **given, **values)
 
 
 def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
@@ -90,8 +94,11 @@ def meters_of(account: Item) -> dict[str, Meter]:
 
 def needs_of(account: str, cost: Cost) -> dict[str, int]:
     """What a send takes of each of the account's meters."""
-    amounts = (cost.concurrent, cost.daily_results, cost.daily_credits)
-    return {f"account/{account}/{name}": amount for name, amount in zip(WINDOWS, amounts, strict=True)}
+    return {f"account/{account}/{name}": amount for name, amount in zip(WINDOWS, _amounts(cost), strict=True)}
+
+
+def _amounts(cost: Cost) -> tuple[int, int, int]:
+    return cost.concurrent, cost.daily_results, cost.daily_credits
 
 
 def difference(account: Item, after: Mapping[str, Meter]) -> Write:
@@ -112,7 +119,15 @@ def difference(account: Item, after: Mapping[str, Meter]) -> Write:
         for pot in ("limit", "foreign", "read_ms"):
             if getattr(meter, pot) != getattr(before, pot):
                 sets[f"{name}_{pot}"] = getattr(meter, pot)
-    return Write(adds, sets, bound=bool(sets))
+    return Write(adds, sets, bound=account["v"] if sets else None)
+
+
+def taking(cost: Cost) -> Write:
+    """What a send takes of each meter. Whether there is room is for the condition to say."""
+    adds: dict[str, int] = {}
+    for name, amount in zip(WINDOWS, _amounts(cost), strict=True):
+        adds |= {f"{name}_held": amount, f"{name}_free": -amount}
+    return Write(adds, {})
 
 
 def applied(account: Item, write: Write) -> Item:
@@ -122,22 +137,30 @@ def applied(account: Item, write: Write) -> Item:
 
 
 class Closing(NamedTuple):
-    """How an account's part of a send is closed: its write, and the actions beside it."""
+    """How an account's part of a send is closed: its write, the actions beside it, and when what was spent is free."""
 
-    account: Item
+    account: str
     write: Write
     beside: list[Action]
+    release_ms: int | None
 
 
-def closing(account: Item, row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
-    """Settles what was used of the account's day, refunds the rest and gives the slots back: all lines together."""
+def closing(row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
+    """Settles what was used of the account's day, refunds the rest and gives the slots back: all lines together.
+
+    It moves amounts, whatever the meters stand at, so the account is not read.
+    """
     name, cost = row["account"], cost_of(row)
-    actual = dict(zip(needs_of(name, cost), (0, results, spent), strict=True))
-    closed = close(Hold("", needs_of(name, cost), now_ms), actual, meters_of(account), now_ms=now_ms)
-    write = difference(account, closed.meters)
+    meters = {full: Meter(full, 0, WINDOWS[_short(full)]) for full in needs_of(name, cost)}
+    actual = dict(zip(meters, (0, results, spent), strict=True))
+    closed = close(Hold("", needs_of(name, cost), now_ms), actual, meters, now_ms=now_ms)
+    adds: dict[str, int] = {}
+    for meter in closed.meters.values():
+        pots = {"spent": meter.spent, "held": meter.held, "free": -used(meter)}
+        adds |= {f"{_short(meter.name)}_{pot}": amount for pot, amount in pots.items()}
     posting: Item = {"account": name, "handle": row["handle"], "attempt": row["attempt"], "at_ms": now_ms}
     for one in closed.postings:
-        posting[f"{one.meter.rpartition('/')[2]}_{one.kind}"] = one.amount
+        posting[f"{_short(one.meter)}_{one.kind}"] = one.amount
     key = posting_key(row["handle"], row["attempt"], "close")
     beside = [put(LEDGER, posting | key._asdict(), when=ABSENT)]
     if row.get("answered_ms") is not None:
@@ -145,12 +168,35 @@ def closing(account: Item, row: Item, *, results: int, spent: int, now_ms: int) 
     at_ms, amounts = _released(closed.meters)
     if at_ms is not None:
         beside.append(_add_release(name, at_ms, amounts))
-        write = joined_write(write, _first_release(account, at_ms))
-    return Closing(account, write, beside)
+    return Closing(name, Write(adds, {}), beside, at_ms)
 
 
-def refunding(account: Item, row: Item, *, now_ms: int) -> Closing:
-    return closing(account, row, results=0, spent=0, now_ms=now_ms)
+def refunding(row: Item, *, now_ms: int) -> Closing:
+    return closing(row, results=0, spent=0, now_ms=now_ms)
+
+
+def closing_action(closed: Closing, *, first: bool) -> Action:
+    """The account's part. ``first``: what is spent is free before all that it spent earlier, or that is all free.
+
+    That is a guess, and a condition of the write: releases are looked for from the first one on.
+    """
+    if closed.release_ms is None:
+        return account_action(closed.account, closed.write)
+    at_ms = closed.release_ms
+    if not first:
+        return account_action(closed.account, closed.write, when="#first_release_ms <= :at_ms", at_ms=at_ms)
+    write = Write(closed.write.adds, {"first_release_ms": at_ms})
+    when = "(attribute_not_exists(#first_release_ms) OR #first_release_ms > :at_ms)"
+    return account_action(closed.account, write, when=when, at_ms=at_ms)
+
+
+def is_first(account: Item, release_ms: int) -> bool:
+    return bool(account.get("first_release_ms", release_ms + 1) > release_ms)
+
+
+def _short(meter: str) -> MeterName:
+    """An account's meter without the account."""
+    return cast("MeterName", meter.rpartition("/")[2])
 
 
 def hold_posting(account: str, row: Item, *, attempt: int, now_ms: int) -> Action:
@@ -174,13 +220,16 @@ def cost_of(row: Item) -> Cost:
 
 def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
     """The account without what has left its meters' windows; that is written, in acts of its own."""
-    for _ in tries():
+    left = tries()
+    for _ in range(EXPIRIES_MAX):
         if account.get("first_release_ms", now_ms + 1) > now_ms:
             return account
-        database.transact(_expiring(database, account, now_ms=now_ms))
+        won = database.transact(_expiring(database, account, now_ms=now_ms)).won
         found = database.get(LEDGER, account_key(account["name"]))
         assert found is not None
         account = found
+        if not won and next(left, None) is None:  # others are at it too; a piece that is done is no try in vain
+            break
     raise too_busy()
 
 
@@ -224,13 +273,13 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
         )  # fmt: skip
         first_ms = min([first_ms, *(item["at_ms"] for item in later)])
     gone = [delete(LEDGER, release_key(account["name"], item["at_ms"])) for item in items]
-    write = Write(write.adds | opened, {"first_release_ms": first_ms}, bound=True)
-    return [account_action(account, write), *gone]
+    write = Write(write.adds | opened, {"first_release_ms": first_ms}, bound=account["v"])
+    return [account_action(account["name"], write), *gone]
 
 
 def _released(meters: Mapping[str, Meter]) -> tuple[int | None, dict[str, int]]:
     """When what was settled now leaves the windows again, and how much of each meter."""
-    found = {meter.name.rpartition("/")[2]: release for meter in meters.values() for release in meter.releases}
+    found = {_short(meter.name): release for meter in meters.values() for release in meter.releases}
     times = {release.at_ms for release in found.values()}
     assert len(times) <= 1
     return next(iter(times), None), {name: release.amount for name, release in found.items()}
@@ -239,12 +288,6 @@ def _released(meters: Mapping[str, Meter]) -> tuple[int | None, dict[str, int]]:
 def _add_release(account: str, at_ms: int, amounts: Mapping[str, int]) -> Action:
     change = "ADD " + ", ".join(f"#{name} :{name}" for name in amounts) + " SET #at_ms = :at_ms"
     return update(LEDGER, release_key(account, at_ms), change, when="", at_ms=at_ms, **amounts)
-
-
-def _first_release(account: Item, at_ms: int) -> Write:
-    if account.get("first_release_ms", at_ms + 1) <= at_ms:
-        return empty_write()
-    return Write({}, {"first_release_ms": at_ms}, bound=True)
 
 
 def with_limit(meter: Meter, limit: int) -> Meter:

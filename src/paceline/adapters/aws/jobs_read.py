@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import get_args
 
 from paceline.adapters.aws.database import Database
@@ -19,17 +19,21 @@ from paceline.adapters.aws.jobs_keys import (
     handle_of,
     job_key,
     row_key,
+    too_busy,
+    tries,
 )
 from paceline.adapters.aws.jobs_meters import cost_of
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.tables import ITEMS, LEDGER
 from paceline.core.measurement import Measurement, MeasurementState, encode_measurement, parse_stored_measurement
-from paceline.ports.jobs import AtlasMeasurement, StoredJob, StoredMeasurement
+from paceline.ports.job_values import AtlasMeasurement, StoredJob, StoredMeasurement
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 TIME_DIGITS = 8
 """Of a job's name: enough until 2059, when they become nine."""
 PAGE = 200
+COUNTED_PAGE = 1_000
+"""Where only a word of each is wanted."""
 PACKED_BYTES_MIN = 100_000
 _LIVE = frozenset(get_args(MeasurementState)) - ENDED
 _COUNTS = (
@@ -109,7 +113,7 @@ def counts(database: Database, number: int) -> dict[MeasurementState, int]:
     if not found["open"] and not found["purged"]:
         ended: dict[MeasurementState, int] = {state: found[state] for state in ("done", "failed", "cancelled")}
         return {state: count for state, count in ended.items() if count}
-    return dict(Counter(row["state"] for row in walk(database, found, only="#state")))
+    return dict(Counter(row["state"] for row in walk(database, found, only="#state", page=COUNTED_PAGE)))
 
 
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
@@ -146,6 +150,23 @@ def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[
     found = database.get_many(LEDGER, keys)
     both = [(found.get(row_key(handle)), found.get(job_key(handle >> INDEX_BITS))) for handle in handles]
     return [(row, item) for row, item in both if row is not None and item is not None]
+
+
+def chances(
+    database: Database, known: tuple[Item, Item] | None, handle: int, fits: Callable[[Item], bool]
+) -> Iterator[tuple[Item, Item]]:
+    """A measurement with its job, as they were seen and then as they are read, for an act that may lose.
+
+    It ends when what was read does not fit. What was only seen may have changed, so that alone ends nothing.
+    """
+    if known is not None and fits(known[0]):
+        yield known
+    for _ in tries():
+        found = read_measurements(database, [handle])
+        if not found or not fits(found[0][0]):
+            return
+        yield found[0]
+    raise too_busy()
 
 
 def measurement(database: Database, handle: int) -> StoredMeasurement | None:
@@ -234,7 +255,7 @@ def count_of(database: Database, owner: str, *, states: Sequence[MeasurementStat
         if wanted >= _LIVE:
             total += item["definitions"] - sum(ended.values())
         elif wanted & _LIVE and item["open"]:
-            rows = walk(database, item, only="#state, #concurrent")
+            rows = walk(database, item, only="#state, #concurrent", page=COUNTED_PAGE)
             total += sum(row["concurrent"] for row in rows if row["state"] in wanted & _LIVE)
     return total
 

@@ -1,92 +1,107 @@
-"""Measurements on their way: the intent that takes every meter at once, and what came of it."""
+"""Measurements that are sent: the intent, which takes every meter at once, or a step aside."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import Action, Item, Key, check, put, update
+from paceline.adapters.aws.items import Action, Item, check, update
 from paceline.adapters.aws.jobs_accounts import key_number
-from paceline.adapters.aws.jobs_acts import job_adds, job_started, sending_over, unsent_ends
-from paceline.adapters.aws.jobs_blame import blamed_account, blamed_beside, blamed_key, clear_blame, is_of_account
+from paceline.adapters.aws.jobs_acts import job_started, unsent_ends
 from paceline.adapters.aws.jobs_keys import (
-    GATE,
     INDEX_BITS,
     LINE,
     account_key,
-    atlas_key,
-    handle_in,
-    hinted,
+    after_move,
     job_key,
     key_key,
     moved,
+    pieces,
     read,
     row_key,
-    slot_key,
-    target_key,
     too_busy,
     tries,
 )
 from paceline.adapters.aws.jobs_meters import (
     Write,
     account_action,
-    applied,
-    difference,
-    empty_write,
+    cost_of,
     freshened,
     hold_posting,
     joined_write,
     meters_of,
     needs_of,
-    refunding,
+    taking,
 )
-from paceline.adapters.aws.jobs_read import measurement_in, stored_measurement
-from paceline.adapters.aws.jobs_turns import joins, leaves, served
+from paceline.adapters.aws.jobs_quiet import Quiet
+from paceline.adapters.aws.jobs_read import chances, stored_measurement
+from paceline.adapters.aws.jobs_seen import Seen
+from paceline.adapters.aws.jobs_turns import leaves, served
 from paceline.adapters.aws.tables import LEDGER
-from paceline.core.atlas import expected_end_ms
-from paceline.core.measurement import targets_of
 from paceline.core.meters import Short, take
-from paceline.ports.jobs import (
-    Blame,
+from paceline.ports.job_values import (
     Busy,
-    MeterFull,
-    NotSent,
-    Rejected,
-    SendOutcome,
-    Sent,
     StoredMeasurement,
-    Unsure,
 )
 
 ATTEMPTS_MAX = 9_999
 """A marker has no room for more; whoever was refused so often does not get through."""
-SENDING_MAX = 10_000
-ATLAS_TOGETHER_MAX = 80
-"""So many ids of RIPE's are noted in the transaction itself; those of a larger measurement before it."""
+PARKED_TOGETHER_MAX = 45
+"""Of one transaction: with each of them may come another user's turn."""
+
+
+class _Sender(NamedTuple):
+    """What a send is begun with."""
+
+    account: str
+    key: int
+    sending_max: int
+    now_ms: int
 
 
 def begin(
-    database: Database, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+    database: Database, seen: Seen, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
 ) -> StoredMeasurement | Short | Busy | None:
-    """Reads everything in one request, decides, and writes everything in another."""
-    number = max(key_number(key), 0)
-    keys = [
-        row_key(item.handle),
-        job_key(item.handle >> INDEX_BITS),
-        LINE,
-        account_key(account),
-        key_key(account, number),
-    ]
+    """Writes all of it in one request, as it was seen. If that is lost, it reads everything, decides and writes."""
+    sender = _Sender(account, max(key_number(key), 0), sending_max, now_ms)
+    return _begin_as_seen(database, seen, item, sender) or _begin(database, seen, item, sender)
+
+
+def _begin_as_seen(
+    database: Database, seen: Seen, item: StoredMeasurement, sender: _Sender
+) -> StoredMeasurement | None:
+    """None: it is not known, or not any more. A new turn is only a place in the line, so it may be a little old."""
+    known, turn = seen.take(item.handle), seen.next_turn(sending_max=sender.sending_max)
+    if known is None or turn is None or item.attempt >= ATTEMPTS_MAX:
+        return None
+    row, job = known
+    if (row["attempt"], row["state"]) != (item.attempt, "queued"):
+        return None
+    # An account that was closed for a reason is read, for whoever is sent first sets that back.
+    took = _taking(sender, row, when="#reason = :unblamed", unblamed="")
+    if not database.transact(_intents(row, job, sender, took, turn=turn)).won:
+        return None
+    return _begun(seen, row, job, item, sender, unblamed=True)
+
+
+def _begin(
+    database: Database, seen: Seen, item: StoredMeasurement, sender: _Sender
+) -> StoredMeasurement | Short | Busy | None:
+    account, now_ms = sender.account, sender.now_ms
+    job_number = item.handle >> INDEX_BITS
+    keys = [row_key(item.handle), job_key(job_number), LINE, account_key(account), key_key(account, sender.key)]
     for _ in tries():
         row, job, line, account_item, key_item = read(database, keys)
+        seen.note_line(line)
         if row is None or job is None or (row["attempt"], row["state"]) != (item.attempt, "queued"):
             return None
         if not _usable(account_item, key_item, now_ms=now_ms):
             return None
         assert account_item is not None
         line = line or {}
-        if line.get("sending", 0) >= sending_max:
+        if line.get("sending", 0) >= sender.sending_max:
             return Busy()
         if item.attempt >= ATTEMPTS_MAX:
             reason = f"refused {ATTEMPTS_MAX} times; last: {item.reason}"
@@ -97,32 +112,47 @@ def begin(
         taken = take("", needs_of(account, item.cost), meters_of(account_item), now_ms=now_ms)
         if isinstance(taken, Short):
             return taken
-        after = _intent(row, account=account, key=number, now_ms=now_ms)
-        actions = [
-            moved(row, **after),
-            _taking(account_item, difference(account_item, taken.meters), now_ms=now_ms),
-            check(LEDGER, keys[4], when="#enabled = :yes AND #quarantine = :none", yes=True, none=""),
-            hold_posting(account, row, attempt=item.attempt + 1, now_ms=now_ms),
-            _sending(sending_max),
-            served(row["owner"], turn=line.get("turns", 0) + 1),
-            job_started(job, now_ms=now_ms),
-        ]
+        actions = _intents(row, job, sender, _taking(sender, row), turn=line.get("turns", 0) + 1)
         if database.transact(actions).won:
-            return stored_measurement(row | after, job_id=job["name"], owner=item.owner)
+            return _begun(seen, row, job, item, sender, unblamed=not account_item["reason"])
     raise too_busy()
 
 
-def _intent(row: Item, *, account: str, key: int, now_ms: int) -> Item:
+def _intents(row: Item, job: Item, sender: _Sender, took: Action, *, turn: int) -> list[Action]:
+    """All of a send's beginning: the intent, what it takes of every meter, and the user's turn."""
+    key = key_key(sender.account, sender.key)
+    return [
+        moved(row, **_intent(row, sender)),
+        took,
+        check(LEDGER, key, when="#enabled = :yes AND #quarantine = :none", yes=True, none=""),
+        hold_posting(sender.account, row, attempt=row["attempt"] + 1, now_ms=sender.now_ms),
+        _sending(sender.sending_max),
+        served(row["owner"], job["user"], turn=turn),
+        job_started(job, now_ms=sender.now_ms),
+    ]
+
+
+def _intent(row: Item, sender: _Sender) -> Item:
     return {
         "state": "sending",
         "attempt": row["attempt"] + 1,
         "lookups": 0,
         "slot": 1,
-        "account": account,
-        "key_number": key,
-        "intent_ms": now_ms,
+        "account": sender.account,
+        "key_number": sender.key,
+        "intent_ms": sender.now_ms,
         "reason": "",
     }
+
+
+def _begun(
+    seen: Seen, row: Item, job: Item, item: StoredMeasurement, sender: _Sender, *, unblamed: bool
+) -> StoredMeasurement:
+    after = after_move(row, **_intent(row, sender))
+    seen.note_sending(1)
+    if unblamed:
+        seen.note(after, job)
+    return stored_measurement(after, job_id=job["name"], owner=item.owner)
 
 
 def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
@@ -133,16 +163,17 @@ def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
     return bool(open_now and key["enabled"] and not key["quarantine"])
 
 
-def _taking(account: Item, write: Write, *, now_ms: int) -> Action:
-    """Holds so much of each meter, where there is still room for it, whatever others took since it was read."""
-    conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms"]
-    values: dict[str, int | bool] = {"enabled": True, "now_ms": now_ms}
+def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Action:
+    """Holds so much of each meter, where there is still room for it, whatever others took since it was looked at."""
+    write = taking(cost_of(row))
+    conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
+    values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
     for name, amount in write.adds.items():
         if name.endswith("_free") and amount:
             conditions.append(f"#{name} >= :need_{name}")
             values[f"need_{name}"] = -amount
     counted = joined_write(write, Write({"sends": 1}, {}))
-    return account_action(account, counted, when=" AND ".join(conditions), **values)
+    return account_action(sender.account, counted, when=" AND ".join(conditions), **values)
 
 
 def _sending(sending_max: int) -> Action:
@@ -151,151 +182,47 @@ def _sending(sending_max: int) -> Action:
     return update(LEDGER, LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
 
 
-def park(database: Database, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
+def park(
+    database: Database, seen: Seen, quiet: Quiet, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str
+) -> list[bool]:
+    """Together, as they were seen; each alone that is not known, or where one of them has changed meanwhile."""
+    changes = {"state": "parked", "next_ms": next_ms, "reason": reason}
+    known = {handle: seen.take(handle) for handle, _ in items}
+    pairs = {fence: pair for fence in items if (pair := known[fence[0]]) is not None and _is_queued(pair[0], fence)}
+    done: set[int] = set()
+    for piece in pieces((row for row, _ in pairs.values()), rows_max=PARKED_TOGETHER_MAX):
+        users = {(row["owner"], pairs[row["handle"], row["attempt"]][1]["user"]) for row in piece}
+        owners = Counter(row["owner"] for row in piece)
+        left = [leaves(owner, user, owners[owner]) for owner, user in users]
+        if database.transact([*(moved(row, **changes) for row in piece), *left]).won:
+            done |= {row["handle"] for row in piece}
+
     def act(row: Item, job: Item) -> list[Action]:
-        del job
-        return [moved(row, state="parked", next_ms=next_ms, reason=reason), leaves(row["owner"])]
+        return [moved(row, **changes), leaves(row["owner"], job["user"])]
 
-    return [_change_queued(database, fence, act) for fence in items]
+    won = [fence[0] in done or _change_queued(database, fence, act) for fence in items]
+    quiet.touch("parked")
+    return won
 
 
-def refuse(database: Database, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+def refuse(
+    database: Database, seen: Seen, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int
+) -> list[bool]:
     def act(row: Item, job: Item) -> list[Action]:
         return unsent_ends(row, job, "failed", reason, now_ms=now_ms)
 
-    return [_change_queued(database, fence, act) for fence in fences]
+    return [_change_queued(database, fence, act, known=seen.take(fence[0])) for fence in fences]
 
 
-def _change_queued(database: Database, fence: tuple[int, int], act: Callable[[Item, Item], list[Action]]) -> bool:
-    for _ in tries():
-        row, job = read(database, [row_key(fence[0]), job_key(fence[0] >> INDEX_BITS)])
-        if row is None or job is None or (row["attempt"], row["state"]) != (fence[1], "queued"):
-            return False
-        if database.transact(act(row, job)).won:
-            return True
-    raise too_busy()
+def _is_queued(row: Item, fence: tuple[int, int]) -> bool:
+    return (row["attempt"], row["state"]) == (fence[1], "queued")
 
 
-class _Out(NamedTuple):
-    """A measurement that is out, with all that an answer to it can concern."""
-
-    row: Item
-    job: Item
-    account: Item
-    turns: int
-    gate: Item | None
-    targets: list[Item]
-    blamed: Item | None
-
-
-def answer(
-    database: Database, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None, now_ms: int
+def _change_queued(
+    database: Database,
+    fence: tuple[int, int],
+    act: Callable[[Item, Item], list[Action]],
+    known: tuple[Item, Item] | None = None,
 ) -> bool:
-    for _ in tries():
-        out = _out(database, handle, attempt, blame)
-        if out is None:
-            return False
-        if isinstance(blame, MeterFull):
-            out = out._replace(account=freshened(database, out.account, now_ms=now_ms))
-        write, actions = _following(database, out, outcome, now_ms=now_ms)
-        if is_of_account(blame) or write.adds:
-            write = blamed_account(out.account, write, blame, now_ms=now_ms)
-            actions.append(account_action(out.account, write))
-        actions += blamed_beside(blame, account=out.row["account"], key=f"k{out.row['key_number']}", seen=out.blamed)
-        if database.transact(actions).won:
-            if isinstance(outcome, Sent):
-                account = applied(out.account, write)
-                clear_blame(database, account=account, gate=out.gate, targets=out.targets, now_ms=now_ms)
-            return True
-    raise too_busy()
-
-
-def _out(database: Database, handle: int, attempt: int, blame: Blame | None) -> _Out | None:
-    row, job, line, gate = read(database, [row_key(handle), job_key(handle >> INDEX_BITS), LINE, GATE])
-    if row is None or job is None or row["attempt"] != attempt or row["state"] not in {"sending", "unknown"}:
-        return None
-    targets = [target_key(name) for name in sorted(targets_of(measurement_in(row)))]
-    blamed = blamed_key(blame, account=row["account"], key=f"k{row['key_number']}")
-    keys: list[Key] = [account_key(row["account"]), *targets]
-    found = database.get_many(LEDGER, [*keys, *([blamed] if blamed else [])])
-    return _Out(
-        row,
-        job,
-        found[keys[0]],
-        (line or {}).get("turns", 0),
-        gate,
-        [found[key] for key in targets if key in found],
-        found.get(blamed) if blamed else None,
-    )
-
-
-def _following(database: Database, out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[Write, list[Action]]:
-    """What is written to the account, and the actions beside it."""
-    row, job = out.row, out.job
-    match outcome:
-        case Sent():
-            return empty_write(), _sent(database, row, outcome.atlas_ids, now_ms=now_ms)
-        case Unsure():
-            lookups = max(row["lookups"], outcome.lookups)
-            move = moved(row, state="unknown", next_ms=outcome.look_ms, reason=outcome.reason, lookups=lookups)
-            return empty_write(), [move, *sending_over(row)]
-        case NotSent() if not row["stopping"]:
-            closing = refunding(out.account, row, now_ms=now_ms)
-            return closing.write, [*_back(out, outcome), *closing.beside, *sending_over(row)]
-        case NotSent() | Rejected():
-            closing = refunding(out.account, row, now_ms=now_ms)
-            if isinstance(outcome, Rejected):
-                ends = unsent_ends(row, job, "failed", outcome.reason, now_ms=now_ms)
-            else:
-                ends = unsent_ends(row, job, "cancelled", "cancelled", now_ms=now_ms)
-            return closing.write, [*ends, *closing.beside, *sending_over(row)]
-
-
-def _back(out: _Out, outcome: NotSent) -> list[Action]:
-    state = "queued" if outcome.next_ms is None else "parked"
-    row = moved(
-        out.row, state=state, next_ms=outcome.next_ms, reason=outcome.reason, slot=0, account=None, key_number=None
-    )
-    actions = [row, job_adds(out.job, waiting=1)]
-    if state == "queued":
-        actions.append(joins(out.row["owner"], out.job["user"], 1, turns=out.turns))
-    return actions
-
-
-def _sent(database: Database, row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]:
-    assert len(atlas_ids) == row["concurrent"]
-    # From the intent: one that was found by a lookup began long before its answer.
-    expected_ms = expected_end_ms(measurement_in(row), sent_ms=row["intent_ms"])
-    slot = {
-        **slot_key(row["account"], row["handle"])._asdict(),
-        "expected_ms": expected_ms,
-        "concurrent": row["concurrent"],
-        "atlas_ids": list(atlas_ids),
-    }
-    atlas = [[atlas_id, None, 0] for atlas_id in atlas_ids]
-    move = moved(row, state="ongoing", answered_ms=now_ms, next_ms=None, reason="", atlas=atlas)
-    noted = [put(LEDGER, {**atlas_key(one)._asdict(), "handle": row["handle"]}) for one in atlas_ids]
-    if len(noted) > ATLAS_TOGETHER_MAX:
-        # Whoever finds such a note looks whether the measurement has the id, so one that comes too early says nothing.
-        database.write_many(noted)
-        noted = []
-    return [move, put(LEDGER, slot), *noted, *sending_over(row)]
-
-
-def lose(database: Database, *, intent_before_ms: int, look_ms: int) -> int:
-    lost = 0
-    for hint in hinted(database, "sending", limit=SENDING_MAX):
-        lost += _lose_one(database, handle_in(hint), intent_before_ms=intent_before_ms, look_ms=look_ms)
-    return lost
-
-
-def _lose_one(database: Database, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
-    reason = "its sender stopped before it had an answer"
-    for _ in tries():
-        [row] = read(database, [row_key(handle)])
-        if row is None or row["state"] != "sending" or row["intent_ms"] >= intent_before_ms:
-            return False
-        move = moved(row, state="unknown", next_ms=look_ms, reason=reason)
-        if database.transact([move, *sending_over(row)]).won:
-            return True
-    raise too_busy()
+    pairs = chances(database, known, fence[0], lambda row: _is_queued(row, fence))
+    return any(database.transact(act(row, job)).won for row, job in pairs)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from paceline.adapters.aws import (
     jobs_accounts,
+    jobs_answers,
     jobs_blame,
     jobs_finish,
     jobs_follow,
@@ -18,12 +19,14 @@ from paceline.adapters.aws import (
     jobs_upkeep,
     jobs_verify,
 )
+from paceline.adapters.aws.jobs_quiet import Quiet
+from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.part import Part
 from paceline.core.atlas import MeterName
 from paceline.core.measurement import MeasurementState
 from paceline.core.meters import Reading, Short
 from paceline.core.pool import Account
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     AccountSpec,
     AddKey,
     Admitted,
@@ -55,6 +58,18 @@ class AwsJobStore(Part):
     def _rounds(self) -> jobs_finish.Round:
         return jobs_finish.Round()
 
+    @cached_property
+    def _duties(self) -> jobs_upkeep.Duties:
+        return jobs_upkeep.Duties()
+
+    @cached_property
+    def _seen(self) -> Seen:
+        return Seen()
+
+    @cached_property
+    def _quiet(self) -> Quiet:
+        return Quiet(self.news)
+
     def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
         return jobs_accounts.put_account(self._database, account_id, spec)
 
@@ -62,7 +77,7 @@ class AwsJobStore(Part):
         return jobs_accounts.account(self._database, account_id, now_ms=now_ms)
 
     def accounts(self, *, now_ms: int, releases_until_ms: int) -> list[Account]:
-        return jobs_accounts.accounts(self._database, now_ms=now_ms, releases_until_ms=releases_until_ms)
+        return jobs_accounts.accounts(self._database, self._seen, now_ms=now_ms, releases_until_ms=releases_until_ms)
 
     def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded:
         return jobs_accounts.add_key(self._database, self._numbers, add, now_ms=now_ms)
@@ -71,12 +86,13 @@ class AwsJobStore(Part):
         return jobs_accounts.keys(self._database, account_id)
 
     def sealed_key(self, account_id: str, key_id: str) -> str | None:
-        return jobs_accounts.sealed_key(self._database, account_id, key_id)
+        return jobs_accounts.sealed_key(self._database, self._seen, account_id, key_id)
 
     def enable_key(self, account_id: str, key_id: str, *, enabled: bool) -> StoredKey | None:
         return jobs_accounts.enable_key(self._database, account_id, key_id, enabled=enabled)
 
     def remove_key(self, account_id: str, key_id: str) -> bool:
+        self._seen.take_sealed(account_id, jobs_accounts.key_number(key_id))
         return jobs_accounts.remove_key(self._database, account_id, key_id)
 
     def quarantine_key(self, account_id: str, key_id: str, *, reason: str) -> bool:
@@ -89,7 +105,11 @@ class AwsJobStore(Part):
         return jobs_accounts.slots_seen(self._database, account_id, atlas_ids)
 
     def submit(self, submission: Submission, *, now_ms: int) -> Admitted | Already | OverCredits | None:
-        return jobs_submit.submit(self._database, self._numbers, submission, now_ms=now_ms)
+        found = jobs_submit.submit(self._database, self._numbers, submission, now_ms=now_ms)
+        if isinstance(found, Admitted):
+            self._quiet.touch("turn")
+            self.news.ring()
+        return found
 
     def submitted_as(self, owner: str, idempotency_key: str) -> StoredJob | None:
         return jobs_submit.submitted_as(self._database, owner, idempotency_key)
@@ -127,47 +147,53 @@ class AwsJobStore(Part):
         return jobs_blame.site(self._database, proposed)
 
     def gates(self, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
-        return jobs_blame.gates(self._database, targets)
+        return jobs_blame.gates(self._database, self._seen, targets)
 
     def next_to_send(self, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
-        return jobs_turns.next_to_send(self._database, now_ms=now_ms, users_max=users_max, each_max=each_max)
+        return jobs_turns.next_to_send(
+            self._database, self._seen, self._quiet, now_ms=now_ms, users_max=users_max, each_max=each_max
+        )
 
     def next_send_ms(self) -> int | None:
-        return jobs_turns.next_ms(self._database)
+        return jobs_turns.next_ms(self._database, self._quiet)
 
     def begin_send(
         self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
     ) -> StoredMeasurement | Short | Busy | None:
-        return jobs_sends.begin(self._database, item, account=account, key=key, sending_max=sending_max, now_ms=now_ms)
+        return jobs_sends.begin(
+            self._database, self._seen, item, account=account, key=key, sending_max=sending_max, now_ms=now_ms
+        )
 
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
-        return jobs_sends.park(self._database, items, next_ms=next_ms, reason=reason)
+        return jobs_sends.park(self._database, self._seen, self._quiet, items, next_ms=next_ms, reason=reason)
 
     def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
-        return jobs_sends.refuse(self._database, fences, reason=reason, now_ms=now_ms)
+        return jobs_sends.refuse(self._database, self._seen, fences, reason=reason, now_ms=now_ms)
 
     def answer(
         self, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None = None, now_ms: int
     ) -> bool:
-        return jobs_sends.answer(self._database, handle, attempt, outcome, blame=blame, now_ms=now_ms)
+        return jobs_answers.answer(
+            self._database, self._seen, self._quiet, handle, attempt, outcome, blame=blame, now_ms=now_ms
+        )
 
     def lose_sends(self, *, intent_before_ms: int, look_ms: int) -> int:
-        return jobs_sends.lose(self._database, intent_before_ms=intent_before_ms, look_ms=look_ms)
+        return jobs_answers.lose(self._database, self._quiet, intent_before_ms=intent_before_ms, look_ms=look_ms)
 
     def to_look_up(self, *, now_ms: int, limit: int) -> list[StoredMeasurement]:
-        return jobs_follow.to_look_up(self._database, now_ms=now_ms, limit=limit)
+        return jobs_follow.to_look_up(self._database, self._seen, self._quiet, now_ms=now_ms, limit=limit)
 
     def holding(self, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
-        return jobs_follow.holding(self._database, state, after=after, limit=limit)
+        return jobs_follow.holding(self._database, self._seen, state, after=after, limit=limit)
 
     def note_progress(self, progress: Sequence[Progress]) -> list[bool]:
-        return jobs_follow.note_progress(self._database, progress)
+        return jobs_follow.note_progress(self._database, self._seen, progress)
 
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
-        return jobs_follow.end(self._database, endings, now_ms=now_ms)
+        return jobs_follow.end(self._database, self._seen, endings, now_ms=now_ms)
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        return jobs_follow.free_slots(self._database, fences, now_ms=now_ms)
+        return jobs_follow.free_slots(self._database, self._seen, fences, now_ms=now_ms)
 
     def known_atlas_ids(self, atlas_ids: Sequence[int]) -> set[int]:
         return jobs_follow.known_atlas_ids(self._database, atlas_ids)
@@ -179,22 +205,26 @@ class AwsJobStore(Part):
         return jobs_finish.cancel_one(self._database, handle, now_ms=now_ms)
 
     def take_duty(self, name: str, *, every_ms: int, now_ms: int) -> bool:
-        return jobs_upkeep.take_duty(self._database, name, every_ms=every_ms, now_ms=now_ms)
+        return jobs_upkeep.take_duty(self._database, self._duties, name, every_ms=every_ms, now_ms=now_ms)
 
     def purge_jobs(self, *, finished_before_ms: int, limit: int) -> int:
         return jobs_upkeep.purge(self._database, finished_before_ms=finished_before_ms, limit=limit)
 
     def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
-        return jobs_finish.finish(self._database, self._rounds, now_ms=now_ms, limit=limit)
+        return jobs_finish.finish(self._database, self._rounds, self._quiet, now_ms=now_ms, limit=limit)
 
     def pull_back_sends(self, *, now_ms: int, wait_ms_max: int) -> int:
-        return jobs_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        moved = jobs_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        self._quiet.touch("parked", "unknown", "hook")
+        return moved
 
     def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
-        return jobs_finish.due_webhooks(self._database, now_ms=now_ms, limit=limit)
+        return jobs_finish.due_webhooks(self._database, self._quiet, now_ms=now_ms, limit=limit)
 
     def note_webhook(self, number: int, *, tries: int, next_ms: int | None) -> bool:
-        return jobs_finish.note_webhook(self._database, number, tries=tries, next_ms=next_ms)
+        noted = jobs_finish.note_webhook(self._database, number, tries=tries, next_ms=next_ms)
+        self._quiet.touch("hook")
+        return noted
 
     def verify_jobs(self) -> list[str]:
         """What is wrong with this half, in plain words."""

@@ -37,7 +37,7 @@ from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import ITEMS, LEDGER
 from paceline.core.meters import DAY_MS, Meter, resets_ms, room
-from paceline.ports.jobs import Admitted, Already, Budget, OverCredits, StoredJob, Submission
+from paceline.ports.job_values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
 
 TOGETHER_MAX = 50
 """So many measurements at most are written in the transaction that admits their job."""
@@ -93,14 +93,19 @@ def budget(database: Database, owner: str, *, now_ms: int) -> Budget | None:
 
 
 def sweep(database: Database, *, now_ms: int) -> None:
-    """Removes what submissions left behind that were given up."""
+    """Removes what submissions that were given up left behind; twice, for one that only slept may write rows yet."""
     for hint in hinted(database, "submitting", until=now_ms - GIVEN_UP_MS, limit=SWEPT_MAX):
         note = database.get(LEDGER, submitting_key(int(hint["sk"])))
-        if note is not None:
-            # First it can be admitted no more, then its rows go; a crash between the two is swept again.
-            key = submitting_key(note["number"])
-            if database.write(update(LEDGER, key, "SET #given_up = :yes", when=PRESENT, yes=True)).won:
-                _remove(database, note["number"], note["count"])
+        if note is None:
+            continue
+        if note.get("given_up"):
+            _remove(database, note["number"], note["count"])
+            continue
+        # First it can be admitted no more, then its rows go; what is left, or comes late, goes when it is swept again.
+        key = submitting_key(note["number"])
+        given_up = update(LEDGER, key, "SET #given_up = :yes, #at = :now", when=PRESENT, yes=True, now=now_ms)
+        if database.write(given_up).won:
+            _remove_rows(database, note["number"], note["count"])
 
 
 def _look(database: Database, item: Submission, *, now_ms: int) -> _Seen | None:
@@ -224,5 +229,9 @@ def _rows(item: Submission, job: Item) -> list[Item]:
 
 def _remove(database: Database, number: int, count: int) -> None:
     """The rows of a job that was not admitted, and then its note."""
-    database.write_many(delete(LEDGER, row_key(handle_of(number, index))) for index in range(count))
+    _remove_rows(database, number, count)
     database.write(delete(LEDGER, submitting_key(number)))
+
+
+def _remove_rows(database: Database, number: int, count: int) -> None:
+    database.write_many(delete(LEDGER, row_key(handle_of(number, index))) for index in range(count))

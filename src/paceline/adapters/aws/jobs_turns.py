@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import PRESENT, Action, Item, Value, delete, update
+from paceline.adapters.aws.items import PRESENT, Action, Item, Key, Value, delete, update
 from paceline.adapters.aws.jobs_keys import (
     INDEX_BITS,
     LINE,
@@ -13,17 +14,22 @@ from paceline.adapters.aws.jobs_keys import (
     handle_in,
     handle_of,
     hinted,
+    job_key,
     moved,
     number_in,
+    owner_of,
     pieces,
     queue_of,
     read,
+    row_key,
     turn_key,
 )
-from paceline.adapters.aws.jobs_read import job_items, read_measurements, stored
+from paceline.adapters.aws.jobs_quiet import END, Quiet
+from paceline.adapters.aws.jobs_read import job_items, read_measurements, stored_measurement
+from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.tables import ITEMS, LEDGER
-from paceline.ports.jobs import SendCounts, StoredMeasurement
+from paceline.ports.job_values import SendCounts, StoredMeasurement
 
 WOKEN_MAX = 1_000
 WOKEN_TOGETHER_MAX = 25
@@ -43,40 +49,49 @@ def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
         "#owner = :owner, #user = :user ADD #queued :count"
     )
     values: dict[str, Value] = {"turns": turns, "shard": "turn", "owner": owner, "user": user, "count": count}
-    return update(LEDGER, turn_key(owner), change, when="", **values)
+    return update(LEDGER, turn_key(owner, user), change, when="", **values)
 
 
-def leaves(owner: int, count: int = 1) -> Action:
+def leaves(owner: int, user: str, count: int = 1) -> Action:
     """So many fewer are queued. Who has none left stays in the line until somebody looks."""
-    return update(LEDGER, turn_key(owner), "ADD #queued :less", when=PRESENT, less=-count)
+    return update(LEDGER, turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
 
 
-def served(owner: int, *, turn: int) -> Action:
+def served(owner: int, user: str, *, turn: int) -> Action:
     change = "SET #served = :turn, #at = :turn ADD #queued :less"
-    return update(LEDGER, turn_key(owner), change, when=PRESENT, turn=turn, less=-1)
+    return update(LEDGER, turn_key(owner, user), change, when=PRESENT, turn=turn, less=-1)
 
 
-def next_to_send(database: Database, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
-    _wake(database, now_ms=now_ms)
-    owners: list[int] = []
-    for turn in _in_line(database):
-        if len(owners) == users_max:
-            break
-        owners.append(turn["owner"])
-    found = database.threads.fan_out(lambda owner: _first_of(database, owner, each_max), owners)
-    return stored(database, [pair for pairs in found for pair in pairs])
+def next_to_send(
+    database: Database, seen: Seen, quiet: Quiet, *, now_ms: int, users_max: int, each_max: int
+) -> list[StoredMeasurement]:
+    _wake(database, quiet, now_ms=now_ms)
+    found: list[StoredMeasurement] = []
+    line = _hinted_turns(database)
+    users = 0
+    while users < users_max and (some := list(islice(line, users_max - users))):
+        its = _first_of_each(database, seen, some, each_max)
+        users += len(its)
+        found += [item for items in its for item in items]
+    return found
 
 
-def next_ms(database: Database) -> int | None:
-    if any(True for _ in _in_line(database)):
-        return 0
-    later = [hint["at"] for shard in ("parked", "unknown") for hint in hinted(database, shard, limit=1)]
-    return min(later, default=None)
+def next_ms(database: Database, quiet: Quiet) -> int | None:
+    if not quiet.patient or quiet.first(database, "turn") < END:
+        line = _hinted_turns(database)
+        while some := list(islice(line, TURNS_PAGE)):
+            found = database.get_mixed(_keys_of(some))
+            if any(_may_send(database, turn, found) for turn in some):
+                return 0
+        quiet.forget("turn")
+    first = min(quiet.first(database, shard) for shard in ("parked", "unknown"))
+    return first if first < END else None
 
 
 def counts(database: Database) -> SendCounts:
     line = read(database, [LINE])[0] or {}
-    queued = sum(turn["queued"] for turn in _turns(database))
+    turns = list(_hinted_turns(database))
+    queued = sum(turn["queued"] for turn in database.get_many(LEDGER, turns).values())
     parked, unknown, ongoing, open_jobs, ended_jobs = (
         counted(database, shard, limit=COUNTED_MAX) for shard in ("parked", "unknown", "ongoing", "open", "ended")
     )
@@ -101,42 +116,65 @@ def _oldest_waiting(database: Database) -> int | None:
     return None
 
 
-def _turns(database: Database) -> Iterator[Item]:
-    """Everybody in the line, in its order; as the items are, not as the index shows them."""
+def _hinted_turns(database: Database) -> Iterator[Key]:
+    """Everybody in the line, in its order, as the index shows them."""
     after = -1
-    while hints := hinted(database, "turn", after=after, limit=TURNS_PAGE):
-        if len(hints) == TURNS_PAGE:
+    while True:
+        hints = hinted(database, "turn", after=after, limit=TURNS_PAGE)
+        whole = len(hints) < TURNS_PAGE
+        if not whole:
             # Several may have come at the same turn: the page ends before the last of them, unless it is all of them.
             hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or hinted(
                 database, "turn", after=after, until=hints[-1]["at"], limit=COUNTED_MAX
             )
-        found = database.get_many(LEDGER, [turn_key(int(hint["pk"].split("#")[1])) for hint in hints])
-        yield from sorted(found.values(), key=lambda turn: (turn["served"], turn["owner"]))
+        yield from (Key(hint["pk"], hint["sk"]) for hint in hints)
+        if whole:
+            return
         after = hints[-1]["at"]
 
 
-def _in_line(database: Database) -> Iterator[Item]:
-    """Those who have something queued and may send; whoever has nothing left leaves the line."""
-    page: list[Item] = []
-    for turn in _turns(database):
-        if turn["queued"] <= 0:
-            database.write(delete(LEDGER, turn_key(turn["owner"]), when="#queued = :none", none=0))
+def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+    """What is read of those in the line: that they are, and who they are."""
+    for turn in turns:
+        yield LEDGER, turn
+        yield ITEMS, user_key(turn.sk)
+
+
+def _may_send(database: Database, turn: Key, found: Mapping[tuple[str, Key], Item]) -> bool:
+    """Whether somebody in the line has something queued and may send; whoever has nothing left leaves the line."""
+    item, user = found.get((LEDGER, turn)), found.get((ITEMS, user_key(turn.sk)))
+    if item is None:
+        return False
+    if item["queued"] <= 0:
+        database.write(delete(LEDGER, turn, when="#queued = :none", none=0))
+        return False
+    return user is not None and user["number"] == item["owner"] and not user["disabled"]
+
+
+def _first_of_each(
+    database: Database, seen: Seen, turns: Sequence[Key], each_max: int
+) -> list[list[StoredMeasurement]]:
+    """The first of each user that are queued, in the order of the turns as they are; the line is read beside them."""
+    owners = [owner_of(turn) for turn in turns]
+    hints = database.threads.fan_out(lambda owner: hinted(database, queue_of(owner), limit=each_max), owners)
+    handles = [[handle_in(hint) for hint in some] for some in hints]
+    rows = [row_key(handle) for some in handles for handle in some]
+    jobs = [job_key(handle >> INDEX_BITS) for some in handles for handle in some]
+    found = database.get_mixed([(LEDGER, LINE), *_keys_of(turns), *((LEDGER, key) for key in (*rows, *jobs))])
+    seen.note_line(found.get((LEDGER, LINE)))
+    ready: list[tuple[int, int, list[StoredMeasurement]]] = []
+    for turn, owner, some in zip(turns, owners, handles, strict=True):
+        if not _may_send(database, turn, found):
             continue
-        page.append(turn)
-        if len(page) == TURNS_PAGE:
-            yield from _allowed(database, page)
-            page = []
-    yield from _allowed(database, page)
-
-
-def _allowed(database: Database, turns: Sequence[Item]) -> list[Item]:
-    users = database.get_many(ITEMS, [user_key(turn["user"]) for turn in turns])
-
-    def may(turn: Item) -> bool:
-        user = users.get(user_key(turn["user"]))
-        return user is not None and user["number"] == turn["owner"] and not user["disabled"]
-
-    return [turn for turn in turns if may(turn)]
+        both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
+        pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
+        if len(pairs) < len(some) == each_max:
+            pairs = _first_of(database, owner, each_max)
+        if pairs:
+            seen.note_all(pairs)
+            its = [stored_measurement(row, job_id=job["name"], owner=turn.sk) for row, job in pairs]
+            ready.append((found[LEDGER, turn]["served"], owner, its))
+    return [its for _, _, its in sorted(ready, key=lambda one: one[:2])]
 
 
 def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:
@@ -155,11 +193,14 @@ def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item,
     return found[:each_max]
 
 
-def _wake(database: Database, *, now_ms: int) -> None:
+def _wake(database: Database, quiet: Quiet, *, now_ms: int) -> None:
     """Parked ones whose time has come are queued again, in their place."""
+    if quiet.patient and quiet.first(database, "parked") > now_ms:
+        return
     hints = hinted(database, "parked", until=now_ms, limit=WOKEN_MAX)
     if not hints:
         return
+    quiet.touch("parked", "turn")
     pairs = read_measurements(database, [handle_in(hint) for hint in hints])
     due = [(row, job) for row, job in pairs if row["state"] == "parked" and row["next_ms"] <= now_ms]
     turns = (read(database, [LINE])[0] or {}).get("turns", 0)

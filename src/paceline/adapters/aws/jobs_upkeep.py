@@ -44,14 +44,26 @@ LOOKED_AT_MAX = 100
 """Jobs beyond the limit that a pass looks at: those of which a slot is held must not keep it from the others."""
 
 
-def take_duty(database: Database, name: str, *, every_ms: int, now_ms: int) -> bool:
+class Duties:
+    """When each duty was last taken, by this process or as it was told that another has."""
+
+    def __init__(self) -> None:
+        self.taken_ms: dict[str, int] = {}
+
+
+def take_duty(database: Database, duties: Duties, name: str, *, every_ms: int, now_ms: int) -> bool:
+    due_ms, ahead_ms = now_ms - every_ms, now_ms + min(every_ms, APART_MS_MAX)
+    # Nobody takes a duty back: what was taken then was taken then or later.
+    if due_ms < duties.taken_ms.get(name, due_ms) <= ahead_ms:
+        return False
     # Whoever waited for the other to write comes with an older time than the one it finds: that is no clock set back.
     when = "attribute_not_exists(#at_ms) OR #at_ms <= :due OR #at_ms > :ahead"
-    ahead = now_ms + min(every_ms, APART_MS_MAX)
-    taken = update(
-        LEDGER, duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=now_ms - every_ms, ahead=ahead
+    taken = database.write(
+        update(LEDGER, duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=due_ms, ahead=ahead_ms)
     )
-    return database.write(taken).won
+    assert taken.item is not None  # an update tells what it left, or what stands in its way
+    duties.taken_ms[name] = taken.item["at_ms"]
+    return taken.won
 
 
 # -- retention

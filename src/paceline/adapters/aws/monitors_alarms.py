@@ -9,25 +9,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import Item, Key, key_of, update
+from paceline.adapters.aws.items import Item, Key, update
 from paceline.adapters.aws.monitors_due import pages
 from paceline.adapters.aws.monitors_keys import (
     DUE_SHARDS,
     GENERATION_MASK,
-    OWNERS,
     due_ms_of,
     due_of,
     due_shards,
     is_outgoing,
-    owner_queues,
 )
 from paceline.adapters.aws.queues import DELAY_S_MAX, Message, Queues
-from paceline.adapters.aws.tables import ITEMS, LEDGER, OUTGOING, READY_INDEX, RUNS, TICKS
+from paceline.adapters.aws.tables import LEDGER, OUTGOING, TICKS
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
 from paceline.errors import StoreUnavailable
@@ -39,8 +37,6 @@ LATE_MAX = 10_000
 """After an outage all are overdue: so many get an alarm in one pass, the first ones, and the others in the next."""
 OVERLAP_MS = 10_000
 """So far a pass looks back: an entry armed just beyond the horizon, by a clock behind ours or not in the index yet."""
-OFFERED_MS = 900_000
-OWNERS_MAX = 10_000
 SWEPT_PAGE = 1_000
 _CURSOR = Key("alarms", "-")
 
@@ -111,8 +107,11 @@ class Bell:
         with self._left_to_the_sweep(len(soon)):
             self.send(soon, now_ms=self._now_ms)
 
-    def offer(self, runs: Iterable[Item], *, now_ms: int) -> None:
-        """Runs that may start, now or in their time, to checkers that read the queue. Others are left out."""
+    def offer(self, runs: Iterable[Item], *, now_ms: int | None) -> None:
+        """Runs that may start, now or in their time, to checkers that read the queue. Others are left out.
+
+        Without the time all of them at once: one that was told of too early is offered again when it is asked for.
+        """
         messages = [_waiting(run, now_ms) for run in runs if self.offers and is_outgoing(run["queue"])]
         if messages:
             with self._left_to_the_sweep(len(messages)):
@@ -150,10 +149,9 @@ def sweep(db: Database, bell: Bell, *, now_ms: int, late_ms: int = LATE_MS) -> S
     late = _ring(db, bell, first_ms=0, last_ms=overdue_ms, now_ms=now_ms, most=LATE_MAX)
     first_ms = max(swept_ms - OVERLAP_MS, overdue_ms) + 1
     armed = _ring(db, bell, first_ms=first_ms, last_ms=horizon_ms, now_ms=now_ms, most=sys.maxsize)
-    offered = _offer_again(db, bell, first_ms=swept_ms - DELAY_MS_MAX - OFFERED_MS, now_ms=now_ms)
     # To this pass's own horizon, always: after the clock was set back it has to come back, too.
     db.write(update(LEDGER, _CURSOR, "SET #swept_ms = :swept_ms", when="", swept_ms=horizon_ms))
-    return Swept(armed, late, offered)
+    return Swept(armed, late)
 
 
 def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int, most: int) -> int:
@@ -175,25 +173,7 @@ def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int,
     return sum(db.threads.fan_out(ring, due_shards()))
 
 
-def _offer_again(db: Database, bell: Bell, *, first_ms: int, now_ms: int) -> int:
-    """Outgoing runs that nobody took for a quarter of an hour: their message may have been lost."""
-    last_ms = now_ms - OFFERED_MS
-    owners = db.query(ITEMS, "#pk = :pk", limit=OWNERS_MAX, pk=OWNERS)
-    shards = [name for row in owners for name in owner_queues(int(row["sk"]), row["queues"])]
-    where = "#shard = :shard AND #at BETWEEN :first AND :last"
-
-    def offer(shard: str) -> int:
-        bounds: dict[str, Any] = {"first": max(first_ms + 1, 0), "last": last_ms}
-        rows = db.query(RUNS, where, index=READY_INDEX, limit=LATE_MAX, shard=shard, **bounds)
-        runs = [run for run in db.get_many(RUNS, map(key_of, rows)).values() if "at" in run]
-        bell.offer(runs, now_ms=now_ms)
-        return len(runs)
-
-    return sum(db.threads.fan_out(offer, shards)) if first_ms < last_ms else 0
-
-
-def _waiting(run: Item, now_ms: int) -> Message:
+def _waiting(run: Item, now_ms: int | None) -> Message:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
-    at_ms = run["at"]
     body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1)
-    return Message(msgspec.json.encode(body).decode(), delay_s(at_ms, now_ms))
+    return Message(msgspec.json.encode(body).decode(), delay_s(run["at"], now_ms) if now_ms is not None else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item
+from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_entries import read_entries, to_entry
 from paceline.adapters.aws.monitors_keys import (
     CHANGE_SHARDS,
@@ -21,12 +22,12 @@ from paceline.ports import Change
 COUNTED_MAX = 100_000
 
 
-def changes(db: Database, numbers: Numbers, *, limit: int) -> list[Change]:
+def changes(db: Database, numbers: Numbers, bell: Bell, *, limit: int) -> list[Change]:
     """The change is read first: what is read after it is at least as new, and what is newer has its own change."""
     rows = _recorded(db, limit=limit)
     if fans := [row for row in rows if row["sk"].startswith(FAN)]:
         for fan in fans:
-            expand(db, numbers, fan)
+            expand(db, numbers, bell, fan)
         rows = [row for row in _recorded(db, limit=limit) if not row["sk"].startswith(FAN)]
     rows = sorted(rows, key=lambda row: int(row["generation"]))[:limit]
     keys = [key for row in rows for key in (monitor_key(row["user"], row["monitor"]), user_key(row["owner"]))]

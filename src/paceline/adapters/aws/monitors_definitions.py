@@ -143,16 +143,16 @@ class _Puts:
         return self._generations
 
     def _create(self, item: PutMonitor, generation: int, seq: int, user: Item) -> tuple[PutResult, list[Action]]:
-        number, now_ms = user["number"], self._now_ms
+        number, made_ms = user["number"], self._now_ms if item.created_ms is None else item.created_ms
         row = as_key(monitor_key(number, item.id)) | {
             "generation": generation,
             "revision": 1,
             "spec": encode_spec(item.spec).decode(),
-            "created_ms": now_ms,
-            "updated_ms": now_ms,
+            "created_ms": made_ms,
+            "updated_ms": made_ms,
         }
         change = change_item(generation, seq, number=number, owner=item.owner, monitor=item.id)
-        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, created_ms=now_ms, updated_ms=now_ms)
+        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, created_ms=made_ms, updated_ms=made_ms)
         told = Change(seq, generation, monitor, owner_disabled=user["disabled"], entry=None)
         return PutResult("created", monitor, told), [put(ITEMS, row, when=ABSENT), put(ITEMS, change)]
 

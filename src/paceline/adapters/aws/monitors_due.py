@@ -6,20 +6,26 @@ and the conditional write of ``commit`` is the judge.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.firsts import END, Firsts, Index
 from paceline.adapters.aws.items import Item
-from paceline.adapters.aws.monitors_keys import DUE_SHARDS, GENERATION_MASK, due_ms_of, due_of, due_shard, due_shards
+from paceline.adapters.aws.monitors_keys import (
+    DUE_SHARDS,
+    GENERATION_MASK,
+    due_ms_of,
+    due_of,
+    due_shard,
+    due_shards,
+    entry_key,
+)
+from paceline.adapters.aws.news import News
 from paceline.adapters.aws.tables import DUE_INDEX, SCHEDULERS
 
 REMEMBERED_S = 1.0
-FIRST_ROWS = 4
-PLACES_MAX = 10_000
-END = 1 << 100
 
 
 class _Shard(NamedTuple):
@@ -74,67 +80,32 @@ def pages(db: Database, shard: str, *, first: int, last: int, page: int) -> Iter
 
 
 class NextDue:
-    """When the next entry is due, remembered for a moment: else each look of each process would ask every shard.
+    """When the next entry is due: see ``firsts``.
 
-    What this process writes is known at once. What another one arms earlier than all that is known is seen after
-    REMEMBERED_S, and after the index has caught up, which takes less than a second as a rule: so an answer is too late
-    by that much at most, and only for an entry that another process has just armed. An answer that is too early costs
-    a look at ``due`` that finds nothing.
+    In a process with loops it is too late only for an entry that another process has just armed: by the second after
+    which a ring is heard, and the moment after which the index shows it. Elsewhere what was read counts for a second.
     """
 
-    def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._db = db
-        self._clock_s = clock_s
-        self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, int]] = {}
-        self._moves = 0
-        self._places: dict[int, int] = {}
+    def __init__(self, db: Database, news: News, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        index = Index(SCHEDULERS, DUE_INDEX, "due", due_shards())
+        self._firsts = Firsts(db, news, index, least_s=REMEMBERED_S, clock_s=clock_s)
 
     def first_ms(self) -> int | None:
-        """One query of few rows for each shard of which nothing is known."""
-        now_s = self._clock_s()
-        with self._lock:
-            known = {name: due for name, (until_s, due) in self._known.items() if now_s < until_s}
-            moves = self._moves
-        missing = [name for name in due_shards() if name not in known]
-        found = dict(zip(missing, self._db.threads.fan_out(self._first, missing), strict=True))
-        with self._lock:
-            if moves == self._moves:  # else what was read may be older than what was moved
-                self._known |= {name: (now_s + REMEMBERED_S, due) for name, due in found.items()}
-        first = min([*known.values(), *found.values()])
+        first = self._firsts.first()
         return None if first == END else due_ms_of(first)
 
     def awake(self, now_ms: int) -> list[str]:
-        """The shards that may have something due: all but those of which it is known that they have not."""
-        now_s, last = self._clock_s(), due_of(now_ms, GENERATION_MASK)
-        with self._lock:
-            asleep = {name for name, (until_s, due) in self._known.items() if now_s < until_s and due > last}
-        return [name for name in due_shards() if name not in asleep]
+        """The shards that may have something due."""
+        return self._firsts.awake(due_of(now_ms, GENERATION_MASK))
 
     def moved(self, generation: int, *, from_ms: int | None, to_ms: int | None) -> None:
         """Tells that this process has moved an entry; None: it was, or is, not armed."""
-        name = due_shard(generation)
-        with self._lock:
-            self._moves += 1
-            if len(self._places) >= PLACES_MAX:
-                self._places.clear()
-            self._places[generation] = END if to_ms is None else due_of(to_ms, generation)
-            if name not in self._known:
-                return
-            until_s, due = self._known[name]
-            if from_ms is not None and due >= due_of(from_ms, generation):
-                del self._known[name]  # it was the first; which one is now must be asked
-            elif to_ms is not None:
-                self._known[name] = (until_s, min(due, due_of(to_ms, generation)))
-
-    def _first(self, name: str) -> int:
-        rows = self._db.query(SCHEDULERS, "#shard = :shard", index=DUE_INDEX, limit=FIRST_ROWS, shard=name)
-        for row in rows:
-            due = int(row["due"])
-            # The index may still have an entry where this process took it away: that would be a look for nothing.
-            if self._places.get(due & GENERATION_MASK, due) == due:
-                return due
-        return int(rows[-1]["due"]) if len(rows) == FIRST_ROWS else END
+        self._firsts.moved(
+            due_shard(generation),
+            entry_key(generation).pk,
+            None if to_ms is None else due_of(to_ms, generation),
+            was=None if from_ms is None else due_of(from_ms, generation),
+        )
 
 
 def generations_of(rows: Sequence[Item]) -> list[int]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from typing import Any, NamedTuple, assert_never
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
 from paceline.adapters.aws.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.firsts import Firsts
 from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, joined, put, setting, update
 from paceline.adapters.aws.monitors_alarms import Alarm, Bell
 from paceline.adapters.aws.monitors_due import NextDue, between, generations_of
@@ -21,6 +23,7 @@ from paceline.adapters.aws.monitors_keys import (
     due_shard,
     due_shards,
     entry_key,
+    is_outgoing,
     lane_key,
     monitor_key,
     owner_queue,
@@ -38,7 +41,8 @@ from paceline.ports import Change, Reacted, Scheduler
 
 FIRINGS_MAX = ACTIONS_MAX - 5
 """Of one transaction: beside them it moves the entry and the lane."""
-WALKED = 100
+WALKED, WALKED_MAX = 100, 20_000
+"""Generations that are looked up at a time, and in a row without finding any."""
 AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
 
 
@@ -64,16 +68,28 @@ def entries(db: Database, generations: Sequence[int]) -> dict[int, Entry]:
 
 
 def schedulers(db: Database, *, after_generation: int, limit: int) -> list[Scheduler]:
-    """Walks over the generations themselves: they are given one by one, so few are missing."""
     counted = db.get(LEDGER, Key(joined("number", "generation"), "-"))
     last = counted["last"] if counted else 0
     found: list[Scheduler] = []
-    while after_generation < last and len(found) < limit:
-        following = min(after_generation + max(WALKED, limit - len(found)), last)
-        items = read_entries(db, range(after_generation + 1, following + 1))
-        found += _named(db, [items[generation] for generation in sorted(items)])
-        after_generation = following
-    return found[:limit]
+    while len(found) < limit and (items := _entries_after(db, after_generation, last, limit=limit - len(found))):
+        found += _named(db, items)
+        after_generation = items[-1]["generation"]
+    return found
+
+
+def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> list[Item]:
+    """Walks over the generations themselves: they are given one by one, so as a rule few are missing."""
+    end = min(generation + WALKED_MAX, last)
+    while generation < end:
+        following = min(generation + max(WALKED, limit), end)
+        if items := read_entries(db, range(generation + 1, following + 1)):
+            return [items[found] for found in sorted(items)][:limit]
+        generation = following
+    if generation == last:
+        return []
+    # Most that were ever made are gone: those that are left cost less to read, all of them.
+    behind = (item for item in db.scan(SCHEDULERS) if item["generation"] > generation)
+    return nsmallest(limit, behind, key=lambda item: int(item["generation"]))
 
 
 def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
@@ -232,7 +248,9 @@ def _note(next_due: NextDue, item: Reacted) -> None:
 # -- advancing
 
 
-def commit(db: Database, next_due: NextDue, bell: Bell, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+def commit(
+    db: Database, next_due: NextDue, checks: Firsts, bell: Bell, advances: Sequence[Advance], *, now_ms: int
+) -> list[bool]:
     """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
 
     An advance with more runs than a transaction holds goes in steps, each to the due time of the run that comes next:
@@ -244,11 +262,15 @@ def commit(db: Database, next_due: NextDue, bell: Bell, advances: Sequence[Advan
         done = _Commit(db, [heads[position] for position in wave], now_ms=now_ms)
         for position, happened in zip(wave, done.write(), strict=True):
             won[position] = happened
-        bell.offer(done.offered(), now_ms=now_ms)
+        offered = done.offered()
+        for run in offered:
+            if not is_outgoing(run["queue"]):
+                checks.moved(run["shard"], run["pk"], run["at"])
+        bell.offer(offered, now_ms=now_ms)
     rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
     if rest:
         tails = [_tail(advances[position], heads[position]) for position in rest]
-        for position, happened in zip(rest, commit(db, next_due, bell, tails, now_ms=now_ms), strict=True):
+        for position, happened in zip(rest, commit(db, next_due, checks, bell, tails, now_ms=now_ms), strict=True):
             won[position] = happened
     moved = [heads[position] for position in range(len(advances)) if won[position] and position not in rest]
     for advance in moved:

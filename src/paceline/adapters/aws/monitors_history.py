@@ -20,13 +20,12 @@ from paceline.adapters.aws.monitors_keys import (
     split_handle,
     user_key,
 )
-from paceline.adapters.aws.monitors_runs import HELD, facts_of
+from paceline.adapters.aws.monitors_runs import HELD, TERMINAL, facts_of
 from paceline.adapters.aws.tables import ITEMS, RUNS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
 from paceline.ports import Run
 
-TERMINAL = frozenset({"ok", "failed", "dead", "unknown"})
 PARKED = "waits for an earlier run of this monitor"
 
 

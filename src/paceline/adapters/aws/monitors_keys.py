@@ -14,6 +14,8 @@ items       tally#SHARD              -             users, monitors, entries: how
 schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
 runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
 runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made
+ledger      alarms                   -             how far ahead entries have their alarms
+ledger      offers                   -             until when outgoing runs were offered once more
 
 All that a user owns hangs on the user's number, which is never given again: with the user gone it is out of reach at
 once, however much there is to delete.
@@ -35,14 +37,16 @@ COUNTER_MASK = (1 << COUNTER_BITS) - 1
 GENERATION_BITS = 30
 GENERATION_MASK = (1 << GENERATION_BITS) - 1
 
-DUE_SHARDS = 16
-"""A partition takes 1,000 writes a second and an advance is two of them: 8,000 advances a second, a million monitors
-every two minutes. A look at what is due asks each shard, so more of them cost more at rest."""
-CHECK_SHARDS = 16
+DUE_SHARDS = 64
+CHECK_SHARDS = 64
+"""A partition takes 1,000 writes a second. A firing is two in the due index and four in that of what may start: made,
+claimed (it moves, which is two) and settled. So they take 16,000 firings a second, nearly a million in a minute. A look
+that knows nothing asks each shard; ``firsts`` remembers which of them have something."""
 CHANGE_SHARDS = 4
+"""An edit is four of them: written and forgotten, each in a transaction. So they take 1,000 edits a second."""
 TALLY_SHARDS = 16
 MONITORS_PER_QUEUE = 5_000
-QUEUES_MAX = 64
+QUEUES_MAX = 128
 """An owner's outgoing runs wait in one partition, and in more of them the more monitors the owner has."""
 
 USERS, OWNERS, LANE = "users", "owners", "lane"

@@ -12,33 +12,38 @@ from typing import Any, NamedTuple
 import msgspec
 
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import PRESENT, Action, Item, key_of, update
+from paceline.adapters.aws.firsts import Firsts, Index
+from paceline.adapters.aws.items import PRESENT, Action, Item, Key, key_of, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_keys import (
-    OWNERS,
+    check_queue,
     check_queues,
     handle_of,
+    is_outgoing,
     kept_shard,
     lane_key,
     monitor_key,
     owner_queues,
     read_spec,
     run_key,
+    runs_of,
     split_handle,
     user_key,
     waves,
 )
+from paceline.adapters.aws.monitors_offers import owners_after
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.news import News
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.outcome import Done, Retry, terminal_state
-from paceline.ports import Claimed, Queue, Settlement
+from paceline.ports import Claimed, Queue, Settlement, Take
 
 HOLD_MS = 30_000
 LOOKED_MORE = 64
 """A claim looks at so many more than it wants: some are held, and some the index has not forgotten yet."""
-OWNERS_MAX = 10_000
 PROBED_MAX = 256
 """Owners that one claim for all of them asks; the next claim goes on behind."""
+TERMINAL = frozenset({"ok", "failed", "dead", "unknown"})
 HELD = "its owner is disabled"
 GIVEN_BACK = "given back before it started"
 AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
@@ -62,10 +67,22 @@ class Facts(NamedTuple):
 # -- claiming
 
 
-def claim(db: Database, turns: Turns, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+def ready_checks(db: Database, news: News) -> Firsts:
+    """When the next check may be claimed."""
+    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", check_queues()))
+
+
+def claim(
+    db: Database, turns: Turns, checks: Firsts, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int
+) -> list[Claimed]:
     if not queue.outgoing:
-        rows = _ready(db, check_queues(), now_ms=now_ms, limit=runs_max + LOOKED_MORE)
-    elif queue.owner is not None:
+        rows = checks.upto(now_ms, limit=runs_max + LOOKED_MORE)
+        rows = sorted(rows, key=lambda row: int(row["at"]))[: runs_max + LOOKED_MORE]
+        claimed = _lease(db, rows, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if rows else []
+        for one in claimed:
+            checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
+        return claimed
+    if queue.owner is not None:
         user = db.get(ITEMS, user_key(queue.owner))
         queues = owner_queues(user["number"], user["queues"]) if user else []
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
@@ -74,13 +91,41 @@ def claim(db: Database, turns: Turns, queue: Queue, *, now_ms: int, runs_max: in
     return _lease(db, rows, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if rows else []
 
 
-def take(db: Database, handle: int, attempt: int, *, now_ms: int, lease_ms: int) -> Claimed | None:
-    """Leases one run, for a checker that was offered it as this attempt. None: it is not to be had, or not as that."""
-    run = db.get(RUNS, run_key(*split_handle(handle)))
-    if run is None or run["attempt"] + 1 != attempt:
-        return None
-    claimed = _lease(db, [run], now_ms=now_ms, runs_max=1, lease_ms=lease_ms)
-    return claimed[0] if claimed and claimed[0].attempt == attempt else None
+def take(db: Database, bell: Bell, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+    """Fronts of outgoing queues, by their names. Who comes too early for one is told of it again, in its time."""
+    found = db.get_many(RUNS, [run_key(item.generation, item.counter) for item in takes])
+    chosen: dict[Key, int] = {}
+    for position, item in enumerate(takes):
+        key = run_key(item.generation, item.counter)
+        if key in found and _is_meant(found[key], item):
+            chosen.setdefault(key, position)
+    facts = facts_of(db, [found[key] for key in chosen])
+    acts: dict[int, Act] = {}
+    early: list[Item] = []
+    for key, position in chosen.items():
+        run, user = found[key], facts[found[key]["generation"]].user
+        if user is None or user["disabled"] or (run["state"] == "out" and run["at"] > now_ms):
+            continue
+        # One that only waits may start whatever its time: the clock of who made it may be ahead of ours.
+        if run["state"] in {"retry", "later"} and run["at"] > now_ms:
+            early.append(run)
+            continue
+        acts[position] = [_take(run, now_ms=now_ms, until_ms=now_ms + takes[position].lease_ms)]
+    taken: list[Claimed | None] = [None] * len(takes)
+    for position, happened in zip(acts, transact_acts(db, list(acts.values())), strict=True):
+        if happened:
+            item = takes[position]
+            run = found[run_key(item.generation, item.counter)]
+            taken[position] = _claimed(run, facts[item.generation], until_ms=now_ms + item.lease_ms)
+    bell.offer(early, now_ms=now_ms)
+    return taken
+
+
+def _is_meant(run: Item, item: Take) -> bool:
+    """It has this name, is an outgoing queue's, a front, and would be this attempt."""
+    named = (run["owner"], run["monitor"]) == (item.owner, item.monitor)
+    front = "shard" in run and is_outgoing(run["queue"])
+    return named and front and item.attempt in (None, run["attempt"] + 1)
 
 
 def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
@@ -96,9 +141,11 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
 
 def _in_turns(db: Database, turns: Turns, *, now_ms: int, runs_max: int) -> list[Item]:
     """Of all owners, beginning after the one that was served last: equal shares, and what is left over goes round."""
-    listed = db.query(ITEMS, "#pk = :pk", limit=OWNERS_MAX, pk=OWNERS)
-    ahead = [row for row in listed if row["sk"] > turns.last] + [row for row in listed if row["sk"] <= turns.last]
-    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead[:PROBED_MAX]])
+    ahead = owners_after(db, turns.last, limit=PROBED_MAX)
+    if turns.last and len(ahead) < PROBED_MAX:
+        around = owners_after(db, "", limit=PROBED_MAX - len(ahead))
+        ahead += [row for row in around if row["sk"] <= turns.last]
+    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead])
 
     def may_start(row: Item) -> list[Item]:
         user = users.get(user_key(row["owner"]))
@@ -107,10 +154,10 @@ def _in_turns(db: Database, turns: Turns, *, now_ms: int, runs_max: int) -> list
         queues = owner_queues(int(row["sk"]), row["queues"])
         return _ready(db, queues, now_ms=now_ms, limit=runs_max)
 
-    found = db.threads.fan_out(may_start, ahead[:PROBED_MAX])
-    picked = [(row["sk"], rows) for row, rows in zip(ahead, found, strict=False) if rows][:runs_max]
+    found = db.threads.fan_out(may_start, ahead)
+    picked = [(row["sk"], rows) for row, rows in zip(ahead, found, strict=True) if rows][:runs_max]
     if not picked:
-        turns.last = ahead[min(len(ahead), PROBED_MAX) - 1]["sk"] if ahead else ""
+        turns.last = ahead[-1]["sk"] if ahead else ""
         return []
     chosen: list[Item] = []
     left: list[Item] = []
@@ -209,14 +256,15 @@ def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
     )
 
 
-def unhold(db: Database, generations: Sequence[int]) -> None:
-    """The owner is enabled again: what was held is looked at at once."""
+def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
+    """The owner is enabled again: what was held is looked at at once. The runs that may start, now or in their time."""
     lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations])
     fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
     held = [run for run in fronts.values() if run["state"] == "held"]
     change = "SET #at = #from_ms, #state = :waiting REMOVE #reason"
     acts = [[update(RUNS, key_of(run), change, when=AS_SEEN, waiting="waiting", **_seen(run))] for run in held]
     transact_acts(db, acts)
+    return [run for run in fronts.values() if run["state"] not in TERMINAL | {"out"} and "at" in run]
 
 
 # -- leases
@@ -228,7 +276,7 @@ def extend(db: Database, handle: int, attempt: int, *, until_ms: int, now_ms: in
     return db.write(update(RUNS, run_key(*split_handle(handle)), "SET #at = :until", when=when, **values)).won
 
 
-def release(db: Database, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+def release(db: Database, checks: Firsts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
     change = "SET #state = :retry, #at = :now, #reason = :reason"
     values: dict[str, Any] = {"retry": "retry", "now": now_ms, "reason": GIVEN_BACK, "out": "out"}
     released = [False] * len(fences)
@@ -239,20 +287,27 @@ def release(db: Database, fences: Sequence[tuple[int, int]], *, now_ms: int) -> 
         ]
         for position, happened in zip(wave, transact_acts(db, acts), strict=True):
             released[position] = happened
+    for (handle, _), happened in zip(fences, released, strict=True):
+        if happened:
+            generation, _ = split_handle(handle)
+            checks.moved(check_queue(generation), runs_of(generation), now_ms)
     return released
 
 
 # -- settling
 
 
-def settle(db: Database, bell: Bell, settlements: Sequence[Settlement]) -> list[bool]:
+def settle(db: Database, bell: Bell, checks: Firsts, settlements: Sequence[Settlement]) -> list[bool]:
     won = [False] * len(settlements)
     # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
     for wave in waves(split_handle(item.handle)[0] for item in settlements):
         batch = Endings(db, [_ending(settlements[position]) for position in wave])
         for position, happened in zip(wave, batch.write(), strict=True):
             won[position] = happened
-        batch.offer(bell)
+        batch.note(checks)
+        for run in batch.offer(bell):
+            if not is_outgoing(run["queue"]):
+                checks.moved(run["shard"], run["pk"], run["at"])
     return won
 
 
@@ -280,8 +335,14 @@ class Endings:
         self._won = transact_acts(self._db, acts, again=self._again, spare=1)
         return self._won
 
-    def offer(self, bell: Bell) -> None:
-        """The runs that came to the front or come again, to checkers that read the queue themselves."""
+    def note(self, checks: Firsts) -> None:
+        """Tells that these are not in the index any more; what came to the front instead is told of behind that."""
+        for ending, happened in zip(self._endings, self._won, strict=True):
+            if happened and ending.state is not None:
+                checks.moved(check_queue(ending.generation), runs_of(ending.generation), None)
+
+    def offer(self, bell: Bell) -> list[Item]:
+        """The runs that came to the front or come again: to checkers that read the queue themselves."""
         keys = [
             run_key(ending.generation, ending.counter + (ending.state is not None))
             for position, ending in enumerate(self._endings)
@@ -290,6 +351,7 @@ class Endings:
         now_ms = max((ending.ended_ms for ending in self._endings), default=0)
         runs = [run for run in self._db.get_many(RUNS, keys).values() if "at" in run] if keys else []
         bell.offer(runs, now_ms=now_ms)
+        return runs
 
     def _again(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
         lane = items[1] if len(lost) > 1 else None

@@ -12,18 +12,20 @@ from paceline.adapters.aws import (
     monitors_definitions,
     monitors_entries,
     monitors_history,
+    monitors_offers,
     monitors_runs,
     monitors_upkeep,
     monitors_users,
     monitors_verify,
 )
+from paceline.adapters.aws.firsts import END, Firsts
 from paceline.adapters.aws.monitors_alarms import Alarm, Bell, Swept
 from paceline.adapters.aws.monitors_due import NextDue
 from paceline.adapters.aws.part import Part
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
-from paceline.core.schedule import Entry
+from paceline.core.schedule import Arm, Entry
 from paceline.ports.monitors import (
     Change,
     Claimed,
@@ -38,6 +40,7 @@ from paceline.ports.monitors import (
     Scheduler,
     Settlement,
     StoreStatus,
+    Take,
     Token,
     User,
     UserEdit,
@@ -54,11 +57,15 @@ class AwsMonitorStore(Part):
 
     @cached_property
     def _next_due(self) -> NextDue:
-        return NextDue(self._database)
+        return NextDue(self._database, self.news)
 
     @cached_property
     def _turns(self) -> monitors_runs.Turns:
         return monitors_runs.Turns()
+
+    @cached_property
+    def _checks(self) -> Firsts:
+        return monitors_runs.ready_checks(self._database, self.news)
 
     @cached_property
     def _counts(self) -> monitors_upkeep.Counts:
@@ -76,10 +83,16 @@ class AwsMonitorStore(Part):
         return monitors_users.users(self._database, after=after, limit=limit)
 
     def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
-        return monitors_users.edit_user(self._database, self._numbers, user_id, edit)
+        edited = monitors_users.edit_user(self._database, self._numbers, self.bell, user_id, edit)
+        if edited is not None and edit.disabled is not None:
+            self.news.ring(heard=True)
+        return edited
 
     def remove_user(self, user_id: str) -> bool:
-        return monitors_users.remove_user(self._database, self._numbers, user_id)
+        removed = monitors_users.remove_user(self._database, self._numbers, self.bell, user_id)
+        if removed:
+            self.news.ring(heard=True)
+        return removed
 
     def add_token(self, token: Token) -> bool:
         return monitors_users.add_token(self._database, token)
@@ -112,10 +125,13 @@ class AwsMonitorStore(Part):
 
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
         self.bell.told(now_ms)
-        return monitors_changes.changes(self._database, self._numbers, limit=limit)
+        return monitors_changes.changes(self._database, self._numbers, self.bell, limit=limit)
 
     def react(self, reacted: Sequence[Reacted]) -> list[bool]:
-        return monitors_entries.react(self._database, self._next_due, self.bell, reacted)
+        won = monitors_entries.react(self._database, self._next_due, self.bell, reacted)
+        if any(moved and isinstance(item.reaction, Arm) for item, moved in zip(reacted, won, strict=True)):
+            self.news.ring()
+        return won
 
     # -- entries
 
@@ -135,7 +151,10 @@ class AwsMonitorStore(Part):
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         self.bell.told(now_ms)
-        return monitors_entries.commit(self._database, self._next_due, self.bell, advances, now_ms=now_ms)
+        won = monitors_entries.commit(self._database, self._next_due, self._checks, self.bell, advances, now_ms=now_ms)
+        if any(moved and not advance.firings for advance, moved in zip(advances, won, strict=True)):
+            self.news.ring()  # it was pulled back, or brings nothing: it may be due sooner than others think
+        return won
 
     def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
         """None: DynamoDB has no write for a set. ``due`` and ``commit`` advance them, many in one transaction."""
@@ -156,30 +175,42 @@ class AwsMonitorStore(Part):
 
     def sweep_alarms(self, *, now_ms: int) -> Swept:
         """To be called at least every ten minutes. It also replaces alarms that were lost."""
-        return monitors_alarms.sweep(self._database, self.bell, now_ms=now_ms)
+        swept = monitors_alarms.sweep(self._database, self.bell, now_ms=now_ms)
+        return swept._replace(offered=self.offer_again(now_ms=now_ms))
 
     # -- runs
 
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
         return monitors_runs.claim(
-            self._database, self._turns, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
+            self._database, self._turns, self._checks, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
         )
 
-    def take(self, handle: int, attempt: int, *, now_ms: int, lease_ms: int) -> Claimed | None:
-        """Leases the run that a message in the outgoing queue names, if it may start and is at this attempt."""
-        return monitors_runs.take(self._database, handle, attempt, now_ms=now_ms, lease_ms=lease_ms)
+    def next_run_ms(self) -> int | None:
+        first_ms = self._checks.first()
+        return None if first_ms == END else first_ms
+
+    def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+        return monitors_runs.take(self._database, self.bell, takes, now_ms=now_ms)
+
+    def offer_again(self, *, now_ms: int) -> int:
+        return monitors_offers.offer_again(self._database, self.bell, now_ms=now_ms)
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         return monitors_runs.extend(self._database, handle, attempt, until_ms=until_ms, now_ms=now_ms)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        return monitors_runs.settle(self._database, self.bell, settlements)
+        return monitors_runs.settle(self._database, self.bell, self._checks, settlements)
 
     def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
-        return monitors_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        moved = monitors_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        if moved:
+            self.news.ring(heard=True)
+        return moved
 
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        return monitors_runs.release(self._database, fences, now_ms=now_ms)
+        released = monitors_runs.release(self._database, self._checks, fences, now_ms=now_ms)
+        self.news.ring()
+        return released
 
     def run(self, handle: int) -> Run | None:
         return monitors_history.run(self._database, handle)
@@ -201,6 +232,7 @@ class AwsMonitorStore(Part):
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
         return monitors_upkeep.purge(
             self._database,
+            self.bell,
             settled_before_ms=settled_before_ms,
             due_before_ms=due_before_ms,
             now_ms=now_ms,

@@ -5,29 +5,33 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.connect import THREADS
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
+from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_changes import count_changes
-from paceline.adapters.aws.monitors_history import TERMINAL, fronts_of
+from paceline.adapters.aws.monitors_history import fronts_of
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     LANE,
-    OWNERS,
     check_queues,
     entry_key,
+    is_outgoing,
     kept_shard,
     kept_shards,
     lane_key,
     owner_queues,
+    run_key,
     runs_of,
     tally_keys,
     user_key,
 )
-from paceline.adapters.aws.monitors_packs import transact_acts
-from paceline.adapters.aws.monitors_runs import AS_SEEN, OWNERS_MAX, come_to_front
+from paceline.adapters.aws.monitors_offers import owners
+from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL, come_to_front
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
 from paceline.ports import PurgeReport, StoreStatus
 
@@ -47,8 +51,10 @@ _FOREVER_MS = 1 << 60
 # -- retention
 
 
-def purge(db: Database, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
-    expired = _expire(db, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit)
+def purge(
+    db: Database, bell: Bell, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int
+) -> PurgeReport:
+    expired = _expire(db, bell, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit)
     deleted = _delete_settled(db, settled_before_ms=settled_before_ms, limit=limit)
     _forget_owners(db, now_ms=now_ms)
     return PurgeReport(runs_deleted=deleted, runs_expired=expired)
@@ -71,8 +77,9 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     if lane is None:
         return 0
     generation = lane["generation"]
-    runs = _runs_from(db, generation, 0, limit=limit + 1)
-    old = [run for run in runs if run["state"] in TERMINAL and run["ended_ms"] < settled_before_ms][:limit]
+    runs = _runs_from(db, generation, 0, limit=limit + 1, only="#pk, #sk, #counter, #state, #ended_ms")
+    # From the first on: a clock that was set back lets a later run end earlier, and that one waits for those before it.
+    old = list(takewhile(lambda run: run["state"] in TERMINAL and run["ended_ms"] < settled_before_ms, runs[:limit]))
     db.write_many(delete(RUNS, key_of(run)) for run in old)
     left = runs[len(old) :]
     last = old[-1]["counter"] if old else -1
@@ -85,7 +92,7 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
             return len(old)
     kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None
     if len(old) == limit and left:
-        kept_ms = lane["at"]  # there may be more to delete: next time
+        kept_ms = lane.get("at", settled_before_ms - 1)  # there may be more to delete: next time
     _move_lane(db, lane, kept_ms, forget=last == lane["front"] - 1)
     return len(old)
 
@@ -101,7 +108,7 @@ def _lane_update(lane: Item, change: str, **values: Any) -> Action:
     return update(RUNS, key_of(lane), change, when=AS_READ, front=lane["front"], newest=lane["newest"], **values)
 
 
-def _expire(db: Database, *, due_before_ms: int, now_ms: int, limit: int) -> int:
+def _expire(db: Database, bell: Bell, *, due_before_ms: int, now_ms: int, limit: int) -> int:
     """First what waited since then; then what waits for a later moment, whatever it is due."""
     shards = _open_shards(db)
     spans = ((0, due_before_ms - 1), (max(now_ms, due_before_ms), _FOREVER_MS))
@@ -110,12 +117,18 @@ def _expire(db: Database, *, due_before_ms: int, now_ms: int, limit: int) -> int
         rows = _indexed(db, shards, first_ms=first_ms, last_ms=last_ms, limit=limit)
         fronts = [run for run in db.get_many(RUNS, map(key_of, rows)).values() if "shard" in run]
         for front in sorted(fronts, key=lambda run: (run["due_ms"], run["generation"])):
-            if expired < limit and front["state"] != "out" and front["due_ms"] < due_before_ms:
-                expired += _expire_lane(db, front, due_before_ms, now_ms=now_ms, limit=limit - expired)
+            if expired < limit and _has_expired(front, due_before_ms):
+                expired += _expire_lane(db, bell, front, due_before_ms, now_ms=now_ms, limit=limit - expired)
     return expired
 
 
-def _expire_lane(db: Database, front: Item, due_before_ms: int, *, now_ms: int, limit: int) -> int:
+def _has_expired(front: Item, due_before_ms: int) -> bool:
+    """Also what a checker of somebody's own took and left: nobody has claimed it since its lease ran out."""
+    left = is_outgoing(front["queue"]) and front["at"] < due_before_ms
+    return front["due_ms"] < due_before_ms and (front["state"] != "out" or left)
+
+
+def _expire_lane(db: Database, bell: Bell, front: Item, due_before_ms: int, *, now_ms: int, limit: int) -> int:
     """The front and what is behind it, in order and together; the one after them comes to the front."""
     generation, first = front["generation"], front["counter"]
     lane = db.get(RUNS, lane_key(generation))
@@ -131,7 +144,12 @@ def _expire_lane(db: Database, front: Item, due_before_ms: int, *, now_ms: int, 
     act.append(_lane_update(lane, change, **values))
     if last < lane["newest"]:
         act.append(come_to_front(generation, last + 1))
-    return len(old) if db.transact(act).won else 0
+    if not db.transact(act).won:
+        return 0
+    if last < lane["newest"] and is_outgoing(front["queue"]):
+        fronts = db.get_many(RUNS, [run_key(generation, last + 1)]).values()
+        bell.offer([run for run in fronts if "at" in run], now_ms=now_ms)
+    return len(old)
 
 
 def _end(run: Item, now_ms: int) -> Action:
@@ -142,7 +160,7 @@ def _end(run: Item, now_ms: int) -> Action:
 
 def _forget_owners(db: Database, *, now_ms: int) -> None:
     """An owner who is gone is no longer asked for runs, when the last one is gone and none can have been made since."""
-    rows = _owners(db)
+    rows = list(owners(db))
     users = db.get_many(ITEMS, [user_key(row["owner"]) for row in rows])
     for row in rows:
         number, user = int(row["sk"]), users.get(user_key(row["owner"]))
@@ -158,13 +176,9 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
     return bool(_indexed(db, shards, first_ms=0, last_ms=_FOREVER_MS, limit=1))
 
 
-def _owners(db: Database) -> list[Item]:
-    return db.query(ITEMS, "#pk = :pk", limit=OWNERS_MAX, pk=OWNERS)
-
-
 def _open_shards(db: Database) -> list[str]:
     """Wherever a run may stand that is not settled."""
-    return [*check_queues(), *(name for row in _owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
+    return [*check_queues(), *(name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
@@ -180,10 +194,10 @@ def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int
     return sorted(rows, key=lambda row: int(row["at"]))[:limit]
 
 
-def _runs_from(db: Database, generation: int, counter: int, *, limit: int) -> list[Item]:
+def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
     where = "#pk = :pk AND #sk BETWEEN :first AND :last"
     bounds: dict[str, Any] = {"first": padded(counter), "last": padded(COUNTER_MASK)}
-    return db.query(RUNS, where, limit=limit, pk=runs_of(generation), **bounds)
+    return db.query(RUNS, where, limit=limit, only=only, pk=runs_of(generation), **bounds)
 
 
 # -- the clock was set back
@@ -199,7 +213,7 @@ def pull_back(db: Database, *, now_ms: int, wait_ms_max: int) -> int:
             fronts = [run for run in db.get_many(RUNS, keys).values() if "shard" in run]
             acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, wait_ms_max=wait_ms_max))]
             moved += sum(transact_acts(db, acts))
-            moved += _pull_back_behind(db, fronts, latest_ms=now_ms + wait_ms_max)
+            moved += _pull_back_behind(db, fronts, now_ms=now_ms, wait_ms_max=wait_ms_max)
     return moved
 
 
@@ -220,15 +234,19 @@ def _pulled(run: Item, *, now_ms: int, wait_ms_max: int) -> Action | None:
     return update(RUNS, key_of(run), change, when=AS_SEEN, **values)
 
 
-def _pull_back_behind(db: Database, fronts: Sequence[Item], *, latest_ms: int) -> int:
+def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait_ms_max: int) -> int:
+    """What only waits for the one before it may start as soon as that has ended, whatever the clock said before."""
     lanes = db.get_many(RUNS, [lane_key(run["generation"]) for run in fronts]).values()
-    late: list[Item] = []
-    for lane in lanes:
-        if lane["front"] < lane["newest"]:
-            behind = _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX)
-            late += [run for run in behind if run["from_ms"] > latest_ms and "shard" not in run]
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
-    return sum(transact_acts(db, [[update(RUNS, key_of(run), change, when=when, latest=latest_ms)] for run in late]))
+    acts: list[Act] = []
+    for lane in lanes:
+        if lane["front"] == lane["newest"]:
+            continue
+        for run in _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX):
+            latest_ms = now_ms if run["state"] == "waiting" else now_ms + wait_ms_max
+            if run["from_ms"] > latest_ms and "shard" not in run:
+                acts.append([update(RUNS, key_of(run), change, when=when, latest=latest_ms)])
+    return sum(transact_acts(db, acts))
 
 
 # -- counts

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from paceline.adapters.aws.connect import attempts
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, key_of, padded, put, setting, update
+from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_keys import (
     FAN,
     USERS,
@@ -59,7 +60,7 @@ def users(db: Database, *, after: str, limit: int) -> list[User]:
     return [to_user(found[key]) for row in listed if (key := user_key(row["sk"])) in found]
 
 
-def edit_user(db: Database, numbers: Numbers, name: str, edit: UserEdit) -> User | None:
+def edit_user(db: Database, numbers: Numbers, bell: Bell, name: str, edit: UserEdit) -> User | None:
     wanted: dict[str, Any] = {"role": edit.role, "daily_credits": edit.daily_credits, "disabled": edit.disabled}
     given = {field: value for field, value in wanted.items() if value is not None}
     item = db.get(ITEMS, user_key(name))
@@ -73,11 +74,11 @@ def edit_user(db: Database, numbers: Numbers, name: str, edit: UserEdit) -> User
     if not db.transact(actions).won:
         return None
     if edit.disabled is not None:
-        expand(db, numbers, fan)
+        expand(db, numbers, bell, fan)
     return user(db, name)
 
 
-def remove_user(db: Database, numbers: Numbers, name: str) -> bool:
+def remove_user(db: Database, numbers: Numbers, bell: Bell, name: str) -> bool:
     for _ in attempts():
         item = db.get(ITEMS, user_key(name))
         if item is None:
@@ -92,7 +93,7 @@ def remove_user(db: Database, numbers: Numbers, name: str) -> bool:
             tally(name, users=-1, monitors=-item["monitors"]),
         ]
         if db.transact(actions).won:
-            expand(db, numbers, fan)
+            expand(db, numbers, bell, fan)
             return True
     raise StoreUnavailable(f"AWS: monitors of {name!r} are written to all the time: try again in a moment.")
 
@@ -160,7 +161,7 @@ def fan_item(numbers: Numbers, owner: Item, act: Act) -> Item:
     return {"pk": changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
 
 
-def expand(db: Database, numbers: Numbers, fan: Item) -> None:
+def expand(db: Database, numbers: Numbers, bell: Bell, fan: Item) -> None:
     """Records a change for each monitor of the user. Done twice, or by two at once, it does no harm."""
     number = fan["user"]
     only = "#pk, #sk, #generation"
@@ -175,7 +176,8 @@ def expand(db: Database, numbers: Numbers, fan: Item) -> None:
         db.write_many(delete(ITEMS, monitor_key(number, row["sk"])) for row in rows)
         _delete_tokens(db, number)
     if fan["act"] == "enabled":
-        unhold(db, [row["generation"] for row in rows])
+        # Their messages may have been dropped while the owner was disabled.
+        bell.offer(unhold(db, [row["generation"] for row in rows]), now_ms=None)
     db.write(delete(ITEMS, key_of(fan)))
 
 

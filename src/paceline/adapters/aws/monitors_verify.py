@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item, Key, padded
-from paceline.adapters.aws.monitors_history import TERMINAL
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     FAN,
@@ -27,6 +26,7 @@ from paceline.adapters.aws.monitors_keys import (
     runs_of,
     user_key,
 )
+from paceline.adapters.aws.monitors_runs import TERMINAL
 from paceline.adapters.aws.tables import ITEMS, RUNS, SCHEDULERS
 
 SHOWN_MAX = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.queues import Queues
 
@@ -15,6 +16,7 @@ class Part:
     _database: Database
     _queues: Queues
     _numbers: Numbers
+    news: News
 
 
 class BatchCounts(NamedTuple):

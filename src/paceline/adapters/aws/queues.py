@@ -29,6 +29,8 @@ class Received(NamedTuple):
     received: int
     """How often, this time included."""
     group: str | None
+    once: str | None = None
+    """Under which deduplication id it was sent."""
 
 
 class Queues:
@@ -76,7 +78,7 @@ class Queues:
             QueueUrl=self.url(name),
             MaxNumberOfMessages=min(messages_max, BATCH_MAX),
             WaitTimeSeconds=wait_s,
-            MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId"],
+            MessageSystemAttributeNames=["ApproximateReceiveCount", "MessageGroupId", "MessageDeduplicationId"],
             **params,
         )
         return [_received(message) for message in answer.get("Messages", [])]
@@ -138,4 +140,5 @@ def _received(message: dict[str, Any]) -> Received:
         receipt=message["ReceiptHandle"],
         received=int(notes.get("ApproximateReceiveCount", 1)),
         group=notes.get("MessageGroupId"),
+        once=notes.get("MessageDeduplicationId"),
     )

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
-from paceline.adapters.aws import connect, tables
+from paceline.adapters.aws import connect, dead_queues, tables
 from paceline.adapters.aws.batches_store import AwsBatchStore
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Key, update
 from paceline.adapters.aws.jobs_store import AwsJobStore
 from paceline.adapters.aws.monitors_store import AwsMonitorStore
+from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.queues import Queues
 from paceline.errors import StoreUnavailable
-from paceline.ports import StoreStatus
+from paceline.ports import Replayed, StoreStatus
 
 SCHEMA_VERSION = 1
 
@@ -33,7 +33,12 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
         self._database = Database(self._clients, prefix=prefix, threads=self._threads)
         self._queues = Queues(self._clients, prefix=prefix, threads=self._threads)
         self._numbers = Numbers(self._database)
-        self._versions = count()
+        self.news = News(self._database)
+
+    @property
+    def queues(self) -> Queues:
+        """For the functions, which are woken by messages of their own."""
+        return self._queues
 
     def create(self) -> tables.Report:
         """Makes tables and queues that are missing."""
@@ -46,6 +51,16 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
     def status(self) -> StoreStatus:
         return msgspec.structs.replace(self.monitor_counts(), **self.batch_counts()._asdict())
 
+    def dead_messages(self) -> dict[str, int]:
+        return dead_queues.depths(self._queues)
+
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+        def follow() -> None:
+            react()
+            self.sweep_alarms(now_ms=now_ms)
+
+        return dead_queues.replay(self._database, self._queues, now_ms=now_ms, limit=limit, follow=follow)
+
     def verify(self) -> list[str]:
         return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]
 
@@ -54,8 +69,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
         assert written.won
 
     def version(self) -> int:
-        """Another each time: DynamoDB does not tell cheaply that others have written, so they always may have."""
-        return next(self._versions)
+        return self.news.version()
 
     def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None:
         del progress

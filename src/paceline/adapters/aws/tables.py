@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -24,6 +24,7 @@ RUNS_FIFO = "runs.fifo"
 
 DUE_INDEX = "due"
 READY_INDEX = "ready"
+StreamView = Literal["KEYS_ONLY", "NEW_AND_OLD_IMAGES"]
 EXPIRES = "expires_s"
 """The attribute of time to live, in seconds since 1970. DynamoDB may take days: nothing depends on it."""
 
@@ -44,9 +45,13 @@ class Table:
 
     name: str
     indexes: tuple[Index, ...] = ()
-    streamed: bool = False
-    """Old and new images of what changes."""
+    stream: StreamView | None = None
+    """What its stream tells of what changes; None: it has none."""
     expiring: bool = False
+
+    @property
+    def streamed(self) -> bool:
+        return self.stream is not None
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,15 @@ KEPT_S_MAX = 14 * DAY_S
 ACTIVE_S_MAX = 120
 
 TABLES = (
-    Table(ITEMS, streamed=True),
+    Table(ITEMS, stream="NEW_AND_OLD_IMAGES"),
     Table(
         SCHEDULERS,
         indexes=(Index(DUE_INDEX, "shard", "due", ("generation", "counter", "revision", "cadence")),),
-        streamed=True,
+        stream="NEW_AND_OLD_IMAGES",
     ),
     Table(RUNS, indexes=(Index(READY_INDEX, "shard", "at"),), expiring=True),
-    Table(LEDGER, indexes=(Index(READY_INDEX, "shard", "at"),), expiring=True),
+    # That a job is new is all that its stream has to tell.
+    Table(LEDGER, indexes=(Index(READY_INDEX, "shard", "at"),), stream="KEYS_ONLY", expiring=True),
 )
 
 QUEUES = (
@@ -89,7 +95,7 @@ QUEUES = (
     Queue("streams-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue(TICKS, hidden_s=180, kept_s=DAY_S, dead="ticks-dead"),
     Queue(OUTGOING, hidden_s=180, kept_s=4 * DAY_S, dead="outgoing-dead"),
-    Queue(RUNS_FIFO, hidden_s=360, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
+    Queue(RUNS_FIFO, hidden_s=3_960, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
 )
 
 
@@ -143,8 +149,8 @@ def table_definition(table: Table, prefix: str) -> dict[str, Any]:
     }
     if table.indexes:
         definition["GlobalSecondaryIndexes"] = [_index_definition(index) for index in table.indexes]
-    if table.streamed:
-        definition["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    if table.stream is not None:
+        definition["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": table.stream}
     return definition
 
 
@@ -182,8 +188,8 @@ def _finish_table(clients: Clients, table: Table, prefix: str) -> Iterator[str]:
     for index in table.indexes:
         if not _same_index(indexes.get(index.name), _index_definition(index)):
             yield f"{name}: index {index.name} is missing or differs: make it anew as deploy/aws/template.yaml has it"
-    if table.streamed and found.get("StreamSpecification", {}).get("StreamViewType") != "NEW_AND_OLD_IMAGES":
-        yield f"{name}: its stream is off or lacks images: set it to NEW_AND_OLD_IMAGES"
+    if table.streamed and found.get("StreamSpecification", {}).get("StreamViewType") != table.stream:
+        yield f"{name}: its stream is off or shows something else: set it to {table.stream}"
 
 
 def _wait_until_active(clients: Clients, name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from paceline.adapters.sqlite.entries import integers
 from paceline.core.atlas import MeterName
 from paceline.core.meters import NEVER_MS, Meter, Reading, Release, Window, refused, sync
 from paceline.core.pool import Account, Key
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     AccountClosed,
     AccountSpec,
     AddKey,

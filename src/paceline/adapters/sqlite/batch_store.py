@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from paceline.adapters.sqlite import batch_upkeep, batches, calls, days, deads, providers, results
@@ -26,6 +26,7 @@ from paceline.ports import (
     ProviderStanding,
     PutProvider,
     RecordPut,
+    Replayed,
 )
 
 
@@ -225,3 +226,10 @@ class SqliteBatchStore:
     def discard(self, choice: DeadChoice, *, limit: int) -> int:
         with self._db.write() as db:
             return deads.discard(db, choice, limit=limit)
+
+    def dead_messages(self) -> dict[str, int]:
+        return {}  # SQLite has no queues
+
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+        del now_ms, limit, react
+        return {}

@@ -144,10 +144,10 @@ class _Batch:
     def _insert(self, item: PutMonitor, owner: list[int]) -> PutResult:
         self._generation = generation = self._generation + 1
         owner[1] += 1
-        now_ms, text = self._now_ms, encode_spec(item.spec).decode()
-        self._inserts.append((generation, owner[0], item.id, text, now_ms, now_ms))
-        self._current[item.owner, item.id] = (generation, 1, text, now_ms, now_ms)
-        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, now_ms, now_ms)
+        made_ms, text = self._now_ms if item.created_ms is None else item.created_ms, encode_spec(item.spec).decode()
+        self._inserts.append((generation, owner[0], item.id, text, made_ms, made_ms))
+        self._current[item.owner, item.id] = (generation, 1, text, made_ms, made_ms)
+        monitor = Monitor(item.owner, item.id, generation, 1, item.spec, made_ms, made_ms)
         return PutResult("created", monitor, Change(self._number, generation, monitor, owner[2] == 1, None))
 
     def _replace(self, item: PutMonitor, row: tuple[Any, ...], text: str) -> PutResult:

@@ -11,7 +11,7 @@ from paceline.core.atlas import MeterName
 from paceline.core.measurement import MeasurementState
 from paceline.core.meters import Reading, Short
 from paceline.core.pool import Account
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     AccountSpec,
     AddKey,
     Admitted,

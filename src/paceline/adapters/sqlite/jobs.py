@@ -14,7 +14,7 @@ from paceline.adapters.sqlite.ledger import ATTEMPT_BITS, INDEX_BITS, INDEX_MASK
 from paceline.core.cost import Cost
 from paceline.core.measurement import MeasurementState, encode_measurement, parse_stored_measurement
 from paceline.core.meters import day_name, resets_ms, room
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     Admitted,
     Already,
     AtlasMeasurement,

@@ -88,6 +88,38 @@ def claim(db: Connection, queue: Queue, lanes: Lanes, *, now_ms: int, runs_max: 
     return claimed
 
 
+def next_run_ms(db: Connection) -> int | None:
+    """0 while the tail has something: whether it may start is for the claim to see."""
+    next_ms = db.execute(
+        """SELECT iif(lane.position < lane.tail, 0,
+                      (SELECT min(open.at_ms) FROM open WHERE open.lane = lane.id AND open.at_ms < ?))
+           FROM lane WHERE lane.id = ?""",
+        (NEVER_MS, CHECKS_LANE),
+    ).get
+    return None if next_ms is None else int(next_ms)
+
+
+def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease_ms: int) -> Claimed | None:
+    """One run of an outgoing lane, out of turn: the tail passes over it later, as over all that is open or settled."""
+    lane = handle >> LANE_BITS
+    row = db.execute(
+        f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out', open.state, open.at_ms,
+                   EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+            FROM run LEFT JOIN open ON open.handle = run.handle {_OWNER} WHERE run.handle = ?""",  # noqa: S608
+        (handle,),
+    ).fetchone()
+    if row is None or lane == CHECKS_LANE:
+        return None
+    *facts, attempts, lost, state, at_ms, settled = row
+    run = Candidate(*(*facts, attempts or 0, lost or 0))
+    pausing = state in ("out", "retry", "later") and at_ms > now_ms
+    if settled or pausing or not run.clear or run.disabled or run.spec is None:
+        return None
+    if attempt not in (None, run.attempt + 1):
+        return None
+    return _decide(db, lane, [run], now_ms=now_ms, lease_ms=lease_ms)[0]
+
+
 def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     leases = {
         row[0]: row[1:]

@@ -13,7 +13,7 @@ from paceline.core.atlas import expected_end_ms
 from paceline.core.cost import Cost, daily_actual
 from paceline.core.measurement import parse_stored_measurement, targets_of
 from paceline.core.meters import Short
-from paceline.ports.jobs import (
+from paceline.ports.job_values import (
     Blame,
     Busy,
     Ended,

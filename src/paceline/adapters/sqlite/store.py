@@ -9,7 +9,7 @@ from pathlib import Path
 from paceline.adapters.sqlite import definitions, entries, history, runs, strides, upkeep, users
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
-from paceline.adapters.sqlite.database import Database, file_bytes
+from paceline.adapters.sqlite.database import Connection, Database, file_bytes
 from paceline.adapters.sqlite.job_store import SqliteJobStore
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.providers import Policies
@@ -31,6 +31,7 @@ from paceline.ports import (
     Scheduler,
     Settlement,
     StoreStatus,
+    Take,
     Token,
     User,
     UserEdit,
@@ -154,6 +155,26 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
         with self._db.write() as db:
             return runs.claim(db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+    def next_run_ms(self) -> int | None:
+        with self._db.peek() as db:
+            return runs.next_run_ms(db)
+
+    def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+        with self._db.write() as db:
+            return [self._take(db, item, now_ms) for item in takes]
+
+    def _take(self, db: Connection, item: Take, now_ms: int) -> Claimed | None:
+        monitor = definitions.monitor(db, item.owner, item.monitor)
+        if monitor is None or monitor.generation != item.generation:
+            return None
+        run = history.find_run(db, self._cadences, monitor, item.counter, now_ms=now_ms)
+        return runs.take(db, run.handle, item.attempt, now_ms=now_ms, lease_ms=item.lease_ms) if run else None
+
+    def offer_again(self, *, now_ms: int) -> int:
+        """Nobody: the checkers of a file ask for runs."""
+        del now_ms
+        return 0
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         with self._db.write() as db:

@@ -11,7 +11,7 @@ import apsw
 from paceline.adapters.sqlite import batch_upkeep, job_upkeep
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms, integers
-from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, lane_bounds
+from paceline.adapters.sqlite.keys import CHECKS_LANE, EPOCH_MS, GENERATION_MASK, LANE_BITS, lane_bounds
 from paceline.adapters.sqlite.run_keys import TIME_MASK
 from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
 from paceline.errors import StoreUnavailable
@@ -178,10 +178,12 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
 
 
 def _expire_open(db: Connection, *, due_before_ms: int, now_ms: int, limit: int) -> int:
+    """Also what a checker of somebody's own took and left: nobody has claimed it since its lease ran out."""
     rows = db.execute(
         f"""SELECT handle, previous, {CLEAR} FROM open JOIN run USING (handle)
-            WHERE state <> 'out' AND due_ms < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
-        (due_before_ms, max(limit, 0)),
+            WHERE (state <> 'out' OR (at_ms < ?1 AND lane <> ?2)) AND due_ms < ?1
+            ORDER BY handle LIMIT ?3""",  # noqa: S608  fixed texts
+        (due_before_ms, CHECKS_LANE, max(limit, 0)),
     ).fetchall()
     expired: set[int] = set()
     for handle, previous, clear in rows:

@@ -1,8 +1,7 @@
-"""The REST API."""
+"""The REST API. What serves it, ``serving``, is imported by those who serve: a function behind API Gateway does not."""
 
 from paceline.shells.api.app import build_app
 from paceline.shells.api.arrivals import Arrivals
 from paceline.shells.api.parts import ApiHooks, LoopHealth
-from paceline.shells.api.serving import server_config
 
-__all__ = ["ApiHooks", "Arrivals", "LoopHealth", "build_app", "server_config"]
+__all__ = ["ApiHooks", "Arrivals", "LoopHealth", "build_app"]

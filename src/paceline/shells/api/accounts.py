@@ -12,7 +12,7 @@ from paceline.shells.api.jobs import truth
 from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
 from paceline.shells.api.parts import Call
 from paceline.steps import accounts
-from paceline.steps.job_report import AccountView, account_view, account_views, find_key_view, key_view
+from paceline.steps.account_report import AccountView, account_view, account_views, find_key_view, key_view
 
 
 async def put_account(call: Call) -> Answer:

@@ -245,10 +245,10 @@ DEAD = (
         "/v1/dead/redrive",
         dead.redrive_dead,
         "Dead letters",
-        "Puts dead letters back, in order and paced, each once.",
-        {200: documents.Redriven},
+        "Puts dead letters back, in order and paced, each once; or sends messages of dead queues again.",
+        {200: (documents.Redriven, documents.Replayed)},
         access="admin",
-        body=documents.DeadBody,
+        body=documents.RedriveBody,
     ),
     Route(
         "POST",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 
 from paceline.ports import DeadChoice
 from paceline.shells.api.answers import Answer, json_answer
-from paceline.shells.api.documents import DeadBody, Discarded, Redriven
+from paceline.shells.api.documents import DeadBody, Discarded, RedriveBody, Redriven, Replayed
 from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
 from paceline.shells.api.parts import Call
 from paceline.steps import redrive
@@ -29,6 +30,11 @@ async def list_dead(call: Call) -> Answer:
 
 async def redrive_dead(call: Call) -> Answer:
     parts = call.parts
+    body: RedriveBody = call.body
+    if body.queues:
+        redrive.refuse_beside_queues(**_named(body))
+        done = await asyncio.to_thread(redrive.replay, parts.store, now_ms=parts.now_ms())
+        return json_answer(200, Replayed(*done))
     choice = await asyncio.to_thread(_choice, call)
     count = await asyncio.to_thread(redrive.redrive, parts.store, choice, now_ms=parts.now_ms())
     parts.hooks.wake()
@@ -41,11 +47,10 @@ async def discard_dead(call: Call) -> Answer:
 
 
 def _choice(call: Call) -> DeadChoice:
-    body: DeadBody = call.body
-    return redrive.choose(
-        call.parts.store,
-        runs=None if isinstance(body.runs, msgspec.UnsetType) else body.runs,
-        provider=None if isinstance(body.provider, msgspec.UnsetType) else body.provider,
-        batch=None if isinstance(body.batch, msgspec.UnsetType) else body.batch,
-        date=None if isinstance(body.date, msgspec.UnsetType) else body.date,
-    )
+    return redrive.choose(call.parts.store, **_named(call.body))
+
+
+def _named(body: DeadBody) -> dict[str, Any]:
+    """What the body names."""
+    given = {name: getattr(body, name) for name in ("runs", "provider", "batch", "date")}
+    return {name: value for name, value in given.items() if value is not msgspec.UNSET}

@@ -18,6 +18,7 @@ from paceline.steps.outgoing import OutgoingItem
 from paceline.steps.redrive import RUNS_MAX
 
 CLAIM_MAX = 1_000
+ATTEMPT_MAX = 10**9
 WAIT_MS_MAX = 20_000
 
 ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
@@ -147,8 +148,26 @@ class DeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     date: Date | msgspec.UnsetType = msgspec.UNSET
 
 
+class RedriveBody(DeadBody, frozen=True):
+    """Which dead letters; or ``queues`` alone: the messages that wait in dead queues, on AWS."""
+
+    queues: bool = False
+
+
 class Redriven(msgspec.Struct, frozen=True):
     redriven: int
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """Of messages in dead queues: sent again, stale and so deleted, and left because they cannot be read.
+
+    ``queues``: how many of each queue were sent again.
+    """
+
+    redriven: int
+    dropped: int
+    left: int
+    queues: dict[str, int]
 
 
 class Discarded(msgspec.Struct, frozen=True):
@@ -203,6 +222,13 @@ class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class ClaimAnswer(msgspec.Struct, frozen=True):
     items: list[OutgoingItem]
+
+
+class RunClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``attempt``: only as this one, as the message says; left out, as whichever it would be."""
+
+    attempt: Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)] | msgspec.UnsetType = msgspec.UNSET
+    lease: Duration = "60s"
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ from paceline.errors import AlreadyExists, AtlasUnavailable, JobFinished, NotFou
 from paceline.shells.api import accounts, documents, jobs, results
 from paceline.shells.api.pages import Page
 from paceline.shells.api.route import Route
-from paceline.steps import job_report
+from paceline.steps import account_report, job_report
 
 _JOB = "/v1/jobs/{job}"
 _ACCOUNT = "/v1/accounts/{account}"
@@ -92,7 +92,7 @@ ACCOUNTS = (
         accounts.put_account,
         "Accounts",
         "Creates the account (201) or replaces its limits (200).",
-        {200: job_report.AccountView, 201: job_report.AccountView},
+        {200: account_report.AccountView, 201: account_report.AccountView},
         access="admin",
         document="AccountSpec",
     ),
@@ -102,7 +102,7 @@ ACCOUNTS = (
         accounts.list_accounts,
         "Accounts",
         "All accounts in order of id, with usage, state and reason.",
-        {200: Page[job_report.AccountView]},
+        {200: Page[account_report.AccountView]},
         access="admin",
         paged=True,
     ),
@@ -112,7 +112,7 @@ ACCOUNTS = (
         accounts.show_account,
         "Accounts",
         "The account with usage, state, reason and keys.",
-        {200: job_report.AccountView},
+        {200: account_report.AccountView},
         access="admin",
     ),
     Route(
@@ -121,7 +121,7 @@ ACCOUNTS = (
         accounts.add_key,
         "Accounts",
         "Tries the key at RIPE and adds it; its secret is shown to nobody.",
-        {201: job_report.KeyView},
+        {201: account_report.KeyView},
         access="admin",
         body=documents.NewKeyBody,
         query=("check",),
@@ -134,7 +134,7 @@ ACCOUNTS = (
         accounts.show_key,
         "Accounts",
         "The key without its secret.",
-        {200: job_report.KeyView},
+        {200: account_report.KeyView},
         access="admin",
     ),
     Route(
@@ -143,7 +143,7 @@ ACCOUNTS = (
         accounts.edit_key,
         "Accounts",
         "Disables the key, or enables it; enabled, it is tried again.",
-        {200: job_report.KeyView},
+        {200: account_report.KeyView},
         access="admin",
         body=documents.KeyPatchBody,
     ),

@@ -1,4 +1,4 @@
-"""The outgoing queue: claim with a long poll, report the outcome, extend the lease; and any run by its id."""
+"""The outgoing queue: claim with a long poll, or one run by its id; report the outcome, extend the lease; any run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.shells.api.answers import Answer, disconnected, json_answer
 from paceline.shells.api.auth import owner_of, viewer_of
 from paceline.shells.api.bodies import ClientGone
-from paceline.shells.api.documents import WAIT_MS_MAX, ClaimAnswer, ClaimBody, ExtendAnswer, ExtendBody, OutcomeBody
+from paceline.shells.api.documents import (
+    WAIT_MS_MAX,
+    ClaimAnswer,
+    ClaimBody,
+    ExtendAnswer,
+    ExtendBody,
+    OutcomeBody,
+    RunClaimBody,
+)
 from paceline.shells.api.parts import Call
 from paceline.shells.api.writes import ClaimAsk
 from paceline.steps import outgoing
@@ -47,12 +55,20 @@ async def claim(call: Call) -> Answer:
                 return json_answer(200, ClaimAnswer(items))
             if gone is None:
                 gone = loop.create_task(disconnected(call.receive))
-            await arrivals.wait(mark, timeout_s=min(POLL_S, left_s))
+            await arrivals.wait(mark, timeout_s=min(max(POLL_S, call.parts.system.look_ms_min / 1_000), left_s))
             if gone.done():
                 raise ClientGone
     finally:
         if gone is not None:
             gone.cancel()
+
+
+async def claim_run(call: Call) -> Answer:
+    body: RunClaimBody = call.body
+    lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
+    attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
+    ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer_of(call.user))
+    return json_answer(200, await call.parts.together.do(call.parts.writes.claim_runs, ask))
 
 
 async def report_outcome(call: Call) -> Answer:

@@ -7,6 +7,7 @@ import sys
 from paceline.errors import (
     AlreadyExists,
     LimitReached,
+    NotClaimable,
     NotFound,
     RevisionMismatch,
     StaleLease,
@@ -20,6 +21,7 @@ from paceline.shells.api.problems import NotReady
 from paceline.shells.api.route import Handler, Route
 from paceline.steps import report
 from paceline.steps.days import CallRunView
+from paceline.steps.outgoing import OutgoingItem
 
 __all__ = ["ROUTES", "Handler", "Route"]
 
@@ -51,6 +53,17 @@ HOT = (
         body_needed=False,
         waits=True,
         problems=(NotFound,),
+    ),
+    Route(
+        "POST",
+        "/v1/runs/{run}/claim",
+        outgoing.claim_run,
+        "Outgoing queue",
+        "Leases one run by its id, for a checker that was told of it by a message.",
+        {200: OutgoingItem},
+        body=documents.RunClaimBody,
+        body_needed=False,
+        problems=(NotClaimable,),
     ),
     Route(
         "POST",

@@ -13,6 +13,8 @@ from paceline.shells.api.problems import NotReady
 from paceline.shells.metrics import CONTENT_TYPE
 from paceline.steps.report import scheduler_view, status_view
 
+REFRESH_S_MAX = 1.0
+
 
 async def healthz(call: Call) -> Answer:
     del call
@@ -33,7 +35,8 @@ async def readyz(call: Call) -> Answer:
 
 async def metrics(call: Call) -> Answer:
     parts = call.parts
-    await asyncio.to_thread(_refresh, parts)
+    # A store that hangs must not keep the figures that there are from whoever asks; it is seen as down when it fails.
+    await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(_refresh, parts))], timeout=REFRESH_S_MAX)
     return text_answer(200, parts.hooks.metrics.render(), CONTENT_TYPE)
 
 
@@ -55,9 +58,9 @@ async def list_schedulers(call: Call) -> Answer:
 
 
 def _refresh(parts: Parts) -> None:
-    """Gauges are read when they are asked for; anybody may ask, so not more than once a second."""
+    """Gauges are read when they are asked for; anybody may ask, so not more than once a second, on AWS a minute."""
     figures = parts.hooks.metrics
-    if not figures.take_refresh(parts.now_ms()):
+    if not figures.take_refresh(parts.now_ms(), every_ms=parts.system.keep_ms):
         return
     figures.set_loop_ages((loop.name, loop.age_s) for loop in parts.hooks.loops())
     try:

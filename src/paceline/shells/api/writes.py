@@ -9,7 +9,7 @@ from paceline.core.definition import Monitor
 from paceline.errors import PacelineError
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Run
 from paceline.steps import define, outgoing
-from paceline.steps.outgoing import OutcomeReport, OutgoingItem
+from paceline.steps.outgoing import OutcomeReport, OutgoingItem, RunClaim
 from paceline.steps.report import MonitorView, monitor_views
 from paceline.wiring import System
 
@@ -98,6 +98,10 @@ class Writes:
             for index in members:
                 items[index], granted = granted[: asks[index].runs_max], granted[asks[index].runs_max :]
         return items
+
+    def claim_runs(self, asks: Sequence[RunClaim]) -> list[OutgoingItem | PacelineError]:
+        """One act for all runs that are claimed by their ids together."""
+        return outgoing.claim_runs(self._store, asks, now_ms=self._system.clock.now_ms(), policy=self._policy)
 
     def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
         """One commit for all outcomes that came together."""

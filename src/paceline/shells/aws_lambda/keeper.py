@@ -1,13 +1,14 @@
-"""Every quarter of an hour: what is older than it is kept for is deleted, page by page."""
+"""Every quarter of an hour: what is older than it is kept for is deleted, and dead letters are counted."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.definition import duration_ms
-from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, time_of
+from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 
 PAGE_S = 60.0
@@ -15,23 +16,30 @@ PAGE_S = 60.0
 
 
 @logger.inject_lambda_context
+@metrics.log_metrics
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Each kind until nothing is left of it, or the time is over: the next call goes on."""
+    """Each kind until nothing is left of it, or the time is over: the next call goes on.
+
+    Dead letters are counted here, whichever function or worker made them: somebody is to look at them.
+    """
     del event
     now, time = engine(), time_of(context)
     report = {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
+    metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
 
 
 def _runs(now: Engine, time: Time) -> int:
-    settings, total = now.system.settings, 0
+    settings, total, expired = now.system.settings, 0, 0
     keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
     while time.left_s > PAGE_S:
         report = purge(now.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=now.now_ms())
         if not (report.runs_deleted or report.runs_expired):
             break
         total += report.runs_deleted + report.runs_expired
+        expired += report.runs_expired
+    metrics.add_metric("RunsExpired", MetricUnit.Count, expired)
     return total
 
 

@@ -22,6 +22,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: int
 
 
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
+
+    generation: int
+    counter: int
+    at: int
+
+
 class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In ``runs.fifo``: a monitor's run was made."""
 
@@ -58,20 +66,23 @@ class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``runs.fifo``, every minute: whatever may start, starts, also if its own message was lost."""
+    """In ``runs.fifo``, every minute: whatever may start, starts, also if its own message was lost.
+
+    Each is a group of its own: one that a function died with holds up no other, however long it stays hidden.
+    """
 
     look: int
 
     @property
     def group(self) -> str:
-        return "look"
+        return f"look-{self.look}"
 
     @property
     def once(self) -> str:
         return f"look-{self.look}"
 
 
-Tick = Alarm | Release
+Tick = Alarm | Release | Start
 Wake = CheckWake | CallWake | Look
 
 
@@ -88,13 +99,13 @@ class WrongMessage(ValueError):
     """It is none of ours. It stays in its queue until it is moved to the dead ones, for a person to look at."""
 
 
-_TICKS: tuple[type[Tick], ...] = (Alarm, Release)
+_TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
 _WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
 
 
-def read_tick(body: str) -> Alarm | Release:
+def read_tick(body: str) -> Alarm | Release | Start:
     message = _read(body, _TICKS)
-    assert isinstance(message, Alarm | Release)
+    assert isinstance(message, Alarm | Release | Start)
     return message
 
 

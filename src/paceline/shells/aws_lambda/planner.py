@@ -17,8 +17,7 @@ from botocore.exceptions import ClientError
 
 from paceline.core.batch import Batch, day_at
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger, time_of
-from paceline.shells.aws_lambda.sweeper import AHEAD_MS
-from paceline.shells.aws_lambda.ticks import release as release_into_fifo
+from paceline.shells.aws_lambda.sweeper import release_ready
 from paceline.steps.newcomers import plan_newcomers
 from paceline.steps.plan import all_batches, due_dates, plan_day
 
@@ -81,8 +80,7 @@ def plan(event: Event, context: LambdaContext) -> dict[str, Any]:
 def release(event: Event, context: LambdaContext) -> dict[str, Any]:
     """What is due by now, or soon, gets its message. The answer is the machine's."""
     del context
-    now = engine()
-    released = release_into_fifo(now, list(now.lanes.ready(until_ms=now.now_ms() + AHEAD_MS)))
+    released = release_ready(engine())
     state = msgspec.convert(event, Planning)
     logger.info("planned", extra={"batch": state.batch, "date": state.date, "released": released})
     return {"enqueued": state.enqueued}

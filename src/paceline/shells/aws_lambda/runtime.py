@@ -12,16 +12,15 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import boto3
 import structlog
-from aws_lambda_powertools import Logger
+from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.batch import BasePartialBatchProcessor
 
 from paceline.config import aws_prefix, load_settings
 from paceline.core.due import Due
 from paceline.errors import WrongSetting
 from paceline.ports import Store
-from paceline.shells.aws_lambda.lanes import Lanes
 from paceline.shells.aws_lambda.messages import Alarm
-from paceline.shells.aws_lambda.outbox import Outbox
+from paceline.shells.aws_lambda.outbox import Outbox, Post
 from paceline.shells.logs import redact
 from paceline.wiring import System, open_system
 
@@ -29,6 +28,8 @@ SECRET_NAME = "SECRET_KEY_ARN"  # noqa: S105  the name of a variable that names 
 Event = dict[str, Any]
 
 logger = Logger(service="paceline")
+metrics = Metrics(namespace="Paceline")
+"""Written to the log, where CloudWatch finds them, with POWERTOOLS_SERVICE_NAME, the prefix, as their dimension."""
 chance: Callable[[], float] = random.SystemRandom().random
 
 
@@ -50,6 +51,11 @@ class AlarmedStore(Store, Protocol):
 
     @property
     def bell(self) -> Bell: ...
+    @property
+    def queues(self) -> Post: ...
+    def ready_lanes(self, *, until_ms: int) -> list[tuple[int, int]]: ...
+    def lane_ready_ms(self, provider: int) -> int | None: ...
+    def dead_letters(self) -> int: ...
     def rung(self, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]: ...
     def sweep_alarms(self, *, now_ms: int) -> Swept: ...
 
@@ -59,8 +65,6 @@ class Engine:
     system: System
     store: AlarmedStore
     outbox: Outbox
-    lanes: Lanes
-    prefix: str
 
     def now_ms(self) -> int:
         return self.system.clock.now_ms()
@@ -81,14 +85,13 @@ def engine() -> Engine:
     """Raises WrongSetting if the function's environment is not that of a deployment."""
     _speak_as_powertools()
     settings = load_settings(secret_key=_secret_key())
-    prefix = aws_prefix(settings.store)
-    if prefix is None:
+    if aws_prefix(settings.store) is None:
         raise WrongSetting(f"PACELINE_STORE {settings.store}: a function needs aws://?prefix=….")
     system = open_system(settings)
     store = cast("AlarmedStore", system.store)
     # The stream of the entries sets every alarm, whoever moved the entry: one that the writer sent would be a second.
     store.bell.rings = False
-    return Engine(system, store, Outbox(prefix), Lanes(prefix), prefix)
+    return Engine(system, store, Outbox(store.queues))
 
 
 def time_of(context: Any, *, spare_s: float = 2.0) -> Time:

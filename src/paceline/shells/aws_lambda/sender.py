@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
-from paceline.core.provider import SAFE_METHODS
+from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
 from paceline.ports import Order
 from paceline.shells.aws_lambda.messages import CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
@@ -26,8 +26,8 @@ from paceline.steps.call import Fence, ProviderBook, Sent, claim_calls, settle_c
 from paceline.steps.send import claim_orders, settle
 from paceline.wiring import open_caller, open_provider
 
-CLAIM_S = 35.0
-"""With less time left nothing more is claimed: a call takes up to 30 seconds, unless its provider says otherwise."""
+CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
+"""With less time left nothing more is claimed: that long a call may take, if its provider allows it."""
 IN_FLIGHT_MAX = 100
 WAIT_MS = 50
 SOON_MS = 1_000
@@ -83,7 +83,7 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
 def follow_up(now: Engine, providers: set[int]) -> None:
     """The next run of these providers gets its message: at once, or when it is due."""
     horizon_ms = now.now_ms() + DELAY_S_MAX * 1_000
-    ready = {provider: now.lanes.ready_ms(provider) for provider in sorted(providers)}
+    ready = {provider: now.store.lane_ready_ms(provider) for provider in sorted(providers)}
     release(now, [Release(one, at) for one, at in ready.items() if at is not None and at <= horizon_ms])
 
 

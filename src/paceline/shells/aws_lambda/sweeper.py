@@ -6,8 +6,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.shells.aws_lambda.messages import Look
-from paceline.shells.aws_lambda.runtime import Event, engine, logger
+from paceline.shells.aws_lambda.messages import Look, Release
+from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release
 from paceline.steps.react import react_to_all
 
@@ -22,8 +22,14 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     now, now_ms = engine(), engine().now_ms()
     reacted = react_to_all(now.store, now_ms=now_ms)
     swept = now.store.sweep_alarms(now_ms=now_ms)
-    released = release(now, list(now.lanes.ready(until_ms=now_ms + AHEAD_MS)))
+    released = release_ready(now)
     now.outbox.wake([Look(now_ms // LOOK_MS)])
     report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released}
     logger.info("swept", extra=report)
     return report
+
+
+def release_ready(now: Engine) -> int:
+    """Every provider that may start a run by the next sweep; how many may start one now."""
+    ready = now.store.ready_lanes(until_ms=now.now_ms() + AHEAD_MS)
+    return release(now, [Release(provider, at) for provider, at in ready])

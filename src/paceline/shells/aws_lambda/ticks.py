@@ -1,4 +1,4 @@
-"""The queue ``ticks``: an alarm rang, so its entry advances; or a provider's time has come, so its run is released."""
+"""The queue ``ticks``: an alarm rang, so its entry advances; or the time of a run has come, so it is released."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.due import Advance
-from paceline.shells.aws_lambda.messages import Alarm, CallWake, CheckWake, Release, read_tick
+from paceline.shells.aws_lambda.messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
 from paceline.steps.tick import advance_due
 
@@ -27,12 +27,12 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     read = [message for status, message, _ in done if status == "success"]
     now = engine()
     made, lost = _advance(now, [one for one in read if isinstance(one, Alarm)])
-    released = release(now, [one for one in read if isinstance(one, Release)])
+    released = release(now, [one for one in read if isinstance(one, Release | Start)])
     logger.info("ticked", extra={"runs": made, "lost": lost, "released": released})
     return answer(processor)
 
 
-def _tick(record: SQSRecord) -> Alarm | Release:
+def _tick(record: SQSRecord) -> Alarm | Release | Start:
     return read_tick(record.body)
 
 
@@ -43,26 +43,31 @@ def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
     now_ms = now.now_ms()
     dues = now.store.rung(alarms, now_ms=now_ms)
     moved = advance_due(now.store, dues, now_ms=now_ms, catch_up=now.system.catch_up)
-    now.outbox.wake(_wakes(now, moved, now_ms=now_ms))
+    release(now, _starts(now, moved, now_ms=now_ms))
     return sum(len(advance.firings) for advance in moved), len(alarms) - len(moved)
 
 
-def _wakes(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[CheckWake]:
-    """For checks of our own; a checker that reads ``outgoing`` was told by the store. What is caught up later waits."""
+def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start]:
+    """For checks of our own; a checker that reads ``outgoing`` was told by the store."""
     entries = now.store.entries([advance.due.generation for advance in moved], now_ms=now_ms) if moved else {}
     return [
-        CheckWake(advance.due.generation, firing.counter)
+        Start(advance.due.generation, firing.counter, firing.after_ms)
         for advance in moved
         if (entry := entries.get(advance.due.generation)) is not None and not entry.outgoing
         for firing in advance.firings
-        if firing.after_ms <= now_ms
     ]
 
 
-def release(now: Engine, releases: Sequence[Release]) -> int:
+def release(now: Engine, releases: Sequence[Release | Start]) -> int:
     """Into the FIFO queue those whose time has come; the others wait on. How many were put into it."""
     now_ms = now.now_ms()
     ripe = [one for one in releases if one.at <= now_ms]
-    now.outbox.wake(CallWake(one.provider, one.at, now_ms // LOOK_MS) for one in ripe)
-    now.outbox.release_later((one for one in releases if one.at > now_ms), now_ms=now_ms)
+    now.outbox.wake(_wake(one, now_ms) for one in ripe)
+    now.outbox.later((one for one in releases if one.at > now_ms), now_ms=now_ms)
     return len(ripe)
+
+
+def _wake(ripe: Release | Start, now_ms: int) -> CallWake | CheckWake:
+    if isinstance(ripe, Release):
+        return CallWake(ripe.provider, ripe.at, now_ms // LOOK_MS)
+    return CheckWake(ripe.generation, ripe.counter)

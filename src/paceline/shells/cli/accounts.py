@@ -10,7 +10,7 @@ from paceline.ports import AccountSpec
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import print_json, print_line, print_note, print_table
 from paceline.steps import accounts
-from paceline.steps.job_report import AccountView, MeterView, account_view, account_views
+from paceline.steps.account_report import AccountView, MeterView, account_view, account_views
 
 app = typer.Typer(name="account", help="Set RIPE Atlas accounts and see what is left of each.")
 

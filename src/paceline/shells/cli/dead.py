@@ -14,6 +14,9 @@ from paceline.shells.cli.runs import print_call_runs
 from paceline.steps import redrive
 from paceline.steps.days import call_run_view
 
+MESSAGES_MAX = 10_000
+"""Of each dead queue in one call."""
+
 app = typer.Typer(name="dead", help="Look at dead letters, put them back, or let them rest.")
 
 RunsArgument = Annotated[
@@ -56,8 +59,15 @@ def redrive_dead(
     provider: ProviderOption = None,
     batch: BatchOption = None,
     date: DateOption = None,
+    queues: Annotated[
+        bool, typer.Option("--queues", help="On AWS: send messages of the dead queues again, instead of runs.")
+    ] = False,
 ) -> None:
     """Put dead letters back, in their old order and paced; each once, however often this is asked."""
+    if queues:
+        redrive.refuse_beside_queues(runs=runs or None, provider=provider, batch=batch, date=date)
+        _replay(call)
+        return
     with call.system() as system:
         choice = redrive.choose(system.store, runs=runs or None, provider=provider, batch=batch, date=date)
         count = redrive.redrive(system.store, choice, now_ms=system.clock.now_ms())
@@ -65,6 +75,19 @@ def redrive_dead(
         print_json({"redriven": count})
     else:
         print_line(f"{count} redriven.")
+
+
+def _replay(call: Call) -> None:
+    with call.system() as system:
+        done = redrive.replay(system.store, now_ms=system.clock.now_ms(), messages_max=MESSAGES_MAX)
+    if call.as_json:
+        print_json(done._asdict())
+        return
+    print_line(f"{done.redriven} redriven, {done.dropped} dropped, {done.left} left.")
+    for name, count in done.queues.items():
+        print_line(f"  {name}: {count}")
+    if done.left:
+        print_note("What is left cannot be read: look at it in its queue, and delete there what nobody needs.")
 
 
 @command(app, "discard")

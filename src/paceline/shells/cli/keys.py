@@ -14,7 +14,7 @@ from paceline.ports import StoredKey
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import print_json, print_line, print_note, print_table
 from paceline.steps import accounts
-from paceline.steps.job_report import KeyView, key_view
+from paceline.steps.account_report import KeyView, key_view
 
 app = typer.Typer(name="key", help="Add, list, enable, disable and remove the keys of RIPE Atlas accounts.")
 

@@ -17,7 +17,7 @@ from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
 from paceline.ports import PurgeReport, Store
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
-from paceline.steps import job_report, report
+from paceline.steps import account_report, report
 from paceline.steps import purge as purge_step
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def status(call: Call) -> None:
         return
     output.print_fields(
         [
-            ("store", f"{settings.store} ({output.byte_text(view.file_bytes)})"),
+            ("store", f"{settings.store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else settings.store),
             ("daemon", f"answering at {url}" if answering else f"none answers at {url}; start one: paceline up"),
             ("users", view.users),
             ("monitors", view.monitors),
@@ -97,6 +97,7 @@ def status(call: Call) -> None:
             ("batch runs waiting", view.calls_waiting),
             ("batch runs late by", f"{view.call_age_s:.1f} s"),
             ("dead letters", view.dead_letters),
+            *((f"messages in {name}", count) for name, count in view.dead_messages.items()),
             ("jobs open", jobs.jobs_open),
             ("measurements", [f"{count} {state}" for state, count in jobs.measurements.items()]),
             ("oldest job waiting", f"{jobs.job_age_s:.1f} s"),
@@ -148,6 +149,7 @@ def backup(
 def migrate(call: Call) -> None:
     """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
     with call.system() as system:
+        system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
         schema = system.store.schema_version
     if call.as_json:
         output.print_json({"schema": schema})
@@ -203,7 +205,7 @@ def purge(
 def _job_figures(store: Store, *, now_ms: int) -> JobFigures:
     counts = store.send_counts()._asdict()
     oldest_ms, open_jobs = counts.pop("oldest_ms"), counts.pop("open_jobs")
-    accounts = job_report.account_views(store, now_ms=now_ms)
+    accounts = account_report.account_views(store, now_ms=now_ms)
     paused, _ = store.gates(())
     waits = paused is not None and paused.until_ms > now_ms
     return JobFigures(

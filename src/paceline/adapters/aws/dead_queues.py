@@ -1,0 +1,282 @@
+"""Messages that failed too often and wait in the dead queues: put back, dropped, or left for a person to look at.
+
+AWS's own redrive would not do: a FIFO queue takes a message that it saw in the last five minutes, and swallows it.
+Here each is sent under a new deduplication id, and deleted from the dead queue only then. Cut short in between, there
+are two of it: a message is an alarm clock, and one that rings twice does no harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from paceline.adapters.aws.batches_lanes import LaneItem, lanes_of
+from paceline.adapters.aws.connect import code_of
+from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.items import Item
+from paceline.adapters.aws.monitors_alarms import Alarm, Waiting, delay_s
+from paceline.adapters.aws.monitors_entries import read_entries
+from paceline.adapters.aws.monitors_keys import run_key
+from paceline.adapters.aws.monitors_runs import TERMINAL
+from paceline.adapters.aws.queues import BATCH_MAX, DELAY_S_MAX, Message, Queues, Received
+from paceline.adapters.aws.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
+from paceline.errors import StoreUnavailable
+from paceline.ports.batches import Replayed
+
+STREAMS_DEAD = "streams-dead"
+SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
+"""Where the messages of a dead queue came from."""
+DEAD_QUEUES = (*SOURCES, STREAMS_DEAD)
+HIDDEN_S = 300
+"""So long nobody else sees what is being put back: longer than it takes."""
+WAIT_S = 1
+"""A receive that does not wait asks only some of AWS's servers, and may find nothing where something is."""
+LOOK_MS = 60_000
+ONCE_MAX = 128
+_AGAIN = re.compile(r"(.*)#r(\d{1,9})")
+
+
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: the provider with this number may start a run then."""
+
+    provider: int
+    at: int
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
+
+    generation: int
+    counter: int
+    at: int
+
+
+class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: a monitor's run was made."""
+
+    generation: int
+    counter: int
+
+
+class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: the provider may start a run, from this instant on."""
+
+    provider: int
+    at: int
+    look: int
+
+
+class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``, every minute: whatever may start, starts."""
+
+    look: int
+
+
+Alarming = Alarm | Release | Start | Waiting | CheckWake | CallWake | Look
+KINDS: Mapping[str, tuple[type[Alarming], ...]] = {
+    TICKS: (Alarm, Release, Start),
+    OUTGOING: (Waiting,),
+    RUNS_FIFO: (CheckWake, CallWake, Look),
+}
+"""What a queue's messages can be: as the functions write and read them; a test compares."""
+
+
+def depths(queues: Queues) -> dict[str, int]:
+    """About how many wait in each dead queue."""
+    return {name: queues.depth(name) for name in DEAD_QUEUES}
+
+
+def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]) -> dict[str, Replayed]:
+    """By dead queue, so many messages of each at most. ``follow`` does what the records of a stream would have done."""
+
+    def replay_one(name: str) -> Replayed:
+        if name == STREAMS_DEAD:
+            return _replay_streams(queues, follow, limit=limit)
+        return _replay_queue(db, queues, name, now_ms=now_ms, limit=limit)
+
+    return dict(zip(DEAD_QUEUES, db.threads.fan_out(replay_one, DEAD_QUEUES), strict=True))
+
+
+def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit: int) -> Replayed:
+    """Each message that is there once: what comes back meanwhile is not taken again, so this ends."""
+    source = SOURCES[name]
+    taking = _Taking(queues, name, limit)
+    sent = dropped = 0
+    while received := taking.some():
+        known = [(one, alarm) for one in received if (alarm := _read(source, one.body)) is not None]
+        taking.leave([one for one in received if _read(source, one.body) is None])
+        if not known:
+            continue
+        live = _live(db, source, [alarm for _, alarm in known], now_ms=now_ms)
+        back = [_again(source, one, delay) for (one, _), delay in zip(known, live, strict=True) if delay is not None]
+        if back:
+            queues.send(source, back)  # raises if some of it was not taken: then all of it stays, and may come twice
+        queues.forget(name, [one.receipt for one, _ in known])
+        sent, dropped = sent + len(back), dropped + len(known) - len(back)
+    return Replayed(sent, dropped, taking.end())
+
+
+def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -> Replayed:
+    """They only point to records, which may be gone: what those would have done is done for all, and then they go."""
+    taking = _Taking(queues, STREAMS_DEAD, limit)
+    known: list[Received] = []
+    while received := taking.some():
+        known += [one for one in received if _is_batch(one.body)]
+        taking.leave([one for one in received if not _is_batch(one.body)])
+    if known:
+        follow()
+        queues.forget(STREAMS_DEAD, [one.receipt for one in known])
+    return Replayed(len(known), 0, taking.end())
+
+
+class _Taking:
+    """The messages of one dead queue, each once, up to the limit."""
+
+    def __init__(self, queues: Queues, name: str, limit: int) -> None:
+        self._queues = queues
+        self._name = name
+        self._limit = limit
+        self._seen: set[str] = set()
+        self._left: list[Received] = []
+        self._count = 0
+
+    def some(self) -> list[Received]:
+        """Further ones; none at the end."""
+        room = min(self._limit - len(self._seen), BATCH_MAX)
+        if room <= 0:
+            return []
+        received = self._queues.receive(self._name, messages_max=BATCH_MAX, wait_s=WAIT_S, hidden_s=HIDDEN_S)
+        fresh = [one for one in received if one.id not in self._seen]
+        self._give_back([one for one in received if one.id in self._seen] + fresh[room:])
+        self._seen.update(one.id for one in fresh[:room])
+        return fresh[:room]
+
+    def leave(self, unread: Sequence[Received]) -> None:
+        """For a person to look at. In a FIFO queue the next of its group can be had only when it is given back."""
+        self._count += len(unread)
+        if self._name.endswith(".fifo"):
+            self._give_back(unread)
+        else:
+            self._left += unread
+
+    def end(self) -> int:
+        """Gives back what is left, so that whoever looks or asks again sees it; about how many stay."""
+        self._give_back(self._left)
+        reached = len(self._seen) < self._limit
+        return self._count if reached else max(self._count, self._queues.depth(self._name))
+
+    def _give_back(self, messages: Iterable[Received]) -> None:
+        for one in messages:
+            try:
+                self._queues.hide(self._name, one.receipt, for_s=0)
+            except ClientError as error:
+                if code_of(error) != "MessageNotInflight":  # then its time is over, and it is seen anyway
+                    raise
+
+
+# -- what a message says, and whether that is still so
+
+
+def _read(source: str, body: str) -> Alarming | None:
+    """None: it is none of ours. The kinds have no field but their own, so one at most fits."""
+    for kind in KINDS.get(source, ()):
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError:
+            continue
+    return None
+
+
+def _is_batch(body: str) -> bool:
+    """Whether it is about records of a stream, as Lambda writes it."""
+    try:
+        told: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return isinstance(told, dict) and "DDBStreamBatchInfo" in told
+
+
+def _live(db: Database, source: str, alarms: Sequence[Alarming], *, now_ms: int) -> list[int | None]:
+    """The delay with which each is sent again; None: it is stale, and what it would have done was done since."""
+    lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, Release | CallWake)})
+    entries = read_entries(db, [one.generation for one in alarms if isinstance(one, Alarm)])
+    named = [(one.generation, one.counter) for one in alarms if isinstance(one, Waiting | Start | CheckWake)]
+    found = db.get_many(RUNS, [run_key(*name) for name in named])
+    runs = {name: found.get(run_key(*name)) for name in named}
+
+    def at_ms(one: Alarming) -> int | None:
+        match one:
+            case Alarm():
+                return one.due if _stands(entries.get(one.generation), one) else None
+            case Release() | CallWake():
+                return one.at if _is_ready(lanes.get(one.provider), max(one.at, now_ms)) else None
+            case Waiting():
+                return _may_start_ms(runs[one.generation, one.counter], one.attempt)
+            case Start():
+                return one.at if _is_open(runs[one.generation, one.counter]) else None
+            case CheckWake():
+                return now_ms if _is_open(runs[one.generation, one.counter]) else None
+            case Look():
+                return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own
+
+    times = [at_ms(one) for one in alarms]
+    fifo = source.endswith(".fifo")  # it takes no delay
+    return [None if time is None else 0 if fifo else delay_s(time, now_ms) for time in times]
+
+
+def _stands(entry: Item | None, alarm: Alarm) -> bool:
+    return entry is not None and (entry["counter"], entry.get("due_ms")) == (alarm.counter, alarm.due)
+
+
+def _is_ready(lane: LaneItem | None, until_ms: int) -> bool:
+    return lane is not None and lane.revision is not None and lane.ready_ms <= until_ms
+
+
+def _is_open(run: Item | None) -> bool:
+    return run is not None and run["state"] not in TERMINAL
+
+
+def _may_start_ms(run: Item | None, attempt: int) -> int | None:
+    """When the outgoing run may start as this attempt; None: it was taken, or has ended, or is not the next one."""
+    if run is None or "at" not in run or run["attempt"] + 1 != attempt:
+        return None
+    return int(run["at"])
+
+
+def _again(source: str, one: Received, delay: int) -> Message:
+    """The same text, in the same group, under a new deduplication id."""
+    if not source.endswith(".fifo"):
+        return Message(one.body, delay)
+    return Message(one.body, group=one.group, once=once_again(one.once or one.id))
+
+
+def once_again(once: str) -> str:
+    """``call-1-2`` becomes ``call-1-2#r1``, and that ``call-1-2#r2``: new each time, and the same if it is repeated."""
+    found = _AGAIN.fullmatch(once)
+    base, count = (found[1], int(found[2])) if found else (once, 0)
+    tail = f"#r{count + 1}"
+    if len(base) + len(tail) > ONCE_MAX:
+        base = blake2b(base.encode(), digest_size=20).hexdigest()
+    return base + tail
+
+
+# -- alarms behind a redrive
+
+
+def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
+    """For functions that wait for messages: each of these providers may start a run then.
+
+    What is due later than a message can wait, and what cannot be told now, is found by the sweep.
+    """
+    horizon_ms = now_ms + DELAY_S_MAX * 1_000
+    soon = [Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
+    messages = [Message(msgspec.json.encode(one).decode(), delay_s(one.at, now_ms)) for one in soon]
+    if messages:
+        with suppress(StoreUnavailable):
+            queues.send(TICKS, messages)

@@ -1,0 +1,150 @@
+"""Accounts and their keys as people and programs are shown them. REST and CLI show nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from paceline.core.instants import to_text
+from paceline.core.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, room, room_ms
+from paceline.core.pool import Account, KeyState, aside_reason
+from paceline.errors import NotFound
+from paceline.ports import JobStore, StoredKey
+
+RELEASES_MS = DAY_MS + MINUTE_MS
+"""How far ahead room is expected: what is spent on a day's meter is free by then."""
+AccountState = Literal["ready", "disabled", "closed", "no_key", "quarantined", "full"]
+
+
+class MeterView(msgspec.Struct, frozen=True):
+    """``foreign``: used by others than Paceline, as RIPE says. ``room_at``: when there is room, as far as is known."""
+
+    spent: int
+    held: int
+    foreign: int
+    limit: int
+    left: int
+    room_at: str | None
+
+
+class UsageView(msgspec.Struct, frozen=True):
+    concurrent: MeterView
+    daily_results: MeterView
+    daily_credits: MeterView
+
+
+class KeyView(msgspec.Struct, frozen=True):
+    """``reason``: why it is quarantined, in RIPE's words. Its secret is never shown."""
+
+    id: str
+    account: str
+    label: str
+    last_four: str
+    enabled: bool
+    state: KeyState
+    reason: str
+    created_at: str
+
+
+class AccountView(msgspec.Struct, frozen=True):
+    """``reason``: why it is not ready."""
+
+    id: str
+    concurrent: int
+    daily_results: int
+    daily_credits: int
+    enabled: bool
+    state: AccountState
+    reason: str
+    closed_until: str | None
+    usage: UsageView
+    sends: int
+    keys: list[KeyView]
+
+
+def account_views(store: JobStore, *, now_ms: int) -> list[AccountView]:
+    """All of them, in order of id."""
+    found = store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS)
+    return [_account_view(account, store.keys(account.id), now_ms=now_ms) for account in found]
+
+
+def account_view(store: JobStore, account_id: str, *, now_ms: int) -> AccountView:
+    # Of one alone the store does not tell when it has room again.
+    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS):
+        if account.id == account_id:
+            return _account_view(account, store.keys(account.id), now_ms=now_ms)
+    raise NotFound(f"There is no account {account_id[:200]!r}. An admin can put one.")
+
+
+def find_key_view(store: JobStore, account_id: str, key_id: str) -> KeyView:
+    for key in store.keys(account_id):
+        if key.id == key_id:
+            return key_view(key)
+    raise NotFound(f"Account {account_id[:200]!r} has no key {key_id[:100]!r}.")
+
+
+def key_view(key: StoredKey) -> KeyView:
+    state: KeyState = "disabled" if not key.enabled else "quarantined" if key.quarantine else "ready"
+    return KeyView(
+        id=key.id,
+        account=key.account,
+        label=key.label,
+        last_four=key.last_four,
+        enabled=key.enabled,
+        state=state,
+        reason=key.quarantine,
+        created_at=to_text(key.created_ms),
+    )
+
+
+def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -> AccountView:
+    state, reason = _account_state(account, now_ms=now_ms)
+    closed = account.closed_until_ms > now_ms
+    return AccountView(
+        id=account.id,
+        concurrent=account.concurrent.limit,
+        daily_results=account.results.limit,
+        daily_credits=account.credits.limit,
+        enabled=account.enabled,
+        state=state,
+        reason=reason,
+        closed_until=to_text(account.closed_until_ms) if closed else None,
+        usage=UsageView(
+            _meter_view(account.concurrent, now_ms=now_ms),
+            _meter_view(account.results, now_ms=now_ms),
+            _meter_view(account.credits, now_ms=now_ms),
+        ),
+        sends=account.sends,
+        keys=[key_view(key) for key in keys],
+    )
+
+
+def _account_state(account: Account, *, now_ms: int) -> tuple[AccountState, str]:
+    if aside := aside_reason(account):
+        if not account.enabled:
+            return "disabled", aside
+        quarantined = any(key.state == "quarantined" for key in account.keys)
+        return "quarantined" if quarantined else "no_key", aside
+    if account.closed_until_ms > now_ms:
+        return "closed", account.reason or "backing off"
+    meters = {
+        "concurrent measurements": account.concurrent,
+        "results a day": account.results,
+        "credits a day": account.credits,
+    }
+    full = [f"{word}: {meter.limit} of {meter.limit} in use" for word, meter in meters.items() if not room(meter)]
+    return ("full", "; ".join(full)) if full else ("ready", "")
+
+
+def _meter_view(meter: Meter, *, now_ms: int) -> MeterView:
+    at_ms = room_ms(meter, 1, now_ms=now_ms)
+    return MeterView(
+        spent=meter.spent,
+        held=meter.held,
+        foreign=meter.foreign,
+        limit=meter.limit,
+        left=room(meter),
+        room_at=to_text(at_ms) if now_ms < at_ms < NEVER_MS else None,
+    )
