@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ Fault = Literal["drop_before", "drop_after", "throttle", "duplicate", "delay", "
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "x-amz-crc32", "host"})
 BATCHES = frozenset({"BatchWriteItem", "BatchGetItem", "SendMessageBatch"})
+READS = frozenset({"GetItem", "BatchGetItem", "TransactGetItems", "Query", "Scan"})
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Faults:
     overtaken_s_max: float = 0.2
     only: frozenset[str] = frozenset()
     """The operations that are hit; empty: all."""
+    reads: float = 1.0
+    """How likely what only reads is hit, of the same: most requests do, and what hits a write tells more."""
+    spared: str = ""
+    """What has this text in it is not hit; empty: nothing is spared."""
 
 
 class Answer(NamedTuple):
@@ -66,15 +72,27 @@ class FaultProxy:
         self._server = _Server(self)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def choose(self, operation: str, *, index: str = "") -> Fault | None:
+    def begin(self, seed: int, faults: Faults) -> None:
+        """From here on as if it were new."""
+        with self._lock:
+            self.faults = faults
+            self.requests.clear()
+            self.hits.clear()
+            self._random = random.Random(seed)
+            self._indexes.clear()
+
+    def choose(self, operation: str, *, index: str = "", body: bytes = b"") -> Fault | None:
         """One draw for each request, in the order in which they come. ``index``: which one is asked, if one is."""
         with self._lock:
             self.requests[operation] += 1
             at = self._random.random()
             if self.faults.only and operation not in self.faults.only:
                 return None
+            if self.faults.spared and self.faults.spared.encode() in body:
+                return None
+            share = self.faults.reads if operation in READS else 1.0
             for fault in FAULTS:
-                at -= getattr(self.faults, fault)
+                at -= getattr(self.faults, fault) * share
                 if at < 0:
                     break
             else:
@@ -88,7 +106,7 @@ class FaultProxy:
         """None: the connection just ends."""
         operation = (request.headers.get("X-Amz-Target") or "none").rpartition(".")[2]
         index = asked_index(body) if operation in {"Query", "Scan"} else ""
-        match self.choose(operation, index=index):
+        match self.choose(operation, index=index, body=body):
             case "drop_before":
                 return None
             case "throttle":
@@ -207,9 +225,16 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, proxy: FaultProxy) -> None:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Head and body leave as one: in two, each answer waits 40 ms for the first to be acknowledged.
+            wbufsize = -1
+            disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    self.close_connection = True  # who asked was killed in the middle of it
+                    return
                 try:
                     answer = proxy.answer(self, body)
                 except (OSError, HTTPException):
@@ -230,6 +255,11 @@ class _Server(ThreadingHTTPServer):
                 del format, args
 
         super().__init__(("127.0.0.1", 0), Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed is no news; all else is told as ever."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 @contextmanager

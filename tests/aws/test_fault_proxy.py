@@ -138,3 +138,25 @@ def test_the_same_seed_chooses_the_same_faults(aws: Emulator) -> None:
             chosen.append([proxy.choose("BatchWriteItem", index="i") for _ in range(200)])
     assert chosen[0] == chosen[1] != chosen[2]
     assert set(chosen[0]) == {None, *FAULTS}
+
+
+def test_what_only_reads_may_be_hit_less_and_what_is_spared_is_not_hit(aws: Emulator) -> None:
+    with fault_proxy(aws.url, faults=Faults(throttle=1.0, reads=0.0, spared="number#a")) as proxy:
+        assert [proxy.choose(name) for name in ("Query", "GetItem", "PutItem")] == [None, None, "throttle"]
+        assert proxy.choose("UpdateItem", body=b'{"S": "number#a"}') is None
+        assert proxy.choose("UpdateItem", body=b'{"S": "number#b"}') == "throttle"
+        proxy.faults = Faults(throttle=0.5, reads=0.1)
+        hits = [proxy.choose("Query") for _ in range(1_000)].count("throttle")
+        assert 20 < hits < 90
+
+
+def test_one_that_begins_anew_chooses_as_if_it_were_new(aws: Emulator) -> None:
+    weather = Faults(**dict.fromkeys(FAULTS, 0.1))  # type: ignore[arg-type]
+    with fault_proxy(aws.url) as proxy:
+        chosen = []
+        for _ in range(2):
+            proxy.begin(7, weather)
+            chosen.append([proxy.choose("BatchWriteItem", index="i") for _ in range(100)])
+            assert proxy.requests == {"BatchWriteItem": 100}
+            assert proxy.hits.total() == 100 - chosen[-1].count(None)
+    assert chosen[0] == chosen[1]

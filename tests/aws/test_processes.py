@@ -1,4 +1,4 @@
-"""Real processes on DynamoDB and SQS: workers killed with `kill -9` while loaded, and the API beside its loops."""
+"""Real processes on DynamoDB and SQS: killed with `kill -9` while loaded, on a bad line; and the API and its loops."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from paceline.adapters.aws.connect import Clients
+from paceline.errors import OverDailyCredits
 from paceline.simulators.providers import Script
+from tests.aws.fault_proxy import FaultProxy, Faults, fault_proxy
 from tests.aws.ministack import Emulator
-from tests.aws.world_stage import Stage, Workers, key_of, open_stage
-from tests.shells.daemons import Api, free_port
+from tests.aws.world_stage import Editor, Processes, Stage, key_of, open_stage
+from tests.shells.daemons import Api, free_port, now_ms
 from tests.shells.job_daemons import document, on_create, wait_for
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]
@@ -26,41 +28,75 @@ pytestmark = [pytest.mark.aws, pytest.mark.slow]
 SEED = int(os.environ.get("PACELINE_KILL_SEED", "20261115"))
 CONCURRENT = 3
 MONITORS, RECORDS, MEASUREMENTS = 3, 15, 8
+DEAREST = 60
+"""What one of these measurements can cost."""
+WEATHER = Faults(
+    drop_before=0.01,
+    drop_after=0.01,
+    throttle=0.01,
+    duplicate=0.01,
+    delay=0.01,
+    reorder=0.01,
+    partial=0.02,
+    delay_s=0.01,
+    overtaken_s_max=0.02,
+)
 
 
 @pytest.fixture
 def stage(tmp_path: Path, aws: Emulator, clients: Clients, prefix: str) -> Iterator[Stage]:
-    with open_stage(tmp_path, aws, clients, prefix) as opened:
+    with open_stage(tmp_path, aws.url, clients, prefix) as opened:
         yield opened
 
 
-def test_promise_10_three_workers_killed_again_and_again_lose_nothing_and_double_nothing(stage: Stage) -> None:
+@pytest.fixture
+def proxy(aws: Emulator) -> Iterator[FaultProxy]:
+    with fault_proxy(aws.url, seed=SEED, faults=WEATHER) as made:
+        yield made
+
+
+@pytest.fixture
+def stormy(tmp_path: Path, proxy: FaultProxy, clients: Clients, prefix: str) -> Iterator[Stage]:
+    """Its processes find AWS only through the proxy."""
+    with open_stage(tmp_path, proxy.url, clients, prefix) as opened:
+        yield opened
+
+
+def test_promise_10_processes_killed_again_and_again_on_a_bad_line_lose_nothing_and_double_nothing(
+    stormy: Stage, proxy: FaultProxy
+) -> None:
+    """Two with the API, one without. What the user and the accounts may spend is what the job can cost, to a credit."""
     print(f"seed {SEED}: run again with PACELINE_KILL_SEED={SEED}")
-    chance = random.Random(SEED)
-    stage.user("ann", daily_credits=60 * MEASUREMENTS)
-    stage.accounts("lab-1", "lab-2", concurrent=CONCURRENT)
-    stage.atlas.add_fault(on_create("delay", delay_ms=150, times=None))
-    stage.providers(Script(latency_ms=20), north=1, south=3)
+    chance, ports = random.Random(SEED), (free_port(), free_port())
+    token = stormy.user("ann", daily_credits=DEAREST * MEASUREMENTS)
+    stormy.accounts("lab-1", "lab-2", concurrent=CONCURRENT, daily_credits=DEAREST * MEASUREMENTS // 2)
+    stormy.atlas.add_fault(on_create("delay", delay_ms=150, times=None))
+    stormy.providers(Script(latency_ms=20), north=1, south=3)
     settled: list[tuple[set[str], Counter[str]]] = []
-    with closing(Workers(stage, 3)) as workers:
-        stage.monitors("ann", MONITORS)
-        job = stage.submit("ann", MEASUREMENTS)
-        stage.batch({"north": RECORDS, "south": RECORDS}, window="40s")
-        for killed in (1, 2, 3):
+    with closing(Processes(stormy, up=ports, workers=1)) as processes, closing(Editor("ann", token, ports)) as editor:
+        stormy.monitors("ann", MONITORS)
+        job = stormy.submit("ann", MEASUREMENTS)
+        stormy.batch({"north": RECORDS, "south": RECORDS}, window="40s")
+        for count in (1, 2, 3):
             time.sleep(1 + chance.random() * 1.5)
-            workers.kill(killed)
-            if killed == 3:
-                stage.lose_sends_of_the_dead()
-            settled.append((stage.done(), Counter(one.key for one in stage.model.arrivals())))
-            workers.add(killed)
-        wait_for(lambda: stage.job(job).finished, lambda: (stage.states(job), stage.log()), within_s=90)
-        wait_for(lambda: len(stage.done()) == 2 * RECORDS, stage.calls, within_s=60)
-        workers.stop()
+            killed = processes.kill(count)
+            if count == 3:
+                stormy.lose_sends_of_the_dead()
+            settled.append((stormy.done(), Counter(one.key for one in stormy.model.arrivals())))
+            with pytest.raises(OverDailyCredits):
+                stormy.submit("ann", 1)
+            processes.start(killed)
+        wait_for(lambda: stormy.job(job).finished, lambda: (stormy.states(job), stormy.log()), within_s=120)
+        wait_for(lambda: len(stormy.done()) == 2 * RECORDS, stormy.calls, within_s=120)
+        editor.close()
+        processes.stop()
     assert settled[-1][0], "the load never settled anything"
-    judge_batch(stage, settled)
-    judge_job(stage, job)
-    judge_monitors(stage)
-    assert stage.run("check") == (0, "OK\n")
+    assert min(proxy.hits[fault] for fault in ("drop_before", "drop_after", "throttle", "duplicate")) > 0
+    judge_batch(stormy, settled)
+    judge_job(stormy, job)
+    judge_monitors(stormy)
+    judge_edits(stormy, editor)
+    assert stormy.run("check") == (0, "OK\n")
 
 
 def judge_batch(stage: Stage, settled: list[tuple[set[str], Counter[str]]]) -> None:
@@ -84,7 +120,8 @@ def judge_job(stage: Stage, job: Any) -> None:
     audit = stage.atlas.audit()
     for account in audit["accounts"].values():
         assert account["peaks"]["concurrent"] <= CONCURRENT
-        assert account["refusals"] == {}
+        assert account["created"] == MEASUREMENTS // 2
+        assert account["refusals"] == {}, "RIPE was asked for more than it allows"
     assert ended.settled == sum(one["charge"] for one in audit["measurements"])
     assert ended.settled + ended.refunded == ended.reserved
     budget = stage.store.budget("ann", now_ms=ended.created_ms)
@@ -104,9 +141,22 @@ def judge_monitors(stage: Stage) -> None:
         times_ms = [ms for run in ended for ms in (run.started_ms, run.ended_ms) if ms is not None]
         assert times_ms == sorted(times_ms), "out of order, or two at a time"
         assert len(ended) > 5
-        # The last ones may have been given back when all were told to stop.
-        assert {run.state for run in runs[: len(ended)]} == {"ok"}, "an earlier run was left behind"
+        # One that was out whenever somebody was killed is given up, and says so. The last may have been given back.
+        earlier = [run for run in runs[: ended[-1].counter] if run.state != "ok"]
+        left = [run for run in earlier if run.state != "dead" or not run.reason]
+        assert left == [], "an earlier run was left behind"
         assert len(stage.model.arrivals(f"web-{number}")) >= len(ended)
+
+
+def judge_edits(stage: Stage, editor: Editor) -> None:
+    """What was acknowledged is there, and armed; what was acknowledged to be deleted is not."""
+    assert min(len(editor.created), len(editor.deleted), editor.unanswered) > 0
+    found = {name: stage.store.monitor("ann", name) for name in (*editor.created, *editor.deleted)}
+    assert [name for name in editor.created if found[name] is None] == [], "an acknowledged monitor is lost"
+    assert [name for name in editor.deleted if found[name] is not None] == [], "a deleted monitor is back"
+    generations = [monitor.generation for monitor in found.values() if monitor is not None]
+    entries = stage.store.entries(generations, now_ms=now_ms())
+    assert [one for one in generations if one not in entries or entries[one].due_ms is None] == [], "it never fires"
 
 
 def test_paceline_up_on_aws_answers_rest_for_monitors_batches_and_jobs(stage: Stage) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.store import AwsStore
@@ -32,23 +34,24 @@ from paceline.steps.define import put_monitor
 from paceline.steps.plan import plan_day
 from paceline.steps.providers import put_provider
 from paceline.steps.submit import submit_job
-from tests.aws.ministack import Emulator
-from tests.shells.daemons import SECRET, now_ms, start_process
+from tests.aws.ministack import environment
+from tests.shells.daemons import SECRET, Api, now_ms, start_process
 from tests.shells.job_daemons import KEY, QUICK, TAG, VAULT, document, wait_for
 
 UP = "Paceline is up"
 
 
 class Stage:
-    """A store on AWS with the user ann, and all that is outside."""
+    """A store on AWS with the user ann, and all that is outside. ``url``: where its processes find AWS."""
 
-    def __init__(self, folder: Path, aws: Emulator, store: AwsStore, prefix: str) -> None:
+    def __init__(self, folder: Path, url: str, store: AwsStore, prefix: str) -> None:
         self.folder = folder
         self.store = store
-        self.settings = aws.environment | {
+        self.settings = environment(url) | {
             "PACELINE_STORE": f"aws://?prefix={prefix}",
             "PACELINE_SECRET_KEY": SECRET,
-            "PACELINE_CALL_LEASE": "2s",
+            "PACELINE_CALL_LEASE": "8s",
+            "PACELINE_CHECK_LEASE": "4s",
             "PACELINE_ATLAS_EVERY": "1s",
             "PACELINE_ATLAS_SETTLE": "1s",
         }
@@ -87,7 +90,13 @@ class Stage:
     def providers(self, script: Script, **max_in_flight: int) -> None:
         for name, most in max_in_flight.items():
             self.model.behave(name, script)
-            body = {"base_url": f"{self.server.base_url}/{name}", "timeout": "1s", "max_in_flight": most}
+            body: dict[str, Any] = {
+                "base_url": f"{self.server.base_url}/{name}",
+                "timeout": "1s",
+                "max_in_flight": most,
+            }
+            # However often somebody who called is killed, or is too slow: it is not given up.
+            body |= {"retry": {"max_attempts": 20}}
             put_provider(self.store, VAULT, name, json.dumps(body).encode(), now_ms=now_ms())
 
     def batch(self, records: dict[str, int], *, window: str) -> None:
@@ -98,10 +107,12 @@ class Stage:
         put_records(self.store, batch, specs, now_ms=now_ms())
         plan_day(self.store, batch, day_at(batch.spec, now_ms()), now_ms=now_ms())
 
-    def accounts(self, *names: str, concurrent: int) -> None:
+    def accounts(self, *names: str, concurrent: int, daily_credits: int) -> None:
+        """At RIPE they may do as much as is declared here, and no more."""
         for name in names:
-            put_account_spec(self.store, name, AccountSpec(concurrent=concurrent))
-            for key in self.atlas.add_account(name, keys=2, limits=Limits(concurrent=concurrent)):
+            put_account_spec(self.store, name, AccountSpec(concurrent=concurrent, daily_credits=daily_credits))
+            limits = Limits(concurrent=concurrent, daily_credits=daily_credits)
+            for key in self.atlas.add_account(name, keys=2, limits=limits):
                 add_key(self.store, VAULT, name, key, now_ms=now_ms())
 
     def submit(self, owner: str, count: int) -> StoredJob:
@@ -168,48 +179,92 @@ class Stage:
         return ended.returncode, ended.stdout + ended.stderr
 
 
-class Workers:
-    """So many workers at once. Whatever the test did to them, they are gone afterwards."""
+class Processes:
+    """Some of each kind at once. Whatever the test did to them, they are gone afterwards."""
 
-    def __init__(self, stage: Stage, count: int) -> None:
+    def __init__(self, stage: Stage, *, up: Sequence[int] = (), workers: int = 0) -> None:
+        """``up``: the ports on which one answers."""
         self._stage = stage
-        self._running = [stage.start() for _ in range(count)]
-        self._started = count
-        self._wait()
+        kinds = [Kind("up", {"PACELINE_PORT": str(port)}) for port in up] + [Kind("worker", {})] * workers
+        self._running: list[tuple[Kind, subprocess.Popen[bytes]]] = []
+        self._started = 0
+        self.start(kinds)
 
-    def kill(self, count: int) -> None:
-        """With ``kill -9``, the oldest ones."""
-        for process in self._running[:count]:
+    def kill(self, count: int) -> list[Kind]:
+        """With ``kill -9``, those that run for the longest time; says what they were."""
+        killed, self._running = self._running[:count], self._running[count:]
+        for _, process in killed:
             process.send_signal(signal.SIGKILL)
-        for process in self._running[:count]:
+        for _, process in killed:
             process.wait()
-        del self._running[:count]
+        return [kind for kind, _ in killed]
 
-    def add(self, count: int) -> None:
-        self._running += [self._stage.start() for _ in range(count)]
-        self._started += count
-        self._wait()
+    def start(self, kinds: Sequence[Kind]) -> None:
+        self._running += [(kind, self._stage.start(kind.command, **kind.settings)) for kind in kinds]
+        self._started += len(kinds)
+        # Before they say that they are up, nothing minds their signals.
+        wait_for(lambda: self._stage.log().count(UP) >= self._started, self._stage.log, within_s=60)
 
     def stop(self) -> None:
-        for process in self._running:
+        for _, process in self._running:
             process.send_signal(signal.SIGTERM)
-        codes = [process.wait(30) for process in self._running]
+        codes = [process.wait(30) for _, process in self._running]
         assert set(codes) <= {0}, f"SIGTERM drains and exits 0: {codes} {self._stage.log()[-2_000:]}"
         self._running.clear()
 
     def close(self) -> None:
         self.kill(len(self._running))
 
-    def _wait(self) -> None:
-        """Before they say that they are up, nothing minds their signals."""
-        wait_for(lambda: self._stage.log().count(UP) >= self._started, self._stage.log, within_s=60)
+
+class Kind(NamedTuple):
+    """What a process is."""
+
+    command: str
+    settings: dict[str, str]
+
+
+class Editor:
+    """A user who declares and deletes monitors over REST all the time, and remembers what was acknowledged."""
+
+    def __init__(self, owner: str, token: str, ports: Sequence[int]) -> None:
+        self._owner = owner
+        self._apis = [Api(port, token) for port in ports]
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._edit, daemon=True)
+        self.created: list[str] = []
+        self.deleted: list[str] = []
+        """Of the acknowledged ones; neither names what may or may not have been deleted."""
+        self.unanswered = 0
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join(30)
+
+    def _edit(self) -> None:
+        """Who is not answered asks the next one, as a client does that knows two addresses; each name is used once."""
+        for number in itertools.count():
+            if self._ended.wait(0.05):
+                return
+            api, path = self._apis[number % len(self._apis)], f"/v1/users/{self._owner}/monitors/edited-{number}"
+            if not self._acknowledged(api("PUT", path, {"check": {"kind": "outgoing"}, "every": "1h"}), 201):
+                continue
+            if number % 3:
+                self.created.append(f"edited-{number}")
+            elif self._acknowledged(api("DELETE", path), 204):
+                self.deleted.append(f"edited-{number}")
+
+    def _acknowledged(self, answer: tuple[int, Any] | None, status: int) -> bool:
+        self.unanswered += answer is None
+        # Also what is there to say that a store is out of reach for a moment is an answer, and no promise.
+        return answer is not None and answer[0] == status
 
 
 @contextmanager
-def open_stage(folder: Path, aws: Emulator, clients: Clients, prefix: str) -> Iterator[Stage]:
+def open_stage(folder: Path, url: str, clients: Clients, prefix: str) -> Iterator[Stage]:
     with closing(AwsStore(prefix, clients=clients)) as store:
         store.create()
-        with closing(Stage(folder, aws, store, prefix)) as stage:
+        with closing(Stage(folder, url, store, prefix)) as stage:
             yield stage
 
 

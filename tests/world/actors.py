@@ -11,8 +11,9 @@ from paceline.core.checks import DnsCheck, HttpCheck, OutgoingCheck, repeatable
 from paceline.core.definition import MonitorSpec
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
+from paceline.core.ids import run_id
 from paceline.core.outcome import Done
-from paceline.errors import AlreadyExists, NotFound, StaleLease
+from paceline.errors import AlreadyExists, NotClaimable, NotFound, StaleLease
 from paceline.ports import Finished, Order, PutMonitor, Store, UserEdit
 from paceline.steps import access, define, outgoing
 from paceline.steps.purge import purge
@@ -158,6 +159,22 @@ class Checker:
             lease_ms=self._world.random.choice((1_000, 20_000, 300_000)),
             policy=POLICY,
         )
+        self._begin(items)
+
+    def take(self) -> None:
+        """By a message: of the newest run or an older one, of this attempt or another, once or again."""
+        random = self._world.random
+        life = random.choice(list(self._world.ledger.lives.values()) or [None])
+        if life is None or not life.runs:
+            return
+        run = random.choice(list(life.runs.values())[-4:])
+        name = run_id(life.monitor.owner, life.monitor.id, generation=life.monitor.generation, counter=run.counter)
+        attempt = random.choice((None, run.attempt, run.attempt + 1, run.attempt + 1)) or None
+        ask = outgoing.RunClaim(name, attempt, random.choice((1_000, 20_000)), self._owner)
+        with suppress(NotFound, NotClaimable):  # the ledger judges what was handed out
+            self._begin([outgoing.claim_run(self._store, ask, now_ms=self._world.now_ms, policy=POLICY)])
+
+    def _begin(self, items: Sequence[outgoing.OutgoingItem]) -> None:
         for item in items:
             handle, attempt = item.lease.split(".")
             self._world.ledger.sent(int(handle, 16), int(attempt), OutgoingCheck(item.check))

@@ -31,8 +31,8 @@ class Seeded:
     TRACE_LINES = 30
     CUT_IN_CHANCE = 0.08
     """Beside that of a crash."""
-    ONLY = ""
-    """What chooses this world among the tests."""
+    TESTS, ONLY = "tests/world", ""
+    """Where this world's tests are, and what chooses it among them."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -68,9 +68,12 @@ class Seeded:
             yield
         except Broken as broken:
             story = "\n  ".join(self.trace)
-            number, seed = self._step_number, self._seed
-            again = f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS={steps} pytest tests/world -k {self.ONLY}"
-            raise Broken(f"{broken}\n  at step {number}; again with: {again}\n  the last of it:\n  {story}") from broken
+            said = f"{broken}\n  at step {self._step_number}; again with: {self.again(steps)}"
+            raise Broken(f"{said}\n  the last of it:\n  {story}") from broken
+
+    def again(self, steps: int) -> str:
+        """What tells this story once more."""
+        return f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest {self.TESTS} -k {self.ONLY}"
 
     def _peril(self, moment: str) -> None:
         if self.calm:

@@ -18,14 +18,15 @@ from paceline.ports import (
     RemoveResult,
     Settlement,
     Store,
+    Take,
     User,
     UserEdit,
 )
 from tests.world.ledger import Ledger, demand
 
 WRITES = frozenset(
-    {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "extend"}
-    | {"settle", "release", "purge", "advance_on_time"}
+    {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
+    | {"extend", "settle", "release", "purge", "advance_on_time"}
 )
 REPEATED = ("react", "commit", "settle")
 """What an at-least-once world may deliver again."""
@@ -103,6 +104,14 @@ class Watched:
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
         self._ledger.claim(claimed)
         return claimed
+
+    def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+        taken = self._inner.take(takes, now_ms=now_ms)
+        self._ledger.claim([item for item in taken if item is not None])
+        for item, wanted in zip(taken, takes, strict=True):
+            right = item is None or wanted.attempt in (None, item.attempt)
+            demand(5, right, f"{wanted} was asked for, and {item} was handed out")
+        return taken
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         won = self._inner.settle(settlements)

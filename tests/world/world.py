@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from paceline.core.definition import duration_ms
 from paceline.core.schedule import Cadence
 from paceline.ports import Store, UserEdit
 from paceline.steps import access
@@ -82,7 +83,7 @@ class World(Seeded):
             self._daemons[number].turn(name)
         elif roll < 0.82:
             checker = self.random.choice(self._checkers)
-            name = self.random.choice(("claim", "claim", "settle", "settle", "settle", "extend", "repeat"))
+            name = self.random.choice(("claim", "claim", "take", "settle", "settle", "settle", "extend", "repeat"))
             self._acting = f"checker {self._checkers.index(checker)} {name}"
             self._note(self._acting)
             getattr(checker, name)()
@@ -226,6 +227,8 @@ class World(Seeded):
         if self.ledger.resting(life):
             return
         assert life.due_ms is not None
+        # Nothing is owed before its initial delay is over.
+        since_ms = max(since_ms, life.monitor.created_ms + duration_ms(life.monitor.spec.initial_delay) - 1)
         fired = sorted(run.due_ms for run in life.runs.values() if run.due_ms > since_ms)
         expected = expected_slots(life.cadence, life.due_ms, since_ms=since_ms)
         demand(10, fired == expected, f"{life.name} fired {fired}, expected {expected}")
