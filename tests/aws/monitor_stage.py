@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from paceline.adapters.aws.connect import Clients
-from paceline.adapters.aws.monitors_alarms import Alarm, read_alarm
 from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.tables import OUTGOING, TICKS
 from paceline.core.due import CatchUp, advance_all
 from paceline.ports import Store
+from paceline.ports.messages import Alarm, read_tick
 from tests.contract.stage import user
 
 WRITES = frozenset({"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"})
@@ -30,8 +30,8 @@ def alarms(queues: Queues) -> list[Alarm]:
     found = []
     while received := queues.receive(TICKS, messages_max=10):
         for message in received:
-            alarm = read_alarm(message.body)
-            assert alarm is not None
+            alarm = read_tick(message.body)
+            assert isinstance(alarm, Alarm)
             found.append(alarm)
         queues.forget(TICKS, [message.receipt for message in received])
     return sorted(found, key=lambda alarm: (alarm.due, alarm.generation))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from paceline.shells.aws_lambda import api, messages
+from paceline.ports import messages
+from paceline.shells.aws_lambda import api
 from tests.aws.lambda_stage import Context, Stage, http_event, lambda_stage
 
 pytestmark = pytest.mark.aws
@@ -63,8 +64,8 @@ def test_what_is_not_text_comes_in_base_64(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [messages.Alarm(1, 2, 3), messages.Release(1, 2)],
-    ids=["alarm", "release"],
+    [messages.Alarm(1, 2, 3), messages.Release(1, 2), messages.Start(1, 2, 3)],
+    ids=["alarm", "release", "start"],
 )
 def test_a_tick_is_read_as_it_was_written(message: messages.Tick) -> None:
     assert messages.read_tick(messages.write(message)) == message

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.adapters.aws.monitors_alarms import Alarm, read_alarm
 from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import OUTGOING, TICKS
@@ -12,6 +11,7 @@ from paceline.core.due import Advance
 from paceline.core.outcome import Retry
 from paceline.core.schedule import Arm
 from paceline.ports import RemoveMonitor
+from paceline.ports.messages import Alarm
 from tests.aws.monitor_stage import alarms, offers, tick_by_alarms, with_users
 from tests.contract import stage
 from tests.contract.stage import (
@@ -135,11 +135,6 @@ def test_a_bell_that_does_not_ring_sends_nothing(store: AwsStore, queues: Queues
     store.bell.rings = store.bell.offers = False
     make_runs(store, armed(store, "a", check=CHECK))
     assert (queues.depth(TICKS), queues.depth(OUTGOING)) == (0, 0)
-
-
-@pytest.mark.parametrize("body", ["", "{}", "[1]", '{"generation": "x", "counter": 0, "due": 0}', "\x00"])
-def test_what_is_no_alarm_is_none(body: str) -> None:
-    assert read_alarm(body) is None
 
 
 def test_an_outgoing_run_is_offered_to_checkers_in_the_documented_shape(store: AwsStore, queues: Queues) -> None:

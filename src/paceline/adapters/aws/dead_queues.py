@@ -20,14 +20,30 @@ from paceline.adapters.aws.batches_lanes import LaneItem, lanes_of
 from paceline.adapters.aws.connect import code_of
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item
-from paceline.adapters.aws.monitors_alarms import Alarm, Waiting, delay_s
+from paceline.adapters.aws.monitors_alarms import delay_s
 from paceline.adapters.aws.monitors_entries import read_entries
 from paceline.adapters.aws.monitors_keys import run_key
 from paceline.adapters.aws.monitors_runs import TERMINAL
 from paceline.adapters.aws.queues import BATCH_MAX, DELAY_S_MAX, Message, Queues, Received
 from paceline.adapters.aws.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
 from paceline.errors import StoreUnavailable
+from paceline.ports import messages
 from paceline.ports.batches import Replayed
+from paceline.ports.messages import (
+    OFFERS,
+    WAKES,
+    Alarm,
+    Body,
+    CallWake,
+    CheckWake,
+    Look,
+    Release,
+    Start,
+    Waiting,
+    WrongMessage,
+    read,
+    write,
+)
 
 STREAMS_DEAD = "streams-dead"
 SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
@@ -42,49 +58,8 @@ ONCE_MAX = 128
 _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
 
-class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``ticks``: the provider with this number may start a run then."""
-
-    provider: int
-    at: int
-
-
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
-
-    generation: int
-    counter: int
-    at: int
-
-
-class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``runs.fifo``: a monitor's run was made."""
-
-    generation: int
-    counter: int
-
-
-class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``runs.fifo``: the provider may start a run, from this instant on."""
-
-    provider: int
-    at: int
-    look: int
-
-
-class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``runs.fifo``, every minute: whatever may start, starts."""
-
-    look: int
-
-
-Alarming = Alarm | Release | Start | Waiting | CheckWake | CallWake | Look
-KINDS: Mapping[str, tuple[type[Alarming], ...]] = {
-    TICKS: (Alarm, Release, Start),
-    OUTGOING: (Waiting,),
-    RUNS_FIFO: (CheckWake, CallWake, Look),
-}
-"""What a queue's messages can be: as the functions write and read them; a test compares."""
+KINDS: Mapping[str, tuple[type[Body], ...]] = {TICKS: messages.TICKS, OUTGOING: OFFERS, RUNS_FIFO: WAKES}
+"""What a queue's messages can be."""
 
 
 def depths(queues: Queues) -> dict[str, int]:
@@ -183,14 +158,12 @@ class _Taking:
 # -- what a message says, and whether that is still so
 
 
-def _read(source: str, body: str) -> Alarming | None:
-    """None: it is none of ours. The kinds have no field but their own, so one at most fits."""
-    for kind in KINDS.get(source, ()):
-        try:
-            return msgspec.json.decode(body, type=kind)
-        except msgspec.DecodeError:
-            continue
-    return None
+def _read(source: str, body: str) -> Body | None:
+    """None: it is none of ours."""
+    try:
+        return read(body, KINDS[source])
+    except WrongMessage:
+        return None
 
 
 def _is_batch(body: str) -> bool:
@@ -202,7 +175,7 @@ def _is_batch(body: str) -> bool:
     return isinstance(told, dict) and "DDBStreamBatchInfo" in told
 
 
-def _live(db: Database, source: str, alarms: Sequence[Alarming], *, now_ms: int) -> list[int | None]:
+def _live(db: Database, source: str, alarms: Sequence[Body], *, now_ms: int) -> list[int | None]:
     """The delay with which each is sent again; None: it is stale, and what it would have done was done since."""
     lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, Release | CallWake)})
     entries = read_entries(db, [one.generation for one in alarms if isinstance(one, Alarm)])
@@ -210,7 +183,7 @@ def _live(db: Database, source: str, alarms: Sequence[Alarming], *, now_ms: int)
     found = db.get_many(RUNS, [run_key(*name) for name in named])
     runs = {name: found.get(run_key(*name)) for name in named}
 
-    def at_ms(one: Alarming) -> int | None:
+    def at_ms(one: Body) -> int | None:
         match one:
             case Alarm():
                 return one.due if _stands(entries.get(one.generation), one) else None
@@ -276,7 +249,7 @@ def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
     """
     horizon_ms = now_ms + DELAY_S_MAX * 1_000
     soon = [Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
-    messages = [Message(msgspec.json.encode(one).decode(), delay_s(one.at, now_ms)) for one in soon]
-    if messages:
+    alarms = [Message(write(one), delay_s(one.at, now_ms)) for one in soon]
+    if alarms:
         with suppress(StoreUnavailable):
-            queues.send(TICKS, messages)
+            queues.send(TICKS, alarms)

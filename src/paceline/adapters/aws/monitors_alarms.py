@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import msgspec
-
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item, Key, update
 from paceline.adapters.aws.monitors_due import pages
@@ -29,6 +27,7 @@ from paceline.adapters.aws.tables import LEDGER, OUTGOING, TICKS
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
 from paceline.errors import StoreUnavailable
+from paceline.ports.messages import Alarm, Waiting, write
 
 DELAY_MS_MAX = DELAY_S_MAX * 1_000
 LATE_MS = 60_000
@@ -41,24 +40,6 @@ SWEPT_PAGE = 1_000
 _CURSOR = Key("alarms", "-")
 
 
-class Alarm(msgspec.Struct, frozen=True):
-    """The body of a message in ``ticks``: what an advance of the entry believes. ``due`` is in milliseconds."""
-
-    generation: int
-    counter: int
-    due: int
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """The body of a message in ``outgoing``: a run that may start. ``attempt`` is the one it would be."""
-
-    run: str
-    generation: int
-    counter: int
-    due: str
-    attempt: int
-
-
 class Swept(NamedTuple):
     armed: int
     """Entries that came into their last 15 minutes."""
@@ -66,17 +47,6 @@ class Swept(NamedTuple):
     """Entries that are overdue."""
     offered: int = 0
     """Outgoing runs that were offered once more."""
-
-
-_ALARM = msgspec.json.Decoder(Alarm)
-
-
-def read_alarm(body: str | bytes) -> Alarm | None:
-    """None: it is no alarm of ours, whoever sent it."""
-    try:
-        return _ALARM.decode(body)
-    except msgspec.DecodeError:
-        return None
 
 
 class Bell:
@@ -119,7 +89,7 @@ class Bell:
 
     def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None:
         """Raises StoreUnavailable if some stay unsent."""
-        messages = [Message(msgspec.json.encode(alarm).decode(), delay_s(alarm.due, now_ms)) for alarm in alarms]
+        messages = [Message(write(alarm), delay_s(alarm.due, now_ms)) for alarm in alarms]
         if messages:
             self._queues.send(TICKS, messages)
 
@@ -176,4 +146,4 @@ def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int,
 def _waiting(run: Item, now_ms: int | None) -> Message:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
     body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1)
-    return Message(msgspec.json.encode(body).decode(), delay_s(run["at"], now_ms) if now_ms is not None else 0)
+    return Message(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

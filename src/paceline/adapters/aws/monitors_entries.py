@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from paceline.adapters.aws.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.firsts import Firsts
 from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, joined, put, setting, update
-from paceline.adapters.aws.monitors_alarms import Alarm, Bell
+from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_due import NextDue, between, generations_of
 from paceline.adapters.aws.monitors_keys import (
     GENERATION_MASK,
@@ -38,6 +38,7 @@ from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
 from paceline.core.due import Advance, Due
 from paceline.core.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
 from paceline.ports import Change, Reacted, Scheduler
+from paceline.ports.messages import Alarm
 
 FIRINGS_MAX = ACTIONS_MAX - 5
 """Of one transaction: beside them it moves the entry and the lane."""

@@ -19,13 +19,14 @@ from paceline.adapters.aws import (
     monitors_verify,
 )
 from paceline.adapters.aws.firsts import END, Firsts
-from paceline.adapters.aws.monitors_alarms import Alarm, Bell, Swept
+from paceline.adapters.aws.monitors_alarms import Bell, Swept
 from paceline.adapters.aws.monitors_due import NextDue
 from paceline.adapters.aws.part import Part
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
 from paceline.core.schedule import Arm, Entry
+from paceline.ports.messages import Alarm
 from paceline.ports.monitors import (
     Change,
     Claimed,

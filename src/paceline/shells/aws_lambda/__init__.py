@@ -1,7 +1,6 @@
 """The serverless form. A function parses what AWS hands it, calls the steps, and says what came of it.
 
 runtime            what every function has at hand, once for each process
-messages           the bodies of messages, in one place
 api                REST, behind API Gateway
 items_stream       a definition changed: entries follow
 schedulers_stream  an entry moved: its alarm is set

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from paceline.shells.aws_lambda.messages import CallWake, CheckWake, Look, Release, Start, write
+from paceline.ports.messages import CallWake, CheckWake, Look, Release, Start, write
 
 DELAY_S_MAX = 900
 TICKS = "ticks"

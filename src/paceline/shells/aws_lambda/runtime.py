@@ -19,7 +19,7 @@ from paceline.config import aws_prefix, load_settings
 from paceline.core.due import Due
 from paceline.errors import WrongSetting
 from paceline.ports import Store
-from paceline.shells.aws_lambda.messages import Alarm
+from paceline.ports.messages import Alarm
 from paceline.shells.aws_lambda.outbox import Outbox, Post
 from paceline.shells.logs import redact
 from paceline.wiring import System, open_system

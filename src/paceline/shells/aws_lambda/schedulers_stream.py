@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.shells.aws_lambda.messages import Alarm
+from paceline.ports.messages import Alarm
 from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
 from paceline.shells.aws_lambda.runtime import Event, answer, engine, logger
 

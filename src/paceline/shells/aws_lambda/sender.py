@@ -18,7 +18,7 @@ from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
 from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
 from paceline.ports import Order
-from paceline.shells.aws_lambda.messages import CallWake, CheckWake, Look, Release, read_wake
+from paceline.ports.messages import CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release

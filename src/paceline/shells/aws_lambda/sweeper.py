@@ -6,7 +6,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.shells.aws_lambda.messages import Look, Release
+from paceline.ports.messages import Look, Release
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release
 from paceline.steps.react import react_to_all

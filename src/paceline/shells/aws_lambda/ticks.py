@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.due import Advance
-from paceline.shells.aws_lambda.messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
+from paceline.ports.messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
 from paceline.steps.tick import advance_due
 

@@ -1,4 +1,7 @@
-"""What messages say. Each is an alarm clock: the row is the truth, and one that is stale or doubled does nothing."""
+"""What messages between a store on queues and the functions say.
+
+Each is an alarm clock: the row is the truth, and one that is stale or doubled does nothing.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,16 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     generation: int
     counter: int
     at: int
+
+
+class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``outgoing``, for checkers of your own: a run that may start. ``attempt`` is the one it would be."""
+
+    run: str
+    generation: int
+    counter: int
+    due: str
+    attempt: int
 
 
 class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +97,7 @@ class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 Tick = Alarm | Release | Start
 Wake = CheckWake | CallWake | Look
+Body = Tick | Waiting | Wake
 
 
 class Grouped(Protocol):
@@ -99,31 +113,33 @@ class WrongMessage(ValueError):
     """It is none of ours. It stays in its queue until it is moved to the dead ones, for a person to look at."""
 
 
-_TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
-_WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
+TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
+OFFERS: tuple[type[Waiting], ...] = (Waiting,)
+WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
 
 
 def read_tick(body: str) -> Alarm | Release | Start:
-    message = _read(body, _TICKS)
+    message = read(body, TICKS)
     assert isinstance(message, Alarm | Release | Start)
     return message
 
 
 def read_wake(body: str) -> CheckWake | CallWake | Look:
-    message = _read(body, _WAKES)
+    message = read(body, WAKES)
     assert isinstance(message, CheckWake | CallWake | Look)
     return message
 
 
-def write(message: Tick | Wake) -> str:
-    return msgspec.json.encode(message).decode()
-
-
-def _read(body: str, kinds: tuple[type[Any], ...]) -> Any:
-    """The kinds have no field but their own, so one at most fits."""
+def read(body: str, kinds: tuple[type[Any], ...]) -> Body:
+    """One of these kinds: they have no field but their own, so one at most fits. Raises WrongMessage."""
     for kind in kinds:
         try:
-            return msgspec.json.decode(body, type=kind)
+            message: Body = msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError:
             continue
+        return message
     raise WrongMessage(f"no message of ours: {body[:200]}")
+
+
+def write(message: Body) -> str:
+    return msgspec.json.encode(message).decode()
