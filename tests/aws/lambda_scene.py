@@ -63,7 +63,7 @@ class Scene:
         while busy := self.busy():
             assert time.monotonic() < end_s, (busy, self.deployment.aws.log.read_text()[-4_000:])
             self.meanwhile(busy)
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def busy(self) -> list[str]:
         with urllib.request.urlopen(f"{self.deployment.aws.url}{BUSY}", timeout=60) as answer:  # noqa: S310  loopback

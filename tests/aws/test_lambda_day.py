@@ -1,4 +1,4 @@
-"""One day of the deployment in about a minute: its clock, and that of its functions, runs up to 1440 times as fast."""
+"""One day of the deployment in a minute or two: its clock, and that of its functions, runs as fast as they can work."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import pytest
 from tests.aws.lambda_scene import DEAD, MINUTE_MS, Scene, ms_of, open_scene
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow, pytest.mark.timeout(900)]
-SPEED = 1_440
+SPEED = 3_600
+"""At most: the clock waits for what is to be done."""
 WINDOW_MS = 15 * MINUTE_MS
 DAY_MS = 96 * WINDOW_MS
-RECORDS = 100
-"""Of each provider: one every 14 minutes."""
-PROVIDERS = dict.fromkeys(("north", "south", "west"), RECORDS)
-MONITORS = {"often": 15 * MINUTE_MS, "hourly": 60 * MINUTE_MS}
-# A second of real time is 24 minutes here. What is meant for real time is given as much more of this one.
+RECORDS = 96
+"""Of each provider: one every 15 minutes."""
+PROVIDERS = dict.fromkeys(("north", "south"), RECORDS)
+MONITORS = {"often": 30 * MINUTE_MS, "hourly": 60 * MINUTE_MS}
+# A second of real time can be an hour here. What is meant for real time is given as much more of this one.
 SETTINGS = {"PACELINE_CALL_LEASE": "12h", "PACELINE_CHECK_LEASE": "12h", "PACELINE_MISSED_GRACE": "10m"}
 HIDDEN_S = 43_200
-RATES = {"sweeper": "rate(10 minutes)", "plan-start": "rate(10 minutes)", "keeper": "rate(6 hours)"}
+RATES = {"sweeper": "rate(15 minutes)", "plan-start": "rate(30 minutes)", "keeper": "rate(6 hours)"}
 
 
 @pytest.fixture
@@ -53,7 +54,6 @@ def test_a_day_of_96_windows_each_record_once_in_order_and_evenly_and_every_moni
     windows: Counter[int] = Counter()
     for name in PROVIDERS:
         windows.update((ms - midnight_ms) // WINDOW_MS for ms in called_once_and_in_order(scene, date, name))
-    assert sum(windows.values()) == sum(PROVIDERS.values())
     assert set(windows) == set(range(96)), "a window was left empty"
     assert max(windows.values()) <= 2 * len(PROVIDERS), "so many are there if each provider's are evenly spaced"
     for name, every_ms in MONITORS.items():
@@ -63,14 +63,15 @@ def test_a_day_of_96_windows_each_record_once_in_order_and_evenly_and_every_moni
 
 
 def called_once_and_in_order(scene: Scene, date: str, name: str) -> list[int]:
-    """When each of a provider's calls came, by the clock."""
+    """When each of a provider's runs was due; each was called after that, and before the next window was over."""
     effects, arrivals = scene.model.effects(name), scene.model.arrivals(name)
     assert (len(effects), set(effects.values()), len(arrivals)) == (RECORDS, {1}, RECORDS)
     planned = scene.planned(date, name)
     assert [one.target for one in arrivals] == [f"/{name}/{run['record']}" for run in planned], "out of order"
+    dues_ms = [ms_of(run["due"]) for run in planned]
     seen_ms = [ms for ms, path in scene.model.seen if path.startswith(f"/{name}/")]
-    lates_ms = [ms - ms_of(run["due"]) for ms, run in zip(seen_ms, planned, strict=True)]
+    lates_ms = [ms - due_ms for ms, due_ms in zip(seen_ms, dues_ms, strict=True)]
     print(f"{name}: late by {min(lates_ms)} to {max(lates_ms)} ms, half of them by {sorted(lates_ms)[RECORDS // 2]}")
     assert min(lates_ms) >= 0, "one was early"
     assert max(lates_ms) < WINDOW_MS
-    return seen_ms
+    return dues_ms
