@@ -24,7 +24,7 @@ MONITORS = {"often": 30 * MINUTE_MS, "hourly": 60 * MINUTE_MS}
 # A second of real time can be an hour here. What is meant for real time is given as much more of this one.
 SETTINGS = {"PACELINE_CALL_LEASE": "12h", "PACELINE_CHECK_LEASE": "12h", "PACELINE_MISSED_GRACE": "10m"}
 HIDDEN_S = 43_200
-RATES = {"sweeper": "rate(15 minutes)", "plan-start": "rate(30 minutes)", "keeper": "rate(6 hours)"}
+RATES = {"sweeper": "rate(15 minutes)", "plan-start": "rate(10 minutes)", "keeper": "rate(6 hours)"}
 
 
 @pytest.fixture
