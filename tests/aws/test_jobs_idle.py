@@ -87,6 +87,7 @@ def test_what_this_process_puts_aside_is_known_at_once_and_until_its_time(bench:
     assert bench.store.next_send_ms() == LATER_MS
     bench.rest()
     assert bench.taken(lambda store: store.next_send_ms()) == {}
+    assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 2, "who has nothing left, leaves"
     assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 1, "the line alone"
     assert [item.handle for item in heads(bench.store, now_ms=LATER_MS + 1, each_max=9)] == [
         second.handle,

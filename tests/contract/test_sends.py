@@ -65,6 +65,17 @@ def test_one_who_comes_again_and_again_with_little_does_not_pass_those_who_wait(
     assert Counter(order) == {"ann": 5, "bob": 5}
 
 
+def test_who_asks_when_there_is_something_to_send_changes_nobodys_place(store: Store) -> None:
+    key = add_account(store)
+    admitted(store, 2)
+    admitted(store, 1, owner="bob")
+    assert send(store, key).owner == "ann"
+    waiting = [(one.handle, one.attempt) for one in heads(store)]
+    assert store.park(waiting, next_ms=T0_MS + MINUTE_MS, reason="full") == [True, True]
+    assert store.next_send_ms() == T0_MS + MINUTE_MS
+    assert [one.owner for one in heads(store, now_ms=T0_MS + MINUTE_MS)] == ["bob", "ann"]
+
+
 def test_a_users_measurements_go_in_the_order_in_which_they_came(store: Store) -> None:
     key = add_account(store)
     first, second = admitted(store, 2), admitted(store, 1)

@@ -54,17 +54,18 @@ class Quiet:
         with self._lock:
             self._known.pop(shard, None)
 
-    def first(self, database: Database, shard: str) -> int:
-        """The first place that is taken, END if none is."""
+    def first(self, database: Database, shard: str, *, look: Callable[[Database, str], int] | None = None) -> int:
+        """The first place that is taken, END if none is; ``look`` asks, where a place may be taken by nothing."""
+        look = look or _first
         if not self.patient:
-            return _first(database, shard)
+            return look(database, shard)
         version, now_s = self._news.version(), self._clock_s()
         with self._lock:
             known = self._known.get(shard)
             touched_s = self._touched_s.get(shard)
         if known is not None and known.version == version and now_s < known.until_s:
             return known.first
-        first = _first(database, shard)
+        first = look(database, shard)
         with self._lock:
             settled = touched_s is None or now_s - touched_s >= OWN_S
             if settled and self._touched_s.get(shard) == touched_s:

@@ -37,6 +37,8 @@ TURNS_PAGE = 100
 JUMPS_MAX = 20
 """How often the look for a user's first goes on behind what the index should not show any more."""
 COUNTED_MAX = 1_000_000
+READY, BARRED = 0, 1
+"""Somebody in the line has something queued, and may send it or may not."""
 
 
 def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
@@ -77,13 +79,11 @@ def next_to_send(
 
 
 def next_ms(database: Database, quiet: Quiet) -> int | None:
-    if not quiet.patient or quiet.first(database, "turn") < END:
-        line = _hinted_turns(database)
-        while some := list(islice(line, TURNS_PAGE)):
-            found = database.get_mixed(_keys_of(some))
-            if any(_may_send(database, turn, found) for turn in some):
-                return 0
-        quiet.forget("turn")
+    turn = quiet.first(database, "turn", look=_first_turn)
+    if turn < END:
+        quiet.forget("turn")  # it is over without a ring: others send, and a user who may not is allowed to again
+    if turn == READY:
+        return 0
     first = min(quiet.first(database, shard) for shard in ("parked", "unknown"))
     return first if first < END else None
 
@@ -140,21 +140,35 @@ def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
         yield ITEMS, user_key(turn.sk)
 
 
-def _may_send(database: Database, turn: Key, found: Mapping[tuple[str, Key], Item]) -> bool:
-    """Whether somebody in the line has something queued and may send; whoever has nothing left leaves the line."""
+def _may_send(turn: Key, found: Mapping[tuple[str, Key], Item]) -> bool:
+    """Whether somebody in the line has something queued and may send."""
     item, user = found.get((LEDGER, turn)), found.get((ITEMS, user_key(turn.sk)))
-    if item is None:
+    if item is None or user is None:
         return False
-    if item["queued"] <= 0:
-        database.write(delete(LEDGER, turn, when="#queued = :none", none=0))
-        return False
-    return user is not None and user["number"] == item["owner"] and not user["disabled"]
+    return item["queued"] > 0 and user["number"] == item["owner"] and not user["disabled"]
+
+
+def _first_turn(database: Database, _shard: str) -> int:
+    """READY, BARRED, or END: nobody has anything queued, though some may still be in the line."""
+    first = END
+    line = _hinted_turns(database)
+    while some := list(islice(line, TURNS_PAGE)):
+        found = database.get_mixed(_keys_of(some))
+        if any(_may_send(turn, found) for turn in some):
+            return READY
+        if any(found.get((LEDGER, turn), {}).get("queued", 0) > 0 for turn in some):
+            first = BARRED
+    return first
 
 
 def _first_of_each(
     database: Database, seen: Seen, turns: Sequence[Key], each_max: int
 ) -> list[list[StoredMeasurement]]:
-    """The first of each user that are queued, in the order of the turns as they are; the line is read beside them."""
+    """The first of each user that are queued, in the order of the turns as they are; the line is read beside them.
+
+    Whoever has nothing left leaves the line here and nowhere else, as on every engine: it is what decides where one who
+    comes back has to wait.
+    """
     owners = [owner_of(turn) for turn in turns]
     hints = database.threads.fan_out(lambda owner: hinted(database, queue_of(owner), limit=each_max), owners)
     handles = [[handle_in(hint) for hint in some] for some in hints]
@@ -164,7 +178,9 @@ def _first_of_each(
     seen.note_line(found.get((LEDGER, LINE)))
     ready: list[tuple[int, int, list[StoredMeasurement]]] = []
     for turn, owner, some in zip(turns, owners, handles, strict=True):
-        if not _may_send(database, turn, found):
+        if not _may_send(turn, found):
+            if found.get((LEDGER, turn), {}).get("queued", 1) <= 0:
+                database.write(delete(LEDGER, turn, when="#queued = :none", none=0))
             continue
         both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
         pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
