@@ -299,6 +299,16 @@ def test_a_record_that_is_gone_does_not_run_today_either(store: Store, change: s
     assert run.reason
 
 
+def test_what_is_taken_out_of_a_providers_way_does_not_cost_it_its_turn(store: Store) -> None:
+    provide(store, "a")
+    provide(store, "b")
+    batch = make_batch(store)
+    plan(store, batch, {"gone": T0_MS, "first": T0_MS + 1})
+    plan(store, make_batch(store, "other"), {"second": T0_MS}, provider="b")
+    assert store.remove_record(batch, "gone")
+    assert names(claim(store, T0_MS + 1)) == ["first", "second"]
+
+
 def test_a_retry_of_a_deleted_record_is_skipped_also_before_its_due_time_on_a_clock_that_was_set_back(
     store: Store,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.batches_facts import Facts
@@ -67,9 +67,21 @@ class _Page(NamedTuple):
     full: bool = False
 
 
-def claim(db: Database, facts: Facts, looks: Looks, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
-    """Looks for lanes that are ready once, and again only where there may be more; each is read once, too."""
-    claiming = _Claiming(db, facts, looks, now_ms=now_ms, lease_ms=lease_ms)
+def claim(
+    db: Database,
+    facts: Facts,
+    looks: Looks,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    providers: Collection[int] | None = None,
+) -> list[ClaimedCall]:
+    """Looks for lanes that are ready once, and again only where there may be more; each is read once, too.
+
+    ``providers``: of these alone, and so without a look for others.
+    """
+    claiming = _Claiming(db, facts, looks, now_ms=now_ms, lease_ms=lease_ms, providers=providers)
     page = _Page([], full=True)
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
@@ -78,22 +90,40 @@ def claim(db: Database, facts: Facts, looks: Looks, *, now_ms: int, runs_max: in
         if left <= 0 or not page.lanes:
             break
         page = claiming.open_all(page, runs_max=left)
-    return claiming.claimed
+    return claiming.in_turn()
 
 
 class _Claiming:
     """One claim. Each provider's part of it is an act of its own: one write of its lane."""
 
-    def __init__(self, db: Database, facts: Facts, looks: Looks, *, now_ms: int, lease_ms: int) -> None:
+    def __init__(
+        self,
+        db: Database,
+        facts: Facts,
+        looks: Looks,
+        *,
+        now_ms: int,
+        lease_ms: int,
+        providers: Collection[int] | None,
+    ) -> None:
         self.claimed: list[ClaimedCall] = []
         self._db = db
         self._facts = facts
         self._looks = looks
         self._now_ms = now_ms
         self._lease_ms = lease_ms
+        self._providers = providers
+        self._turns: dict[int, int] = {}
+        self._sifted = False
+
+    def in_turn(self) -> list[ClaimedCall]:
+        """What was taken out of a provider's way costs it a pass, and not its turn."""
+        return sorted(self.claimed, key=lambda one: self._turns[one.provider]) if self._sifted else self.claimed
 
     def ready_lanes(self, *, limit: int) -> _Page:
         """Those first that have been ready for longest. The index is a hint: the lane itself says whether it is."""
+        if self._providers is not None:
+            return _Page(self._ready(self._providers))
         providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
         return _Page(self._ready(providers), full=len(providers) >= limit)
 
@@ -110,6 +140,8 @@ class _Claiming:
         self._rest(resting)
         rests = {lane.provider for lane in resting}
         lanes = [lane for lane in page.lanes if lane.provider not in rests]
+        for lane in lanes:
+            self._turns.setdefault(lane.provider, len(self._turns))
         wanted = [self._startable(lane, known[lane.provider].policy) for lane in lanes]
         budgets = list(zip(lanes, _shares(wanted, runs_max), strict=False))
         fan_out = self._db.threads.fan_out
@@ -121,6 +153,7 @@ class _Claiming:
             self.claimed += one.claimed
         self._return_late({batch for one in opened for batch in one.asides})
         if any(one.sifted for one in opened):
+            self._sifted = True
             return _Page([], full=True)  # what was taken out of the way may wait elsewhere now: all of it is seen anew
         lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
         left = [one.left for one in opened if one.left is not None]

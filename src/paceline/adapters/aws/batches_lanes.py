@@ -78,9 +78,9 @@ class LaneItem(msgspec.Struct, frozen=True):
 
     def woken(self, due_ms: int) -> LaneItem:
         """With a run that waits and is due then."""
-        if self.front_ms <= due_ms:
+        if max(self.front_ms, self.ready_ms) <= due_ms:
             return self
-        return self.change(front_ms=due_ms, ready_ms=min(self.ready_ms, due_ms))
+        return self.change(front_ms=min(self.front_ms, due_ms), ready_ms=min(self.ready_ms, due_ms))
 
 
 class Run(NamedTuple):
@@ -159,7 +159,7 @@ def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
 
 def ready_index(db: Database, news: News) -> Firsts:
     """When the next lane is to be looked at."""
-    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", lane_shards()))
+    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", lane_shards))
 
 
 class Looks:

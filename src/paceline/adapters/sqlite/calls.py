@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
@@ -37,6 +38,7 @@ SIFTED_MAX = 500
 
 def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
     claiming = _Claiming(db, policies, now_ms=now_ms, lease_ms=lease_ms)
+    passes = []
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
         found = looks(db, now_ms=now_ms, limit=max(left, LOOKS_MIN)).fetchall() if left > 0 else []
@@ -48,6 +50,11 @@ def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lea
             if not claiming.start_head(row):
                 claiming.open(row, runs_max=runs_max - len(claiming.claimed))
         claiming.write()
+        passes.append(found)
+    if claiming.sifted and len(passes) > 1:
+        # What was taken out of a provider's way costs it a pass, and not its turn.
+        turns = {provider: place for place, (provider, *_) in reversed(list(enumerate(chain.from_iterable(passes))))}
+        claiming.claimed.sort(key=lambda call: turns[call.provider])
     return claiming.claimed
 
 
@@ -63,6 +70,7 @@ class _Claiming:
 
     def __init__(self, db: Connection, policies: Policies, *, now_ms: int, lease_ms: int) -> None:
         self.claimed: list[ClaimedCall] = []
+        self.sifted = False
         self._db = db
         self._policies = policies
         self._now_ms = now_ms
@@ -182,6 +190,7 @@ class _Claiming:
 
     def _sift(self, provider: int, runs: Sequence[Run]) -> None:
         """Takes out of the way what is not to run, as far as one pass looks."""
+        self.sifted = True
         held = [run for run in runs if run.state != "waiting"]
         for run in (*held, *waiting_of(self._db, provider, limit=SIFTED_MAX)):
             if self._sidings.takes(run):
