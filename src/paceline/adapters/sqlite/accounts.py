@@ -71,15 +71,16 @@ def add_key(db: Connection, add: AddKey, *, now_ms: int) -> KeyAdded:
     number = number_of(db, add.account)
     if number is None:
         return KeyAdded("no_account")
-    row = db.execute(
+    # Asked for first: an insert that comes to nothing would take a number, and so a name, all the same.
+    there = db.execute('SELECT id FROM "key" WHERE account = ? AND sealed = ?', (number, add.sealed)).fetchone()
+    if there is not None:
+        return KeyAdded("already", key(db, add.account, key_id(there[0])))
+    made = db.execute(
         """INSERT INTO "key" (account, sealed, last_four, label, enabled, created_ms) VALUES (?, ?, ?, ?, 1, ?)
-           ON CONFLICT (account, sealed) DO NOTHING RETURNING id""",
+           RETURNING id""",
         (number, add.sealed, add.last_four, add.label, now_ms),
-    ).fetchone()
-    if row is not None:
-        return KeyAdded("created", key(db, add.account, key_id(row[0])))
-    there = db.execute('SELECT id FROM "key" WHERE account = ? AND sealed = ?', (number, add.sealed)).get
-    return KeyAdded("already", key(db, add.account, key_id(there)))
+    ).get
+    return KeyAdded("created", key(db, add.account, key_id(made)))
 
 
 def key(db: Connection, account_name: str, key_name: str) -> StoredKey | None:
