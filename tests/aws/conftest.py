@@ -11,7 +11,9 @@ from paceline.adapters.aws.connect import Clients, Threads
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.store import AwsStore
+from tests.aws.lambda_stage import Stage, Target, lambda_stage
 from tests.aws.ministack import Emulator, fresh_prefix, make_tables, shared_clients, shared_emulator
+from tests.aws.monitor_stage import with_users
 
 
 @pytest.fixture(scope="session")
@@ -52,3 +54,28 @@ def database(aws_store: AwsStore) -> Database:
 @pytest.fixture
 def queues(aws_store: AwsStore) -> Queues:
     return aws_store._queues
+
+
+@pytest.fixture
+def store(aws_store: AwsStore) -> AwsStore:
+    """With users."""
+    with_users(aws_store)
+    return aws_store
+
+
+@pytest.fixture
+def silent_bell(store: AwsStore) -> None:
+    """No alarm is sent behind a write."""
+    store.bell.rings = False
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    with lambda_stage() as made:
+        yield made
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    with closing(Target()) as made:
+        yield made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, get_args
 
 import pytest
@@ -18,7 +18,7 @@ from paceline.adapters.aws.store import AwsStore
 from paceline.ports import messages
 from paceline.ports.messages import Alarm, CallWake, CheckWake, Look, Release, Start
 from paceline.steps import redrive
-from tests.aws.lambda_stage import Cycle, Stage, Target, lambda_stage
+from tests.aws.lambda_stage import Cycle, Stage, Target
 from tests.aws.monitor_stage import with_users
 from tests.aws.test_lambda_batches import declare, plan, states
 from tests.contract.call_stage import every, make_batch, provide, settle
@@ -56,18 +56,6 @@ def replay(store: AwsStore, *, now_ms: int = T0_MS, messages_max: int = 100) -> 
 
 
 # -- the functions' own cycle
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with lambda_stage() as made:
-        yield made
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with closing(Target()) as made:
-        yield made
 
 
 def test_what_the_functions_gave_up_is_redriven_and_done(stage: Stage, target: Target) -> None:

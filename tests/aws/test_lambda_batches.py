@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from paceline.ports.messages import CallWake
 from paceline.shells.aws_lambda import keeper, planner, sender, sweeper
 from paceline.shells.aws_lambda.planner import Day, execution_name
-from tests.aws.lambda_stage import Context, Cycle, Stage, Target, lambda_stage, timed
+from tests.aws.lambda_stage import Context, Cycle, Stage, Target, timed
 from tests.aws.mapping import Weather
 from tests.aws.ministack import plain_client
 
 pytestmark = pytest.mark.aws
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with lambda_stage() as made:
-        yield made
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with closing(Target()) as made:
-        yield made
 
 
 def today(shift_s: int = 0) -> datetime:
@@ -112,6 +99,22 @@ def test_what_comes_next_at_a_provider_has_its_message_without_the_sweeper(stage
     sweeper.handler({}, Context())
     cycle.until(lambda: len(target.asked) >= 2, within_s=40)
     assert stage.depth("ticks") + stage.depth("runs.fifo") >= 1
+
+
+def test_a_message_for_one_provider_is_no_look_at_the_others(stage: Stage, target: Target) -> None:
+    cycle = Cycle.of(stage)
+    assert plan(declare(stage, target, records=4, providers=2))["enqueued"] == 4
+    stage.at(120_000)
+    ready = dict(stage.store.ready_lanes(until_ms=stage.now.now_ms()))
+    assert len(ready) == 2
+    first = min(ready)
+    stage.asked.clear()
+    stage.now.outbox.wake([CallWake(first, ready[first], 0)])
+    cycle.until(lambda: len(target.asked) == 2)
+    assert sorted(target.asked) == ["/r0", "/r2"]
+    assert ("dynamodb", "Query", "runs/ready") not in stage.calls()
+    sweeper.handler({}, Context())
+    cycle.until(lambda: len(target.asked) == 4)
 
 
 @pytest.mark.slow

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from paceline.core.definition import parse_spec
 from paceline.ports import PutMonitor
+from paceline.ports.messages import CheckWake
 from paceline.shells.aws_lambda import items_stream, schedulers_stream, sweeper, ticks
-from tests.aws.lambda_stage import Context, Cycle, Stage, Target, lambda_stage
+from tests.aws.lambda_stage import Context, Cycle, Stage, Target
 from tests.aws.mapping import Weather
 
 pytestmark = pytest.mark.aws
 MONITOR = "/v1/users/boss/monitors/home"
-
-
-@pytest.fixture
-def stage() -> Iterator[Stage]:
-    with lambda_stage() as made:
-        yield made
-
-
-@pytest.fixture
-def target() -> Iterator[Target]:
-    with closing(Target()) as made:
-        yield made
 
 
 def monitor(url: str, **more: Any) -> dict[str, Any]:
@@ -145,6 +132,25 @@ def test_a_run_whose_message_was_lost_is_carried_out_with_the_next_look(stage: S
     sweeper.handler({}, Context())
     cycle.runs.pump()
     assert len(target.asked) == 1
+
+
+def test_a_message_for_one_run_is_no_look_at_the_others(stage: Stage, target: Target) -> None:
+    cycle = Cycle.of(stage)
+    for name in ("a", "b"):
+        assert stage.rest("PUT", f"/v1/users/boss/monitors/{name}", monitor(f"{target.url}/{name}"))[0] == 201
+    cycle.schedulers.pump()
+    time.sleep(1.1)
+    cycle.ticks.pump()
+    stage.store._clients.sqs.purge_queue(QueueUrl=stage.url("runs.fifo"))
+    entries = {one.monitor: one.entry for one in stage.store.schedulers(after_generation=0, limit=9, now_ms=0)}
+    stage.asked.clear()
+    stage.now.outbox.wake([CheckWake(entries["b"].generation, 1)])  # not its name, for which SQS drops a second one
+    cycle.runs.pump()
+    assert target.asked == ["/b"]
+    assert ("dynamodb", "Query", "runs/ready") not in stage.calls()
+    sweeper.handler({}, Context())
+    cycle.runs.pump()
+    assert target.asked == ["/b", "/a"]
 
 
 def test_a_message_that_cannot_be_read_holds_up_its_own_group_alone(stage: Stage, target: Target) -> None:

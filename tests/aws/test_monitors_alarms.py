@@ -12,7 +12,7 @@ from paceline.core.outcome import Retry
 from paceline.core.schedule import Arm
 from paceline.ports import RemoveMonitor
 from paceline.ports.messages import Alarm
-from tests.aws.monitor_stage import alarms, offers, tick_by_alarms, with_users
+from tests.aws.monitor_stage import alarms, offers, tick_by_alarms
 from tests.contract import stage
 from tests.contract.stage import (
     ALL_OUTGOING,
@@ -33,12 +33,6 @@ from tests.contract.stage import (
 
 pytestmark = pytest.mark.aws
 CHECK = stage.OUTGOING
-
-
-@pytest.fixture
-def store(aws_store: AwsStore) -> AwsStore:
-    with_users(aws_store)
-    return aws_store
 
 
 def alarm_of(store: AwsStore, generation: int) -> Alarm:

@@ -22,7 +22,7 @@ from paceline.core.definition import Monitor
 from paceline.core.ids import parse_run_id
 from paceline.core.outcome import Retry
 from paceline.ports import Claimed, Take, UserEdit
-from tests.aws.monitor_stage import counted, offers, with_users
+from tests.aws.monitor_stage import counted, offers
 from tests.contract import stage
 from tests.contract.stage import (
     ALL_OUTGOING,
@@ -41,12 +41,6 @@ from tests.contract.stage import (
 
 pytestmark = pytest.mark.aws
 CHECK = stage.OUTGOING
-
-
-@pytest.fixture
-def store(aws_store: AwsStore) -> AwsStore:
-    with_users(aws_store)
-    return aws_store
 
 
 @pytest.fixture

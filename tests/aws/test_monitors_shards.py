@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -15,23 +15,28 @@ from paceline.adapters.aws.items import put as put_item
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.monitors_due import REMEMBERED_S, NextDue
 from paceline.adapters.aws.monitors_keys import (
-    CHECK_SHARDS,
-    DUE_SHARDS,
+    GENERATIONS_EACH,
     MONITORS_PER_QUEUE,
     QUEUES_MAX,
+    SHARDS_MAX,
     check_queue,
+    check_queues,
     due_shard,
+    due_shards,
+    kept_shard,
+    kept_shards,
     owner_queue,
     owner_queues,
     waves,
 )
 from paceline.adapters.aws.monitors_users import fan_item
+from paceline.adapters.aws.news import READ_S, UNSETTLED_S, News
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import ITEMS
 from paceline.core.due import Due
 from paceline.core.schedule import Arm, Remove
 from paceline.ports import PutMonitor, Reacted
-from tests.aws.monitor_stage import counted, with_users
+from tests.aws.monitor_stage import counted
 from tests.contract.stage import (
     EVERY_MINUTE,
     LEASE_MS,
@@ -49,14 +54,7 @@ from tests.contract.stage import (
     step,
 )
 
-pytestmark = pytest.mark.aws
-
-
-@pytest.fixture
-def store(aws_store: AwsStore) -> AwsStore:
-    with_users(aws_store)
-    aws_store.bell.rings = False
-    return aws_store
+pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("silent_bell")]
 
 
 @pytest.fixture
@@ -68,8 +66,9 @@ def other(clients: Clients, prefix: str, store: AwsStore) -> Iterator[AwsStore]:
 
 @pytest.fixture
 def few_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page asks all of them, and an order over eight is as hard to keep as one over 64."""
-    monkeypatch.setattr(monitors_keys, "DUE_SHARDS", 8)
+    """Each page asks all of them, and an order over eight is as hard to keep as one over 128."""
+    monkeypatch.setattr(monitors_keys, "SHARDS_MAX", 8)
+    monkeypatch.setattr(monitors_keys, "GENERATIONS_EACH", 3)
 
 
 def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS, apart_ms: int = 0) -> list[int]:
@@ -85,19 +84,28 @@ def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS
     return [item.change.generation for item in reacted]
 
 
-def test_entries_and_runs_are_spread_over_all_shards() -> None:
-    for shard, shards in ((due_shard, DUE_SHARDS), (check_queue, CHECK_SHARDS)):
-        counts = Counter(shard(generation) for generation in range(1, 1_000 * shards + 1))
-        assert len(counts) == shards
-        assert min(counts.values()) > 800
-        assert max(counts.values()) < 1_200
+@pytest.mark.parametrize(
+    ("shard", "shards"), [(due_shard, due_shards), (check_queue, check_queues), (kept_shard, kept_shards)]
+)
+def test_there_are_as_many_shards_as_there_ever_were_monitors_for(
+    shard: Callable[[int], str], shards: Callable[[int], list[str]]
+) -> None:
+    counts: Counter[str] = Counter()
+    for last in range(1_000 * SHARDS_MAX):
+        counts[shard(last)] += 1
+        if last % 1_000 == 0 or last < 1_000:
+            assert set(shards(last)) == set(counts), "all that are used are asked, and no other"
+            assert max(counts.values()) < max(GENERATIONS_EACH + 1, 1.3 * last / SHARDS_MAX), "one of them is crowded"
+    assert len(shards(0)) == 1
+    assert len(counts) == SHARDS_MAX
+    assert min(counts.values()) > 800
 
 
 def test_no_partition_is_hot_while_a_million_monitors_fire_every_minute() -> None:
     """By DynamoDB's limit for one partition key, with what a firing writes there; see the item shapes."""
     firings, writes_max = 1_000_000 / 60, 1_050  # a little over is borne by its bursts
-    assert firings * 2 / DUE_SHARDS < writes_max
-    assert firings * 4 / CHECK_SHARDS < writes_max
+    assert firings * 4 / SHARDS_MAX < writes_max
+    assert writes_max > GENERATIONS_EACH * 4, "if all of a shard fire every second, and there are no more"
     assert firings * 4 / min(1 + 1_000_000 // MONITORS_PER_QUEUE, QUEUES_MAX) < writes_max
     assert writes_max > MONITORS_PER_QUEUE / 60 * 4
 
@@ -109,6 +117,27 @@ def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked()
     assert used == set(owner_queues(7, queues))
     # What was armed when there were fewer is still among them.
     assert {owner_queue(7, 3, generation) for generation in range(1_000)} < used
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_what_is_armed_in_a_new_shard_is_due_for_all_processes(
+    store: AwsStore, other: AwsStore, database: Database, *, patient: bool
+) -> None:
+    """Another has looked before there was such a shard, and relies on what it has seen for a while."""
+    now_s = 0.0
+    news = News(database, clock_s=lambda: now_s)
+    news.patient = patient
+    elsewhere = NextDue(database, news, clock_s=lambda: now_s)
+    assert (elsewhere.first_ms(), claim(other)) == (None, [])
+    now_s = UNSETTLED_S
+    assert elsewhere.first_ms() is None
+    store._numbers.take("generation", GENERATIONS_EACH)
+    monitor = armed(store, "a")
+    now_s += max(READ_S, REMEMBERED_S)
+    assert elsewhere.first_ms() == T0_MS
+    assert [due.generation for due in store.due(now_ms=T0_MS, limit=9)] == [monitor.generation]
+    store.commit([step(due_of(store, monitor))], now_ms=T0_MS)
+    assert len(claim(other, lease_ms=LEASE_MS)) == 1
 
 
 @pytest.mark.usefixtures("few_shards")
@@ -175,7 +204,7 @@ def test_a_look_that_finds_nothing_due_asks_no_shard_twice_in_a_second(store: Aw
     armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     with counted(clients) as first:
         store.next_due_ms()
-    assert first == {"Query": DUE_SHARDS}
+    assert first == {"GetItem": 1, "Query": 1}
     with counted(clients) as then:
         assert store.next_due_ms() == T0_MS + MINUTE_MS
         assert store.due(now_ms=T0_MS, limit=9) == []
@@ -256,11 +285,11 @@ def test_what_a_firing_takes_of_aws_is_bounded(store: AwsStore, clients: Clients
     assert ticked["TransactWriteItems"] == 1
     assert ticked["BatchGetItem"] == 1
     assert ticked["SendMessageBatch"] == 3
-    assert ticked["Query"] <= DUE_SHARDS
+    assert ticked["Query"] == 1
     with counted(clients) as claimed:
         out = claim(store, lease_ms=LEASE_MS)
     assert len(out) == 30
-    assert claimed == {"Query": CHECK_SHARDS, "BatchGetItem": 2, "TransactWriteItems": 1}
+    assert claimed == {"GetItem": 1, "Query": 1, "BatchGetItem": 2, "TransactWriteItems": 1}
     with counted(clients) as settled:
         assert settle(store, out) == [True] * 30
     assert settled == {"TransactWriteItems": 1}

@@ -21,18 +21,10 @@ from paceline.errors import StoreUnavailable
 from paceline.ports import Reacted
 from tests.aws.fault_proxy import Faults, fault_proxy
 from tests.aws.ministack import Emulator, guarded_clients
-from tests.aws.monitor_stage import with_users
 from tests.contract.stage import EVERY_MINUTE, MINUTE_MS, T0_MS, armed, claim, make_runs, put, settle, spec
 
-pytestmark = pytest.mark.aws
+pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("silent_bell")]
 Damage = Callable[[Database, int], None]
-
-
-@pytest.fixture
-def store(aws_store: AwsStore) -> AwsStore:
-    with_users(aws_store)
-    aws_store.bell.rings = False
-    return aws_store
 
 
 def number_of(database: Database) -> int:

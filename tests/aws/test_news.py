@@ -12,13 +12,12 @@ from paceline.adapters.aws import monitors_entries
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.monitors_due import REMEMBERED_S, NextDue
-from paceline.adapters.aws.monitors_keys import CHECK_SHARDS, DUE_SHARDS
 from paceline.adapters.aws.news import LASTING_S, READ_S, RING_S, UNSETTLED_S, News
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.outcome import Retry
 from paceline.core.schedule import Arm
 from paceline.ports import DeadChoice, Reacted, UserEdit
-from tests.aws.monitor_stage import counted, with_users
+from tests.aws.monitor_stage import counted
 from tests.contract.batch_stage import plan, put_batch, put_provider, put_records
 from tests.contract.stage import (
     EVERY_MINUTE,
@@ -34,14 +33,7 @@ from tests.contract.stage import (
     step,
 )
 
-pytestmark = pytest.mark.aws
-
-
-@pytest.fixture
-def store(aws_store: AwsStore) -> AwsStore:
-    with_users(aws_store)
-    aws_store.bell.rings = False
-    return aws_store
+pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("silent_bell")]
 
 
 @pytest.fixture
@@ -86,7 +78,7 @@ def test_what_another_arms_is_heard_within_a_second_and_quiet_costs_one_question
     with counted(clients) as unsettled:  # an index may lag behind the ring
         watch.now_s += READ_S
         mine.first_ms()
-    assert unsettled == {"GetItem": 1, "Query": DUE_SHARDS}
+    assert unsettled == {"GetItem": 2, "Query": 1}
 
 
 def test_a_ring_that_was_never_made_costs_lateness_and_no_more(store: AwsStore, database: Database) -> None:
@@ -194,4 +186,4 @@ def test_a_patient_claim_asks_only_where_something_may_be(store: AwsStore, clien
     assert store.next_run_ms() is None
     with counted(clients) as idle:
         assert claim(store, now_ms=T0_MS + 7) == []
-    assert idle["Query"] < CHECK_SHARDS
+    assert idle["Query"] == 0

@@ -91,8 +91,8 @@ def engine(
     clients: Clients, far_clients: Clients, proxy: FaultProxy, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Engine]:
     # Each look asks every shard, and the world looks all the time: two are as good as sixteen, and much faster here.
-    for name in ("DUE_SHARDS", "CHECK_SHARDS", "CHANGE_SHARDS"):
-        monkeypatch.setattr(monitors_keys, name, 2)
+    for name, value in {"SHARDS_MAX": 2, "CHANGE_SHARDS": 2, "GENERATIONS_EACH": 3}.items():
+        monkeypatch.setattr(monitors_keys, name, value)
     tables.create(clients, prefix)
     with ExitStack() as opened:
 

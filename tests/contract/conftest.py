@@ -52,8 +52,8 @@ def few_shards() -> Iterator[None]:
     from paceline.adapters.aws import monitors_keys
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(monitors_keys, "DUE_SHARDS", 3)
-        patch.setattr(monitors_keys, "CHECK_SHARDS", 3)
+        patch.setattr(monitors_keys, "SHARDS_MAX", 3)
+        patch.setattr(monitors_keys, "GENERATIONS_EACH", 1)
         yield
 
 

@@ -98,7 +98,9 @@ class ProviderBook:
 
 def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Sent]:
     """The calls to be made now; what must not be sent is settled at once."""
-    return _send(store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms)
+    return make_calls(
+        store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms
+    )
 
 
 def settle_calls(
@@ -123,7 +125,7 @@ def settle_and_claim(
     """Both in one act: where one call at a time is made, that halves what each costs."""
     calls, settlements = _judge(sent, results, chance)
     won, claimed = store.settle_and_claim_calls(settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
-    return _report(calls, settlements, won), _send(store, book, claimed, now_ms=now_ms)
+    return _report(calls, settlements, won), make_calls(store, book, claimed, now_ms=now_ms)
 
 
 def _judge(
@@ -141,7 +143,8 @@ def _report(calls: Sequence[Sent], settlements: Sequence[CallSettlement], won: S
     return SettleReport(settled, len(settlements) - len(settled))
 
 
-def _send(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
+def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
+    """Of runs that were claimed, the calls to be made; what must not be sent is settled at once."""
     sent: list[Sent] = []
     refused: list[CallSettlement] = []
     for item in claimed:

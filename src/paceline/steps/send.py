@@ -49,7 +49,13 @@ def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: Retr
 
 def claim_orders(store: Store, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> list[Order]:
     """The checks to be made now."""
-    claims = claim(store, CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
+    claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    return make_orders(store, claimed, now_ms=now_ms, policy=policy)
+
+
+def make_orders(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: RetryPolicy) -> list[Order]:
+    """Of checks that were claimed, those to be made; what must not be sent is settled at once."""
+    claims = admit(store, claimed, now_ms=now_ms, policy=policy)
     orders: list[Order] = []
     misplaced: list[Settlement] = []
     for item in claims.granted:

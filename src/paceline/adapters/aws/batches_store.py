@@ -7,7 +7,7 @@ its own, and what was cut short is done again without harm.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -184,6 +184,20 @@ class AwsBatchStore(Part):
             self._database, self._facts, self._looks, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
         )
 
+    def claim_calls_of(
+        self, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+    ) -> list[ClaimedCall]:
+        """``claim_calls``, of these providers alone: who is told of one need not look for others."""
+        return batches_claims.claim(
+            self._database,
+            self._facts,
+            self._looks,
+            now_ms=now_ms,
+            runs_max=runs_max,
+            lease_ms=lease_ms,
+            providers=providers,
+        )
+
     def next_call_ms(self) -> int | None:
         return batches_lanes.next_ready_ms(self._database, self._looks)
 
@@ -191,10 +205,10 @@ class AwsBatchStore(Part):
         """(provider, when) of those that may start a run up to then, the first ones first. From an index: a hint."""
         return batches_lanes.ready_lanes(self._database, until_ms=until_ms)
 
-    def lane_ready_ms(self, provider: int) -> int | None:
-        """When this one may start its next run; None: it has none, or it rests."""
-        lane = batches_lanes.lane_of(self._database, provider)
-        return None if lane is None or lane.ready_ms >= NEVER_MS else lane.ready_ms
+    def ready_of(self, providers: Collection[int]) -> dict[int, int]:
+        """When each may start its next run; without those that have none, or rest."""
+        lanes = batches_lanes.lanes_of(self._database, providers)
+        return {number: lane.ready_ms for number, lane in lanes.items() if lane.ready_ms < NEVER_MS}
 
     def dead_letters(self) -> int:
         """How many wait for somebody to redrive or discard them, counted no further than ``status`` does."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -28,13 +29,20 @@ class Index(NamedTuple):
     table: str
     name: str
     sort: str
-    shards: Sequence[str]
+    shards: Callable[[], Sequence[str]]
+    """Those in use. It may cost a request; there are only ever more of them."""
 
 
 class _Known(NamedTuple):
     until_s: float
     version: int
     first: int
+
+
+class _InUse(NamedTuple):
+    until_s: float
+    version: int
+    shards: Sequence[str]
 
 
 class _Own(NamedTuple):
@@ -63,18 +71,20 @@ class Firsts:
         self._least_s = least_s
         self._clock_s = clock_s
         self._lock = threading.Lock()
+        self._in_use = _InUse(0.0, -1, ())
         self._known: dict[str, _Known] = {}
-        self._own: dict[str, dict[str, _Own]] = {shard: {} for shard in index.shards}
-        self._moves = dict.fromkeys(index.shards, 0)
+        self._own: defaultdict[str, dict[str, _Own]] = defaultdict(dict)
+        self._moves: Counter[str] = Counter()
 
     def first(self) -> int:
         """The least there is, END if there is none: one query of few rows for each shard of which nothing is known."""
         version = self._version()
+        shards = self._shards(version)
         now_s, lasting_s = self._clock_s(), self._lasting_s
         with self._lock:
-            known = {shard: one.first for shard in self._index.shards if (one := self._valid(shard, version, now_s))}
-            moves = dict(self._moves)
-        missing = [shard for shard in self._index.shards if shard not in known]
+            known = {shard: one.first for shard in shards if (one := self._valid(shard, version, now_s))}
+            moves = self._moves.copy()
+        missing = [shard for shard in shards if shard not in known]
         found = dict(zip(missing, self._db.threads.fan_out(self._ask, missing), strict=True))
         for shard, first in found.items():
             self._remember(shard, first, moves=moves[shard], until_s=now_s + lasting_s, version=version)
@@ -85,12 +95,11 @@ class Firsts:
 
         They are about to be read and written, so what was known of them is forgotten.
         """
-        version, now_s = self._version(), self._clock_s()
+        version = self._version()
+        shards, now_s = self._shards(version), self._clock_s()
         with self._lock:
             awake = [
-                shard
-                for shard in self._index.shards
-                if (one := self._valid(shard, version, now_s)) is None or one.first <= last
+                shard for shard in shards if (one := self._valid(shard, version, now_s)) is None or one.first <= last
             ]
             for shard in awake:
                 self._known.pop(shard, None)
@@ -101,7 +110,7 @@ class Firsts:
         index, version, now_s = self._index, self._version(), self._clock_s()
         shards = self.awake(last)
         with self._lock:
-            moves = dict(self._moves)
+            moves = self._moves.copy()
         # The upper bound is what keeps a page small; without it, a page of few rows tells what comes next as well.
         where = "#shard = :shard" if self._news.patient else f"#shard = :shard AND #{index.sort} <= :last"
         bound: dict[str, Any] = {} if self._news.patient else {"last": last}
@@ -123,6 +132,8 @@ class Firsts:
         now_s, to = self._clock_s(), END if place is None else place
         with self._lock:
             self._moves[shard] += 1
+            if shard not in self._in_use.shards:
+                self._in_use = self._in_use._replace(version=-1)
             before = self._own[shard].get(pk)
             stale = frozenset() if was is None else frozenset((was,))
             if before is not None and now_s - before.noted_s < OWN_S:
@@ -142,6 +153,16 @@ class Firsts:
 
     def _version(self) -> int:
         return self._news.version() if self._news.patient else 0
+
+    def _shards(self, version: int) -> Sequence[str]:
+        now_s, one = self._clock_s(), self._in_use
+        if now_s < one.until_s and one.version == version:
+            return one.shards
+        shards = self._index.shards()
+        with self._lock:
+            if one is self._in_use:  # else a row was put into another one since
+                self._in_use = _InUse(now_s + self._lasting_s, version, shards)
+        return shards
 
     def _valid(self, shard: str, version: int, now_s: float) -> _Known | None:
         one = self._known.get(shard)

@@ -15,13 +15,13 @@ from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item, Key, update
 from paceline.adapters.aws.monitors_due import pages
 from paceline.adapters.aws.monitors_keys import (
-    DUE_SHARDS,
     GENERATION_MASK,
     due_ms_of,
     due_of,
     due_shards,
     is_outgoing,
 )
+from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.queues import DELAY_S_MAX, Message, Queues
 from paceline.adapters.aws.tables import LEDGER, OUTGOING, TICKS
 from paceline.core.ids import run_id
@@ -127,7 +127,8 @@ def sweep(db: Database, bell: Bell, *, now_ms: int, late_ms: int = LATE_MS) -> S
 def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int, most: int) -> int:
     if first_ms > last_ms:
         return 0
-    most_each = -(-most // DUE_SHARDS)
+    shards = due_shards(last_generation(db))
+    most_each = -(-most // len(shards))
 
     def ring(shard: str) -> int:
         sent = 0
@@ -140,7 +141,7 @@ def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int,
                 break
         return sent
 
-    return sum(db.threads.fan_out(ring, due_shards()))
+    return sum(db.threads.fan_out(ring, shards))
 
 
 def _waiting(run: Item, now_ms: int | None) -> Message:

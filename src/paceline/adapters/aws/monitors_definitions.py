@@ -20,7 +20,7 @@ from paceline.adapters.aws.monitors_keys import (
     waves,
 )
 from paceline.adapters.aws.monitors_users import behind, change_item, tally
-from paceline.adapters.aws.numbers import Numbers
+from paceline.adapters.aws.numbers import GENERATION, Numbers
 from paceline.adapters.aws.tables import ITEMS
 from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import Monitor, encode_spec
@@ -139,7 +139,7 @@ class _Puts:
     def _spare(self, count: int) -> list[int]:
         """As many new generations; those of an attempt that lost serve the next. Their order is that of creation."""
         if count > len(self._generations):
-            self._generations += self._numbers.take("generation", count - len(self._generations), block=1)
+            self._generations += self._numbers.take(GENERATION, count - len(self._generations), block=1)
         return self._generations
 
     def _create(self, item: PutMonitor, generation: int, seq: int, user: Item) -> tuple[PutResult, list[Action]]:

@@ -14,7 +14,6 @@ from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.firsts import END, Firsts, Index
 from paceline.adapters.aws.items import Item
 from paceline.adapters.aws.monitors_keys import (
-    DUE_SHARDS,
     GENERATION_MASK,
     due_ms_of,
     due_of,
@@ -23,6 +22,7 @@ from paceline.adapters.aws.monitors_keys import (
     entry_key,
 )
 from paceline.adapters.aws.news import News
+from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import DUE_INDEX, SCHEDULERS
 
 REMEMBERED_S = 1.0
@@ -38,7 +38,7 @@ class _Shard(NamedTuple):
 
 def between(db: Database, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
     """Index rows with ``first <= due <= last``, in order over these shards, as many as the limit at most."""
-    page = min(limit, 2 * limit // DUE_SHARDS + 8)
+    page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
     def read(name: str, begin: int) -> _Shard:
         where = "#shard = :shard AND #due BETWEEN :first AND :last"
@@ -87,7 +87,7 @@ class NextDue:
     """
 
     def __init__(self, db: Database, news: News, *, clock_s: Callable[[], float] = time.monotonic) -> None:
-        index = Index(SCHEDULERS, DUE_INDEX, "due", due_shards())
+        index = Index(SCHEDULERS, DUE_INDEX, "due", lambda: due_shards(last_generation(db)))
         self._firsts = Firsts(db, news, index, least_s=REMEMBERED_S, clock_s=clock_s)
 
     def first_ms(self) -> int | None:

@@ -33,6 +33,7 @@ from paceline.adapters.aws.monitors_keys import (
     waves,
 )
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, LEDGER, SCHEDULERS
 from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
 from paceline.core.due import Advance, Due
@@ -107,7 +108,7 @@ def due(db: Database, next_due: NextDue, *, now_ms: int, limit: int) -> list[Due
 
 def armed_after(db: Database, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
     first = due_of(from_ms, 0) if after is None else due_of(after.due_ms, after.generation) + 1
-    return _armed(db, due_shards(), first=first, last=due_of(1 << 60, 0), limit=limit)
+    return _armed(db, due_shards(last_generation(db)), first=first, last=due_of(1 << 60, 0), limit=limit)
 
 
 def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:

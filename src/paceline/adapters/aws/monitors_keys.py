@@ -37,11 +37,12 @@ COUNTER_MASK = (1 << COUNTER_BITS) - 1
 GENERATION_BITS = 30
 GENERATION_MASK = (1 << GENERATION_BITS) - 1
 
-DUE_SHARDS = 64
-CHECK_SHARDS = 64
+SHARDS_MAX = 128
+GENERATIONS_EACH = 128
 """A partition takes 1,000 writes a second. A firing is two in the due index and four in that of what may start: made,
-claimed (it moves, which is two) and settled. So they take 16,000 firings a second, nearly a million in a minute. A look
-that knows nothing asks each shard; ``firsts`` remembers which of them have something."""
+claimed (it moves, which is two) and settled. So one shard takes 128 monitors that fire every second, and all of them
+32,000 firings a second, nearly two million in a minute. A look that knows nothing asks each shard, so there are only as
+many as there ever were monitors for: the last generation says how many (``due_shards`` and its like)."""
 CHANGE_SHARDS = 4
 """An edit is four of them: written and forgotten, each in a transaction. So they take 1,000 edits a second."""
 TALLY_SHARDS = 16
@@ -71,20 +72,31 @@ def due_ms_of(due: int) -> int:
     return due >> GENERATION_BITS
 
 
+def _shard(generation: int) -> int:
+    """One after the other is filled, and when all of them are in use, the rest is spread over all."""
+    block = generation // GENERATIONS_EACH
+    return block if block < SHARDS_MAX else shard_of(generation, SHARDS_MAX)
+
+
+def _shards(last: int) -> range:
+    return range(min(last // GENERATIONS_EACH + 1, SHARDS_MAX))
+
+
 def due_shard(generation: int) -> str:
-    return str(shard_of(generation, DUE_SHARDS))
+    return str(_shard(generation))
 
 
-def due_shards() -> list[str]:
-    return [str(shard) for shard in range(DUE_SHARDS)]
+def due_shards(last: int) -> list[str]:
+    """All that have entries, if this is the last generation that there is; and so with the following."""
+    return [str(shard) for shard in _shards(last)]
 
 
 def check_queue(generation: int) -> str:
-    return joined("checks", shard_of(generation, CHECK_SHARDS))
+    return joined("checks", _shard(generation))
 
 
-def check_queues() -> list[str]:
-    return [joined("checks", shard) for shard in range(CHECK_SHARDS)]
+def check_queues(last: int) -> list[str]:
+    return [joined("checks", shard) for shard in _shards(last)]
 
 
 def owner_queue(number: int, queues: int, generation: int) -> str:
@@ -100,11 +112,11 @@ def is_outgoing(queue: str) -> bool:
 
 
 def kept_shard(generation: int) -> str:
-    return joined("kept", shard_of(generation, CHECK_SHARDS))
+    return joined("kept", _shard(generation))
 
 
-def kept_shards() -> list[str]:
-    return [joined("kept", shard) for shard in range(CHECK_SHARDS)]
+def kept_shards(last: int) -> list[str]:
+    return [joined("kept", shard) for shard in _shards(last)]
 
 
 def entry_key(generation: int) -> Key:

@@ -6,7 +6,7 @@ only one that can be claimed. Settling it moves the front on, in the same transa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,6 +34,7 @@ from paceline.adapters.aws.monitors_keys import (
 from paceline.adapters.aws.monitors_offers import owners_after
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.news import News
+from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.outcome import Done, Retry, terminal_state
 from paceline.ports import Claimed, Queue, Settlement, Take
@@ -69,7 +70,7 @@ class Facts(NamedTuple):
 
 def ready_checks(db: Database, news: News) -> Firsts:
     """When the next check may be claimed."""
-    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", check_queues()))
+    return Firsts(db, news, Index(RUNS, READY_INDEX, "at", lambda: check_queues(last_generation(db))))
 
 
 def claim(
@@ -78,9 +79,8 @@ def claim(
     if not queue.outgoing:
         rows = checks.upto(now_ms, limit=runs_max + LOOKED_MORE)
         rows = sorted(rows, key=lambda row: int(row["at"]))[: runs_max + LOOKED_MORE]
-        claimed = _lease(db, rows, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if rows else []
-        for one in claimed:
-            checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
+        claimed = _lease(db, _read(db, rows), now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+        _note(checks, claimed)
         return claimed
     if queue.owner is not None:
         user = db.get(ITEMS, user_key(queue.owner))
@@ -88,7 +88,19 @@ def claim(
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
     else:
         rows = _in_turns(db, turns, now_ms=now_ms, runs_max=runs_max)
-    return _lease(db, rows, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms) if rows else []
+    return _lease(db, _read(db, rows), now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+
+def claim_of(
+    db: Database, checks: Firsts, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+) -> list[Claimed]:
+    """The fronts of these monitors alone, as far as they are checks, without a look at the index."""
+    lanes = db.get_many(RUNS, map(lane_key, generations)).values()
+    fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes])
+    runs = [run for run in fronts.values() if not is_outgoing(run["queue"])]
+    claimed = _lease(db, runs, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    _note(checks, claimed)
+    return claimed
 
 
 def take(db: Database, bell: Bell, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
@@ -169,13 +181,24 @@ def _in_turns(db: Database, turns: Turns, *, now_ms: int, runs_max: int) -> list
     return chosen + left[: runs_max - len(chosen)]
 
 
-def _lease(db: Database, rows: Sequence[Item], *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+def _read(db: Database, rows: Sequence[Item]) -> list[Item]:
+    """As they are; the index is a hint."""
+    return list(db.get_many(RUNS, [key_of(row) for row in rows]).values()) if rows else []
+
+
+def _note(checks: Firsts, claimed: Sequence[Claimed]) -> None:
+    for one in claimed:
+        checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
+
+
+def _lease(db: Database, found: Sequence[Item], *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
     """Leases what may start; holds what a disabled user owns."""
-    found = db.get_many(RUNS, [key_of(row) for row in rows])
     runs = sorted(
-        (run for run in found.values() if "shard" in run and run["at"] <= now_ms),
+        (run for run in found if "shard" in run and run["at"] <= now_ms),
         key=lambda run: (run["due_ms"], run["generation"]),
     )
+    if not runs:
+        return []
     facts = facts_of(db, runs)
     taken: list[Item] = []
     acts: list[Act] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from paceline.adapters.aws import (
@@ -184,6 +184,14 @@ class AwsMonitorStore(Part):
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
         return monitors_runs.claim(
             self._database, self._turns, self._checks, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
+        )
+
+    def claim_checks_of(
+        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+    ) -> list[Claimed]:
+        """``claim``, of these monitors alone: who is told of one need not look for others."""
+        return monitors_runs.claim_of(
+            self._database, self._checks, generations, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
         )
 
     def next_run_ms(self) -> int | None:

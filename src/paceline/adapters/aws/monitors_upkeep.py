@@ -32,6 +32,7 @@ from paceline.adapters.aws.monitors_keys import (
 from paceline.adapters.aws.monitors_offers import owners
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL, come_to_front
+from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
 from paceline.ports import PurgeReport, StoreStatus
 
@@ -62,7 +63,7 @@ def purge(
 
 def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
     """A lane stands in the index with the time when its oldest kept run ended, or an hour more."""
-    rows = _indexed(db, kept_shards(), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
+    rows = _indexed(db, kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
     deleted = 0
     while rows and deleted < limit:
         some = min(THREADS, limit - deleted, len(rows))
@@ -178,7 +179,8 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
 
 def _open_shards(db: Database) -> list[str]:
     """Wherever a run may stand that is not settled."""
-    return [*check_queues(), *(name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
+    checks = check_queues(last_generation(db))
+    return [*checks, *(name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:

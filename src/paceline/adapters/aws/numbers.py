@@ -9,6 +9,7 @@ from paceline.adapters.aws.items import Key, joined, update
 from paceline.adapters.aws.tables import LEDGER
 
 NUMBER_MAX = 2**62
+GENERATION = "generation"
 
 
 class Numbers:
@@ -37,9 +38,18 @@ class Numbers:
     def _reserve(self, name: str, count: int) -> range:
         # No condition, so that it can be repeated after a lost reply: that leaves a gap and nothing else.
         change = "ADD #last :count"
-        key = Key(joined("number", name), "-")
-        written = self._database.write(update(LEDGER, key, change, when="", count=count))
+        written = self._database.write(update(LEDGER, _key(name), change, when="", count=count))
         assert written.item is not None
         last = int(written.item["last"])
         assert last < NUMBER_MAX
         return range(last - count + 1, last + 1)
+
+
+def last_generation(database: Database) -> int:
+    """No monitor has a higher one, yet."""
+    item = database.get(LEDGER, _key(GENERATION))
+    return int(item["last"]) if item else 0
+
+
+def _key(name: str) -> Key:
+    return Key(joined("number", name), "-")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, Protocol, cast
@@ -18,7 +18,7 @@ from aws_lambda_powertools.utilities.batch import BasePartialBatchProcessor
 from paceline.config import aws_prefix, load_settings
 from paceline.core.due import Due
 from paceline.errors import WrongSetting
-from paceline.ports import Store
+from paceline.ports import Claimed, ClaimedCall, Store
 from paceline.ports.messages import Alarm
 from paceline.shells.aws_lambda.outbox import Outbox, Post
 from paceline.shells.logs import redact
@@ -54,7 +54,13 @@ class AlarmedStore(Store, Protocol):
     @property
     def queues(self) -> Post: ...
     def ready_lanes(self, *, until_ms: int) -> list[tuple[int, int]]: ...
-    def lane_ready_ms(self, provider: int) -> int | None: ...
+    def ready_of(self, providers: Collection[int]) -> dict[int, int]: ...
+    def claim_calls_of(
+        self, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+    ) -> list[ClaimedCall]: ...
+    def claim_checks_of(
+        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+    ) -> list[Claimed]: ...
     def dead_letters(self) -> int: ...
     def rung(self, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]: ...
     def sweep_alarms(self, *, now_ms: int) -> Swept: ...

@@ -1,14 +1,15 @@
-"""The queue ``runs.fifo``: whatever may start is claimed, carried out and settled, as the daemon does it.
+"""The queue ``runs.fifo``: what may start is claimed, carried out and settled, as the daemon does it.
 
 A message is no order to send: the claim says which runs may start, in which order, and how many. So one that comes
-twice, or late, or for a run that another function took, finds nothing to do.
+twice, or late, or for a run that another function took, finds nothing to do. It says where to look, so that nobody
+looks everywhere for each: that is what the Look of every minute does, for all whose own message was lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -17,13 +18,13 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
 from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
-from paceline.ports import Order
+from paceline.ports import CHECKS, Order
 from paceline.ports.messages import CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
-from paceline.steps.call import Fence, ProviderBook, Sent, claim_calls, settle_calls
-from paceline.steps.send import claim_orders, settle
+from paceline.steps.call import Fence, ProviderBook, Sent, make_calls, settle_calls
+from paceline.steps.send import make_orders, settle
 from paceline.wiring import open_caller, open_provider
 
 CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
@@ -37,6 +38,7 @@ SOON_MS = 1_000
 class Work(Protocol):
     """Runs of one kind that are out with this function."""
 
+    name: str
     done: int
 
     @property
@@ -53,13 +55,17 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     with processor(event["Records"], _wake):
         done = processor.process()
     wakes = [wake for status, wake, _ in done if status == "success"]
-    now = engine()
-    checks = _checks() if any(isinstance(wake, CheckWake | Look) for wake in wakes) else None
-    calls = _calls() if any(isinstance(wake, CallWake | Look) for wake in wakes) else None
-    works: list[Work] = [work for work in (checks, calls) if work is not None]
+    generations = {wake.generation for wake in wakes if isinstance(wake, CheckWake)}
+    providers = {wake.provider for wake in wakes if isinstance(wake, CallWake)}
+    everywhere = any(isinstance(wake, Look) for wake in wakes)
+    works: list[Work] = []
+    if generations or everywhere:
+        works.append(_checks().among(None if everywhere else generations))
+    if providers or everywhere:
+        works.append(_calls().among(None if everywhere else providers))
     carry_out(works, time_of(context))
-    follow_up(now, {wake.provider for wake in wakes if isinstance(wake, CallWake)})
-    logger.info("sent", extra={"checks": checks.done if checks else 0, "calls": calls.done if calls else 0})
+    follow_up(engine(), providers)
+    logger.info("sent", extra={work.name: work.done for work in works})
     return answer(processor)
 
 
@@ -83,12 +89,14 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
 def follow_up(now: Engine, providers: set[int]) -> None:
     """The next run of these providers gets its message: at once, or when it is due."""
     horizon_ms = now.now_ms() + DELAY_S_MAX * 1_000
-    ready = {provider: now.store.lane_ready_ms(provider) for provider in sorted(providers)}
-    release(now, [Release(one, at) for one, at in ready.items() if at is not None and at <= horizon_ms])
+    ready = now.store.ready_of(providers) if providers else {}
+    release(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
 
 
 class Checks:
     """Of monitors."""
+
+    name = "checks"
 
     def __init__(self, now: Engine) -> None:
         self.done = 0
@@ -96,6 +104,12 @@ class Checks:
         self._provider = open_provider(now.system.settings, now.system.clock)
         self._lease_ms = duration_ms(now.system.settings.check_lease)
         self._out: dict[Fence, Order] = {}
+        self._generations: Collection[int] | None = None
+
+    def among(self, generations: Collection[int] | None) -> Self:
+        """To be looked for in these monitors alone; None: in all."""
+        self._generations = generations
+        return self
 
     @property
     def out(self) -> int:
@@ -105,13 +119,12 @@ class Checks:
         room = IN_FLIGHT_MAX - len(self._out)
         if room <= 0:
             return 0
-        orders = claim_orders(
-            self._now.store,
-            now_ms=self._now.now_ms(),
-            runs_max=room,
-            lease_ms=self._lease_ms,
-            policy=self._now.system.retry_policy,
-        )
+        store, now_ms, lease_ms = self._now.store, self._now.now_ms(), self._lease_ms
+        if self._generations is None:
+            claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=room, lease_ms=lease_ms)
+        else:
+            claimed = store.claim_checks_of(self._generations, now_ms=now_ms, runs_max=room, lease_ms=lease_ms)
+        orders = make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy)
         self._out.update(((order.handle, order.attempt), order) for order in orders)
         self._provider.start(orders)
         return len(orders)
@@ -135,6 +148,8 @@ class Checks:
 class Calls:
     """To providers."""
 
+    name = "calls"
+
     def __init__(self, now: Engine) -> None:
         self.done = 0
         self._now = now
@@ -142,7 +157,13 @@ class Calls:
         self._book = ProviderBook(now.store, now.system.vault)
         self._lease_ms = duration_ms(now.system.settings.call_lease)
         self._out: dict[Fence, Sent] = {}
-        self._wait_ms = WAIT_MS
+        self._wait_ms = 0
+        self._providers: Collection[int] | None = None
+
+    def among(self, providers: Collection[int] | None) -> Self:
+        """To be looked for at these providers alone; None: at all."""
+        self._providers = providers
+        return self
 
     @property
     def out(self) -> int:
@@ -150,18 +171,28 @@ class Calls:
 
     def claim(self) -> int:
         """One that is ready in a moment counts: then the pass goes on until it is."""
-        room, now_ms = IN_FLIGHT_MAX - len(self._out), self._now.now_ms()
-        next_ms = self._now.store.next_call_ms() if room > 0 else None
-        self._wait_ms = WAIT_MS
+        store, room, now_ms = self._now.store, IN_FLIGHT_MAX - len(self._out), self._now.now_ms()
+        self._wait_ms = WAIT_MS if self._out else 0
+        next_ms = self._next_ms() if room > 0 else None
         if next_ms is None or next_ms > now_ms + SOON_MS:
             return 0
         if next_ms > now_ms:
             self._wait_ms = next_ms - now_ms
             return 1
-        sent = claim_calls(self._now.store, self._book, now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
+        if self._providers is None:
+            claimed = store.claim_calls(now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
+        else:
+            claimed = store.claim_calls_of(self._providers, now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
+        sent = make_calls(store, self._book, claimed, now_ms=now_ms)
         self._out.update(((one.call.handle, one.call.attempt), one) for one in sent)
         self._caller.start([one.call for one in sent])
+        self._wait_ms = WAIT_MS
         return len(sent)
+
+    def _next_ms(self) -> int | None:
+        if self._providers is None:
+            return self._now.store.next_call_ms()
+        return min(self._now.store.ready_of(self._providers).values(), default=None)
 
     def take(self) -> None:
         """Waits also while nothing is out: then something is ready in a moment."""
