@@ -23,7 +23,10 @@ from tests.aws.virtual_clock import VirtualClock
 
 EMULATOR = "tests.aws.hasty_ministack:app"
 BUSY = "/_busy"
-STEP_MS = 60_000
+LEAP_BEYOND_MS = 100
+"""Clocks are read one after the other, and what is due at this very moment is due."""
+LOOK_S, IDLE_LOOKS = 0.01, 2
+"""A state machine goes from one function to the next: once may be between the two."""
 BEHIND_S_MAX = 120
 MINUTE_MS = 60_000
 DEAD = ("ticks-dead", "outgoing-dead", "runs-dead.fifo", "streams-dead")
@@ -51,24 +54,33 @@ class Scene:
     meanwhile: Callable[[list[str]], None] = lambda _busy: None
     """Called with what is being done, again and again."""
 
-    def run_until(self, end_ms: int, *, speed: int) -> None:
-        """The clock goes on at this speed at most: it waits for what is to be done at the time that it shows."""
-        while (left_ms := end_ms - self.clock.now_ms()) > 0:
-            self.clock.advance(min(STEP_MS, left_ms))
-            time.sleep(STEP_MS / speed / 1_000)
-            self.catch_up()
+    def run_until(self, end_ms: int) -> None:
+        """The clock waits for what is to be done at the time that it shows, and then leaps to when there is more."""
+        next_ms = self.catch_up()
+        while (now_ms := self.clock.now_ms()) < end_ms:
+            leap_ms = end_ms if next_ms is None else min(next_ms + LEAP_BEYOND_MS, end_ms)
+            self.clock.advance(max(leap_ms - now_ms, 1))
+            next_ms = self.catch_up()
 
-    def catch_up(self) -> None:
+    def catch_up(self) -> int | None:
+        """When there is more to do."""
         end_s = time.monotonic() + BEHIND_S_MAX
-        while busy := self.busy():
+        idle = 0
+        while True:
+            busy, next_ms = self.look()
+            idle = 0 if busy else idle + 1
+            if idle == IDLE_LOOKS:
+                return next_ms
             assert time.monotonic() < end_s, (busy, self.deployment.aws.log.read_text()[-4_000:])
-            self.meanwhile(busy)
-            time.sleep(0.02)
+            if busy:
+                self.meanwhile(busy)
+            time.sleep(LOOK_S)
 
-    def busy(self) -> list[str]:
+    def look(self) -> tuple[list[str], int | None]:
+        """What is being done or to be done, and when there is more."""
         with urllib.request.urlopen(f"{self.deployment.aws.url}{BUSY}", timeout=60) as answer:  # noqa: S310  loopback
-            found: list[str] = json.loads(answer.read())
-        return found
+            told = json.loads(answer.read())
+        return told["busy"], None if told["next_s"] is None else round(told["next_s"] * 1_000)
 
     def monitor(self, name: str, every_ms: int) -> None:
         spec = {"check": {"kind": "http", "url": f"{self.url}/{name}"}, "every": f"{every_ms // 1_000}s"}

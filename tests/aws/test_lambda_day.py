@@ -13,8 +13,6 @@ import pytest
 from tests.aws.lambda_scene import DEAD, MINUTE_MS, Scene, ms_of, open_scene
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow, pytest.mark.timeout(900)]
-SPEED = 3_600
-"""At most: the clock waits for what is to be done."""
 WINDOW_MS = 15 * MINUTE_MS
 DAY_MS = 96 * WINDOW_MS
 RECORDS = 96
@@ -43,7 +41,7 @@ def test_a_day_of_96_windows_each_record_once_in_order_and_evenly_and_every_moni
     for name, every_ms in MONITORS.items():
         scene.monitor(name, every_ms)
     scene.batch(PROVIDERS, {"start": "00:00", "window": "24h"})
-    scene.run_until(midnight_ms + DAY_MS - MINUTE_MS, speed=SPEED)
+    scene.run_until(midnight_ms + DAY_MS - MINUTE_MS)
     date = datetime.fromtimestamp(midnight_ms / 1_000, UTC).date().isoformat()
     totals = scene.deployment.ask(200, "GET", f"/v1/batches/daily/days/{date}")["totals"]
     assert {state: count for state, count in totals.items() if count} == {"done": sum(PROVIDERS.values())}

@@ -18,7 +18,6 @@ from tests.aws.lambda_scene import DEAD, MINUTE_MS, Scene, ms_of, open_scene
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]
 SEED = int(os.environ.get("PACELINE_KILL_SEED", "20261116"))
-SPEED = 600
 KILLS = {"sender": 5, "ticks": 3, "schedulers-stream": 1, "sweeper": 1, "plan": 1}
 RECORDS = 15
 PROVIDERS = {"north": RECORDS, "south": RECORDS}
@@ -69,12 +68,12 @@ def test_promise_10_functions_killed_again_and_again_lose_nothing_and_double_not
         scene.monitor(name, every_ms)
     scene.batch(PROVIDERS, {"start": "12:00", "window": "1h"})
     scene.meanwhile = killer = Killer(scene, random.Random(SEED))
-    scene.run_until(noon_ms + HOUR_MS, speed=SPEED)
+    scene.run_until(noon_ms + HOUR_MS)
     scene.meanwhile = lambda _busy: None
     date = datetime.fromtimestamp(noon_ms / 1_000, UTC).date().isoformat()
     end_ms = noon_ms + 4 * HOUR_MS
     while scene.clock.now_ms() < end_ms and totals(scene, date) != {"done": sum(PROVIDERS.values())}:
-        scene.run_until(scene.clock.now_ms() + 10 * MINUTE_MS, speed=SPEED)
+        scene.run_until(scene.clock.now_ms() + 10 * MINUTE_MS)
     print(f"not killed {dict(+killer.left)}")
     assert killer.left["sender"] + killer.left["ticks"] <= 3, "too few were killed in the middle of their work"
     assert totals(scene, date) == {"done": sum(PROVIDERS.values())}
