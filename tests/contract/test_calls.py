@@ -283,6 +283,20 @@ def test_after_the_clock_was_set_back_nothing_waits_for_the_old_time(store: Stor
     assert "r0" in found
 
 
+def test_a_retry_does_not_wait_until_it_is_due_once_more_on_a_clock_that_was_set_back(store: Store) -> None:
+    """Also behind one that ended: what was tried before is looked at when it may be tried again."""
+    provide(store, "a", max_in_flight=2)
+    plan(store, make_batch(store), every(10, 2))
+    first, second = claim(store, T0_MS + 10)
+    for call in (first, second):
+        assert settle(store, call, "retry", now_ms=T0_MS + 10, not_before_ms=T0_MS + SECOND_MS)
+    back_ms = T0_MS - HOUR_MS
+    store.pull_back_calls(now_ms=back_ms, wait_ms_max=MINUTE_MS)
+    (first,) = claim(store, back_ms + MINUTE_MS, runs_max=1)
+    assert settle(store, first, now_ms=back_ms + MINUTE_MS)
+    assert names(claim(store, back_ms + MINUTE_MS + 1)) == ["r1"]
+
+
 @pytest.mark.parametrize("change", ["deleted", "inactive"])
 def test_a_record_that_is_gone_does_not_run_today_either(store: Store, change: str) -> None:
     provide(store, "a")

@@ -221,9 +221,14 @@ def _is_plain(item: CallSettlement) -> bool:
     return item.state == "done" and ends_well(item.verdict, item.closed_until_ms)
 
 
-# The first of those left says when to look again: if it is not due yet, then none of them is.
-_NEXT_MS = f"""coalesce((SELECT (k & {TIME_MASK}) + {EPOCH_MS} FROM queue
-                         WHERE k >= provider << 40 AND k < provider + 1 << 40 ORDER BY k LIMIT 1), {NEVER_MS})"""  # noqa: S608
+# The first of those left says when to look again: if it is not due yet, then none of them is, but for those that were
+# tried before the clock was set back. ?1 is now.
+_HELD_MS = """SELECT min(at_ms) FROM queue INDEXED BY queue_held
+              WHERE state <> 'waiting' AND k >= provider << 40 AND k < provider + 1 << 40"""
+_NEXT_MS = f"""coalesce((SELECT iif(due_ms <= ?1, due_ms, min(due_ms, coalesce(({_HELD_MS}), due_ms)))
+                         FROM (SELECT (k & {TIME_MASK}) + {EPOCH_MS} AS due_ms FROM queue
+                               WHERE k >= provider << 40 AND k < provider + 1 << 40 ORDER BY k LIMIT 1)),
+                        {NEVER_MS})"""  # noqa: S608
 
 
 class _Settling:
@@ -236,6 +241,7 @@ class _Settling:
         self._db = db
         self._lanes, self._ready = lanes_of(db, involved) if involved else ({}, {})
         self._known = policies.of(db, list(involved)) if involved else {}
+        self._ended_ms: dict[int, int] = {}
         self._paced: list[tuple[int, int]] = []
         self._ended: list[tuple[Any, ...]] = []
         self._again: list[tuple[Any, ...]] = []
@@ -262,6 +268,7 @@ class _Settling:
             now_ms=item.ended_ms,
         )
         self._lanes[provider] = lane
+        self._ended_ms[provider] = item.ended_ms
         # One at a time: what comes next is known. Else: look at once, for a place may be free.
         if policy.max_in_flight > 1:
             self._ready[provider] = min(self._ready[provider] or 0, item.ended_ms)
@@ -274,18 +281,25 @@ class _Settling:
         db = self._db
         end(db, self._ended)
         db.executemany(
-            f"""UPDATE pace SET ready_ms = max({_NEXT_MS}, closed_until_ms), paced_ms = max(paced_ms, ?), failures = 0
-                WHERE provider = ?""",  # noqa: S608  a fixed text
+            f"""UPDATE pace SET ready_ms = max({_NEXT_MS}, closed_until_ms), paced_ms = max(paced_ms, ?1),
+                    failures = 0 WHERE provider = ?2""",  # noqa: S608  a fixed text
             self._paced,
         )
         if not self._lanes:
             return
         db.executemany("UPDATE queue SET state = 'retry', at_ms = ?, lost = ?, reason = ? WHERE k = ?", self._again)
         db.executemany(
-            f"""UPDATE pace SET ready_ms = coalesce(?1, max({_NEXT_MS}, ?3)), paced_ms = ?2, closed_until_ms = ?3,
-                    failures = ?4 WHERE provider = ?5""",  # noqa: S608  a fixed text
+            f"""UPDATE pace SET ready_ms = coalesce(?2, max({_NEXT_MS}, ?4)), paced_ms = ?3, closed_until_ms = ?4,
+                    failures = ?5 WHERE provider = ?6""",  # noqa: S608  a fixed text
             [
-                (self._ready[provider], lane.paced_ms, lane.closed_until_ms, lane.failures, provider)
+                (
+                    self._ended_ms.get(provider, 0),
+                    self._ready[provider],
+                    lane.paced_ms,
+                    lane.closed_until_ms,
+                    lane.failures,
+                    provider,
+                )
                 for provider, lane in self._lanes.items()
             ],
         )
