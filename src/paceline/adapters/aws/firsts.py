@@ -96,7 +96,8 @@ class Firsts:
         They are about to be read and written, so what was known of them is forgotten.
         """
         version = self._version()
-        shards, now_s = self._shards(version), self._clock_s()
+        # Without patience nothing but a shard's first row is relied on: one may be in use that was not a moment ago.
+        shards, now_s = self._shards(version) if self._news.patient else self._index.shards(), self._clock_s()
         with self._lock:
             awake = [
                 shard for shard in shards if (one := self._valid(shard, version, now_s)) is None or one.first <= last
