@@ -116,7 +116,8 @@ class SteppingClock:
 def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(stage: Stage) -> None:
     clock = SteppingClock(now_ms())
     system = System(load_settings(jobs_keep="2d", secret_key=SECRET), stage.store, clock)
-    keeper = Keeper(system, Metrics(), loops=list)
+    beats = []
+    keeper = Keeper(system, Metrics(), loops=list, beat=lambda: beats.append(clock.ms))
     old = stage.submit(3)
     stage.store.cancel_job(old.number, now_ms=clock.ms)
     stage.store.finish_jobs(now_ms=clock.ms, limit=10)
@@ -125,11 +126,14 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
     week_ms = 7 * 86_400_000
     assert stage.store.park([(item.handle, item.attempt)], next_ms=clock.ms + week_ms, reason="a clock went wrong")
     keeper.turn()
+    assert beats, "looking through what waits may take minutes, and is not to be taken for being stuck"
+    beats.clear()
     assert stage.job(old).finished
     [moved] = stage.items(waiting)
     assert moved.next_ms == clock.ms + system.send_wait_ms_max
     clock.ms += 2 * 86_400_000 + 1_000
     keeper.turn()
+    assert not beats, "only at the start, and when the clock was set back"
     assert stage.store.job(old.id) is None
     assert stage.store.job(waiting.id) is not None
     assert stage.store.verify() == []

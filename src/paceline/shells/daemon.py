@@ -58,7 +58,8 @@ class Engine:
         self._sending = Loop("sender", self._sender.turn, metrics)
         self._planner = Loop("planner", self._plans.turn, metrics)
         self._calling = Loop("caller", self._call_sender.turn, metrics)
-        self._keeper = Loop("keeper", Keeper(system, metrics, loops=lambda: self.loops).turn, metrics)
+        keeper = Keeper(system, metrics, loops=lambda: self.loops, beat=self._keep_keeping)
+        self._keeper = Loop("keeper", keeper.turn, metrics)
         self._jobs = JobEngine(system, metrics, own=owned)
 
     @property
@@ -109,6 +110,10 @@ class Engine:
     def _keep_planning(self) -> bool:
         """Asked between the pages of a plan, which takes long for a million records."""
         return self._planner.beat()
+
+    def _keep_keeping(self) -> bool:
+        """Told between the pages of entries that are looked through for a clock that was set back."""
+        return self._keeper.beat()
 
     def _made(self) -> None:
         self._sender.wake()

@@ -311,10 +311,19 @@ class Keeper:
     STEP_BACK_MS = 1_000
     FIGURES_MS = 5_000
 
-    def __init__(self, system: System, metrics: Metrics, *, loops: Callable[[], Sequence[Loop]]) -> None:
+    def __init__(
+        self,
+        system: System,
+        metrics: Metrics,
+        *,
+        loops: Callable[[], Sequence[Loop]],
+        beat: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``beat`` is called between the pages of what takes long where there is much."""
         self._system = system
         self._metrics = metrics
         self._loops = loops
+        self._beat = beat
         self._purged_ms = 0
         self._jobs_purged_ms = 0
         self._offered_ms = 0
@@ -373,7 +382,8 @@ class Keeper:
             self._jobs_purged_ms = now_ms
 
     def _latest_ms(self) -> int:
-        """What the clocks of all who write to the store may show by now."""
+        """What the clocks of all who write to the store may show by now; asked between the pages of entries."""
+        self._beat()
         return self._system.clock.now_ms() + self._system.apart_ms
 
     def _purge(self, now_ms: int) -> None:
