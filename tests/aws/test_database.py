@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError
 
 from paceline.adapters.aws.database import Database, Transacted, Written
 from paceline.adapters.aws.items import ABSENT, PRESENT, Key, check, delete, padded, put, update
-from paceline.adapters.aws.queues import Message
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import ITEMS, LEDGER, READY_INDEX, RUNS
+from paceline.ports.messages import Letter
 from tests.aws.fault_proxy import FaultProxy, Faults, fault_proxy
 from tests.aws.ministack import Emulator, guarded_clients
 
@@ -168,7 +168,7 @@ def test_promise_10_what_a_batch_leaves_behind_is_done_after_all(aws: Emulator, 
         database = shaky._database
         database.write_many(put(RUNS, row(Key("q", padded(at)))) for at in range(100))
         assert len(database.get_many(RUNS, [Key("q", padded(at)) for at in range(100)])) == 100
-        shaky._queues.send("ticks", [Message(str(at)) for at in range(40)])
+        shaky._queues.send("ticks", [Letter(str(at)) for at in range(40)])
         assert proxy.hits["partial"] > 3
     seen: set[str] = set()
     while received := aws_store._queues.receive("ticks", messages_max=10):
@@ -178,7 +178,7 @@ def test_promise_10_what_a_batch_leaves_behind_is_done_after_all(aws: Emulator, 
 
 def test_messages_of_a_group_come_in_the_order_of_sending(aws_store: AwsStore) -> None:
     queues = aws_store._queues
-    queues.send("runs.fifo", [Message(str(at), group="g", once=str(at)) for at in range(25)])
+    queues.send("runs.fifo", [Letter(str(at), group="g", once=str(at)) for at in range(25)])
     found: list[str] = []
     while received := queues.receive("runs.fifo", messages_max=10):
         found += [message.body for message in received]
@@ -189,7 +189,7 @@ def test_messages_of_a_group_come_in_the_order_of_sending(aws_store: AwsStore) -
 
 
 def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> None:
-    aws_store._queues.send("ticks", [Message("x" * 300_000) for _ in range(7)])
+    aws_store._queues.send("ticks", [Letter("x" * 300_000) for _ in range(7)])
     assert aws_store._queues.depth("ticks") == 7
 
 

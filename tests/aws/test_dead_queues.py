@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 from paceline.adapters.aws import dead_queues, tables
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.dead_queues import once_again
-from paceline.adapters.aws.queues import Message, Queues
+from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.store import AwsStore
 from paceline.ports import messages
-from paceline.ports.messages import Alarm, CallWake, CheckWake, Look, Release, Start
+from paceline.ports.messages import Alarm, CallWake, CheckWake, Letter, Look, Release, Start
 from paceline.steps import redrive
 from tests.aws.lambda_stage import Cycle, Stage, Target
 from tests.aws.monitor_stage import with_users
@@ -115,9 +115,9 @@ def test_promise_5_killed_between_sending_and_deleting_it_is_sent_again(
 ) -> None:
     number = provide(aws_store, "a")
     plan_runs(aws_store, make_batch(aws_store), every(10, 2))
-    queues.send("ticks-dead", [Message(messages.write(Release(number, T0_MS)))])
+    queues.send("ticks-dead", [Letter(messages.write(Release(number, T0_MS)))])
     wake = CallWake(number, T0_MS, 7)
-    queues.send("runs-dead.fifo", [Message(messages.write(wake), group=wake.group, once=wake.once)])
+    queues.send("runs-dead.fifo", [Letter(messages.write(wake), group=wake.group, once=wake.once)])
     with killed_before_deleting(clients, queues), pytest.raises(RuntimeError):
         replay(aws_store)
     assert aws_store.dead_messages() == NONE | {"ticks-dead": 1, "runs-dead.fifo": 1}, "none is deleted"
@@ -156,7 +156,7 @@ def test_one_that_dies_again_is_redriven_again(aws_store: AwsStore, queues: Queu
     number = provide(aws_store, "a")
     plan_runs(aws_store, make_batch(aws_store), every(10, 1))
     wake = CallWake(number, T0_MS, 7)
-    queues.send("runs.fifo", [Message(messages.write(wake), group=wake.group, once=wake.once)])
+    queues.send("runs.fifo", [Letter(messages.write(wake), group=wake.group, once=wake.once)])
     for _ in range(2):
         receive_in_vain(queues, "runs.fifo")
         assert replay(aws_store).queues["runs-dead.fifo"] == 1
@@ -181,16 +181,16 @@ def test_what_is_stale_is_dropped_and_what_nobody_can_read_stays(aws_store: AwsS
     ]
     live: list[messages.Tick] = [Alarm(due.generation, due.counter, due.due_ms), Release(busy, T0_MS + MINUTE_MS)]
     texts = [messages.write(one) for one in (*stale, *live)]
-    queues.send("ticks-dead", [Message(text) for text in (*texts, "not ours", "{}")])
+    queues.send("ticks-dead", [Letter(text) for text in (*texts, "not ours", "{}")])
     wakes: list[messages.Wake] = [
         CheckWake(999, 0),
         CallWake(busy, T0_MS, 1),
         CallWake(rests, T0_MS, 1),
         Look(T0_MS // 60_000 - 2),
     ]
-    fifo = [Message(messages.write(wake), group=wake.group, once=wake.once) for wake in wakes]
-    queues.send("runs-dead.fifo", [*fifo, Message("not ours", group="x", once="x")])
-    queues.send("streams-dead", [Message("not ours"), Message("[1]")])
+    fifo = [Letter(messages.write(wake), group=wake.group, once=wake.once) for wake in wakes]
+    queues.send("runs-dead.fifo", [*fifo, Letter("not ours", group="x", once="x")])
+    queues.send("streams-dead", [Letter("not ours"), Letter("[1]")])
     told = replay(aws_store)
     assert (told.redriven, told.dropped, told.left) == (2, 11, 5)
     again = replay(aws_store)
@@ -218,7 +218,7 @@ def test_what_the_records_of_a_stream_would_have_done_is_done(aws_store: AwsStor
     put(aws_store, "home")
     assert aws_store.changes(limit=10, now_ms=T0_MS)
     text = '{"version": "1.0", "DDBStreamBatchInfo": {"shardId": "s-1", "batchSize": 3}}'
-    queues.send("streams-dead", [Message(text), Message(text)])
+    queues.send("streams-dead", [Letter(text), Letter(text)])
     told = replay(aws_store)
     assert (told.queues["streams-dead"], told.left) == (2, 0)
     assert aws_store.changes(limit=10, now_ms=T0_MS) == []
@@ -226,7 +226,7 @@ def test_what_the_records_of_a_stream_would_have_done_is_done(aws_store: AwsStor
 
 
 def test_no_more_than_the_limit_is_taken_and_the_rest_is_told(aws_store: AwsStore, queues: Queues) -> None:
-    queues.send("ticks-dead", [Message(messages.write(Alarm(number, 0, 1))) for number in range(1, 26)])
+    queues.send("ticks-dead", [Letter(messages.write(Alarm(number, 0, 1))) for number in range(1, 26)])
     told = replay(aws_store, messages_max=12)
     assert (told.redriven, told.dropped, told.left) == (0, 12, 13)
 
@@ -234,8 +234,8 @@ def test_no_more_than_the_limit_is_taken_and_the_rest_is_told(aws_store: AwsStor
 def test_one_that_nobody_can_read_does_not_keep_those_behind_it_in_its_group(
     aws_store: AwsStore, queues: Queues
 ) -> None:
-    stale = [Message(messages.write(CallWake(9, number, 1)), group="g", once=f"c{number}") for number in range(12)]
-    queues.send("runs-dead.fifo", [Message("not ours", group="g", once="x"), *stale])
+    stale = [Letter(messages.write(CallWake(9, number, 1)), group="g", once=f"c{number}") for number in range(12)]
+    queues.send("runs-dead.fifo", [Letter("not ours", group="g", once="x"), *stale])
     told = replay(aws_store)
     assert (told.redriven, told.dropped, told.left) == (0, 12, 1)
     assert bodies(queues, "runs-dead.fifo") == ["not ours"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from paceline.adapters.aws.items import Key, delete, put
-from paceline.adapters.aws.queues import Message
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.aws.tables import ITEMS
+from paceline.ports.messages import Letter
 from tests.aws.mapping import Event, QueueMapping, Record, StreamMapping, Weather
 from tests.aws.ministack import Emulator, plain_client
 
@@ -139,7 +139,7 @@ def test_what_the_filter_leaves_out_is_not_seen(aws_store: AwsStore, stream: Any
 
 def test_only_failed_messages_come_again(aws_store: AwsStore, ticks: Any) -> None:
     seen = of_queue(m2=2)
-    aws_store._queues.send("ticks", [Message(f"m{number}") for number in range(4)])
+    aws_store._queues.send("ticks", [Letter(f"m{number}") for number in range(4)])
     mapping = ticks(seen.reporting)
     assert mapping.pump() == 4
     assert Counter(seen.names) == {"m0": 1, "m1": 1, "m2": 3, "m3": 1}
@@ -149,7 +149,7 @@ def test_only_failed_messages_come_again(aws_store: AwsStore, ticks: Any) -> Non
 def test_an_exception_brings_the_whole_batch_again_and_poison_ends_in_the_dead_queue(
     aws_store: AwsStore, ticks: Any
 ) -> None:
-    aws_store._queues.send("ticks", [Message("poison")])
+    aws_store._queues.send("ticks", [Letter("poison")])
     mapping = ticks(of_queue(poison=99).raising)
     assert mapping.pump(batches_max=10) == 0
     assert mapping.invocations == 5
@@ -159,7 +159,7 @@ def test_an_exception_brings_the_whole_batch_again_and_poison_ends_in_the_dead_q
 def test_from_a_seed_batches_come_twice_and_in_any_order(aws_store: AwsStore, ticks: Any) -> None:
     def names(seed: int) -> list[str]:
         seen = of_queue()
-        aws_store._queues.send("ticks", [Message(f"m{number}") for number in range(10)])
+        aws_store._queues.send("ticks", [Letter(f"m{number}") for number in range(10)])
         ticks(seen.reporting, weather=Weather(seed=seed, again=0.8, shuffled=True)).pump()
         return seen.names
 

@@ -5,7 +5,7 @@ Each is an alarm clock: the row is the truth, and one that is stale or doubled d
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -93,6 +93,24 @@ class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def once(self) -> str:
         return f"look-{self.look}"
+
+
+class Letter(NamedTuple):
+    """A message on its way. ``delay_s`` is for standard queues; ``group``, and ``once`` against doubles, for FIFO."""
+
+    body: str
+    delay_s: int = 0
+    group: str | None = None
+    once: str | None = None
+
+
+DELAY_S_MAX = 900
+DELAY_MS_MAX = DELAY_S_MAX * 1_000
+
+
+def delay_s(at_ms: int, now_ms: int) -> int:
+    """Rounded up, so that none comes before its time; a clock that runs apart by a little must not ask for 901."""
+    return min(max(-(-(at_ms - now_ms) // 1_000), 0), DELAY_S_MAX)
 
 
 Tick = Alarm | Release | Start

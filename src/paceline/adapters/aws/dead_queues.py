@@ -20,27 +20,29 @@ from paceline.adapters.aws.batches_lanes import LaneItem, lanes_of
 from paceline.adapters.aws.connect import code_of
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item
-from paceline.adapters.aws.monitors_alarms import delay_s
 from paceline.adapters.aws.monitors_entries import read_entries
 from paceline.adapters.aws.monitors_keys import run_key
 from paceline.adapters.aws.monitors_runs import TERMINAL
-from paceline.adapters.aws.queues import BATCH_MAX, DELAY_S_MAX, Message, Queues, Received
+from paceline.adapters.aws.queues import BATCH_MAX, Queues, Received
 from paceline.adapters.aws.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
 from paceline.errors import StoreUnavailable
 from paceline.ports import messages
 from paceline.ports.batches import Replayed
 from paceline.ports.messages import (
+    DELAY_MS_MAX,
     OFFERS,
     WAKES,
     Alarm,
     Body,
     CallWake,
     CheckWake,
+    Letter,
     Look,
     Release,
     Start,
     Waiting,
     WrongMessage,
+    delay_s,
     read,
     write,
 )
@@ -222,11 +224,11 @@ def _may_start_ms(run: Item | None, attempt: int) -> int | None:
     return int(run["at"])
 
 
-def _again(source: str, one: Received, delay: int) -> Message:
+def _again(source: str, one: Received, delay: int) -> Letter:
     """The same text, in the same group, under a new deduplication id."""
     if not source.endswith(".fifo"):
-        return Message(one.body, delay)
-    return Message(one.body, group=one.group, once=once_again(one.once or one.id))
+        return Letter(one.body, delay)
+    return Letter(one.body, group=one.group, once=once_again(one.once or one.id))
 
 
 def once_again(once: str) -> str:
@@ -247,9 +249,9 @@ def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
 
     What is due later than a message can wait, and what cannot be told now, is found by the sweep.
     """
-    horizon_ms = now_ms + DELAY_S_MAX * 1_000
+    horizon_ms = now_ms + DELAY_MS_MAX
     soon = [Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
-    alarms = [Message(write(one), delay_s(one.at, now_ms)) for one in soon]
+    alarms = [Letter(write(one), delay_s(one.at, now_ms)) for one in soon]
     if alarms:
         with suppress(StoreUnavailable):
             queues.send(TICKS, alarms)

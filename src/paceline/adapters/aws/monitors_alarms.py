@@ -22,14 +22,13 @@ from paceline.adapters.aws.monitors_keys import (
     is_outgoing,
 )
 from paceline.adapters.aws.numbers import last_generation
-from paceline.adapters.aws.queues import DELAY_S_MAX, Message, Queues
+from paceline.adapters.aws.queues import Queues
 from paceline.adapters.aws.tables import LEDGER, OUTGOING, TICKS
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
 from paceline.errors import StoreUnavailable
-from paceline.ports.messages import Alarm, Waiting, write
+from paceline.ports.messages import DELAY_MS_MAX, Alarm, Letter, Waiting, delay_s, write
 
-DELAY_MS_MAX = DELAY_S_MAX * 1_000
 LATE_MS = 60_000
 """An entry that is overdue by so much has lost its alarm, or the ticks are behind: then one more does no harm."""
 LATE_MAX = 10_000
@@ -89,7 +88,7 @@ class Bell:
 
     def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None:
         """Raises StoreUnavailable if some stay unsent."""
-        messages = [Message(write(alarm), delay_s(alarm.due, now_ms)) for alarm in alarms]
+        messages = [Letter(write(alarm), delay_s(alarm.due, now_ms)) for alarm in alarms]
         if messages:
             self._queues.send(TICKS, messages)
 
@@ -100,11 +99,6 @@ class Bell:
             yield
         except StoreUnavailable:
             self.unsent += messages
-
-
-def delay_s(due_ms: int, now_ms: int) -> int:
-    """Rounded up, so that no alarm comes before its time; a clock that runs apart by a little must not ask for 901."""
-    return min(max(-(-(due_ms - now_ms) // 1_000), 0), DELAY_S_MAX)
 
 
 def sweep(db: Database, bell: Bell, *, now_ms: int, late_ms: int = LATE_MS) -> Swept:
@@ -144,7 +138,7 @@ def _ring(db: Database, bell: Bell, *, first_ms: int, last_ms: int, now_ms: int,
     return sum(db.threads.fan_out(ring, shards))
 
 
-def _waiting(run: Item, now_ms: int | None) -> Message:
+def _waiting(run: Item, now_ms: int | None) -> Letter:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
     body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1)
-    return Message(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)
+    return Letter(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

@@ -7,19 +7,10 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.aws.connect import Clients, Threads, attempts, call
 from paceline.errors import StoreUnavailable
+from paceline.ports.messages import Letter
 
 BATCH_MAX = 10
 BATCH_BYTES_MAX = 1_048_576
-DELAY_S_MAX = 900
-
-
-class Message(NamedTuple):
-    """``delay_s`` is for standard queues; ``group`` and ``once`` (the deduplication id) for FIFO queues."""
-
-    body: str
-    delay_s: int = 0
-    group: str | None = None
-    once: str | None = None
 
 
 class Received(NamedTuple):
@@ -48,7 +39,7 @@ class Queues:
             self._urls[name] = call(self._client.get_queue_url, QueueName=f"{self.prefix}-{name}")["QueueUrl"]
         return self._urls[name]
 
-    def send(self, name: str, messages: Sequence[Message]) -> None:
+    def send(self, name: str, messages: Sequence[Letter]) -> None:
         """All of them, in batches. What a batch leaves behind is sent again; raises if some stays behind."""
         url = self.url(name)
         if name.endswith(".fifo"):
@@ -57,7 +48,7 @@ class Queues:
         else:
             self._threads.fan_out(lambda batch: self._send_batch(url, batch), _batches(messages))
 
-    def _send_batch(self, url: str, batch: Sequence[Message]) -> None:
+    def _send_batch(self, url: str, batch: Sequence[Letter]) -> None:
         entries = {str(index): _entry(str(index), message) for index, message in enumerate(batch)}
         failed: list[dict[str, Any]] = []
         for _ in attempts():
@@ -106,7 +97,7 @@ class Queues:
         return sum(int(value) for value in answer["Attributes"].values())
 
 
-def _entry(entry_id: str, message: Message) -> dict[str, Any]:
+def _entry(entry_id: str, message: Letter) -> dict[str, Any]:
     entry: dict[str, Any] = {"Id": entry_id, "MessageBody": message.body}
     if message.delay_s:
         entry["DelaySeconds"] = message.delay_s
@@ -117,9 +108,9 @@ def _entry(entry_id: str, message: Message) -> dict[str, Any]:
     return entry
 
 
-def _batches(messages: Iterable[Message]) -> Iterator[list[Message]]:
+def _batches(messages: Iterable[Letter]) -> Iterator[list[Letter]]:
     """Ten to a batch, or fewer where they are large."""
-    batch: list[Message] = []
+    batch: list[Letter] = []
     size = 0
     for message in messages:
         more = len(message.body.encode())

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from paceline.ports.messages import CallWake, CheckWake, Look, Release, Start, write
+from paceline.ports.messages import CallWake, CheckWake, Letter, Look, Release, Start, delay_s, write
 
-DELAY_S_MAX = 900
 TICKS = "ticks"
 RUNS_FIFO = "runs.fifo"
-
-
-class Letter(NamedTuple):
-    """``delay_s`` is for standard queues; ``group`` and ``once`` (the deduplication id) for FIFO queues."""
-
-    body: str
-    delay_s: int = 0
-    group: str | None = None
-    once: str | None = None
 
 
 class Post(Protocol):
@@ -40,11 +30,7 @@ class Outbox:
             self._post.send(RUNS_FIFO, letters)
 
     def later(self, ticks: Iterable[Release | Start], *, now_ms: int) -> None:
-        """Into ``ticks``, which can delay what a FIFO queue cannot. Rounded up, so that none comes early."""
-        letters = [Letter(write(one), delay_s=_delay_s(one.at - now_ms)) for one in dict.fromkeys(ticks)]
+        """Into ``ticks``, which can delay what a FIFO queue cannot."""
+        letters = [Letter(write(one), delay_s=delay_s(one.at, now_ms)) for one in dict.fromkeys(ticks)]
         if letters:
             self._post.send(TICKS, letters)
-
-
-def _delay_s(wait_ms: int) -> int:
-    return min(max(-(-wait_ms // 1_000), 0), DELAY_S_MAX)

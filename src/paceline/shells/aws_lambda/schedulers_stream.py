@@ -7,8 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.ports.messages import Alarm
-from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
+from paceline.ports.messages import DELAY_MS_MAX, Alarm
 from paceline.shells.aws_lambda.runtime import Event, answer, engine, logger
 
 
@@ -20,7 +19,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     with processor(event["Records"], _alarm):
         done = processor.process()
     now, now_ms = engine(), engine().now_ms()
-    horizon_ms = now_ms + DELAY_S_MAX * 1_000
+    horizon_ms = now_ms + DELAY_MS_MAX
     moved = [alarm for status, alarm, _ in done if status == "success" and isinstance(alarm, Alarm)]
     soon = [alarm for alarm in moved if alarm.due <= horizon_ms]
     # Raises if it cannot: all of it then comes again, and what was sent twice is dropped by the tick.

@@ -19,8 +19,7 @@ from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
 from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
 from paceline.ports import CHECKS, Order
-from paceline.ports.messages import CallWake, CheckWake, Look, Release, read_wake
-from paceline.shells.aws_lambda.outbox import DELAY_S_MAX
+from paceline.ports.messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
 from paceline.steps.call import Fence, ProviderBook, Sent, make_calls, settle_calls
@@ -88,7 +87,7 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
 
 def follow_up(now: Engine, providers: set[int]) -> None:
     """The next run of these providers gets its message: at once, or when it is due."""
-    horizon_ms = now.now_ms() + DELAY_S_MAX * 1_000
+    horizon_ms = now.now_ms() + DELAY_MS_MAX
     ready = now.store.ready_of(providers) if providers else {}
     release(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
 
