@@ -10,6 +10,8 @@ from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
 ENTRIES_MAX = 1_000
+LOOKED_THROUGH_MAX = 10_000
+"""At once: where entries are spread over many shards, each page asks all of them."""
 REST_SHARE = 10
 CLOCK_TOLERANCE_MS = 300_000
 """The clock may be set back by this much without a cron time firing again."""
@@ -59,7 +61,7 @@ def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: Cat
 
 
 def pull_back(
-    store: Store, *, read_ms: Callable[[], int], wait_ms_max: int, limit: int = ENTRIES_MAX
+    store: Store, *, read_ms: Callable[[], int], wait_ms_max: int, limit: int = LOOKED_THROUGH_MAX
 ) -> PullBackReport:
     """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
 
