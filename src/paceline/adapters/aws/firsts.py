@@ -20,7 +20,7 @@ END = 1 << 100
 """Behind every row."""
 FIRST_ROWS = 4
 OWN_S = 3.0
-"""So long what this process wrote counts for more than an index that shows it where it was before, or not at all."""
+"""So long an index may not show what this process wrote, or show it where it was before."""
 
 
 class Index(NamedTuple):
@@ -33,10 +33,15 @@ class Index(NamedTuple):
     """Those in use. It may cost a request; there are only ever more of them."""
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
+    """What was read of a shard, until when, and at which news."""
+
     until_s: float
     version: int
     first: int
+
+    def holds(self, version: int, now_s: float) -> bool:
+        return now_s < self.until_s and self.version == version
 
 
 class _InUse(NamedTuple):
@@ -72,7 +77,7 @@ class Firsts:
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._in_use = _InUse(0.0, -1, ())
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._own: defaultdict[str, dict[str, _Own]] = defaultdict(dict)
         self._moves: Counter[str] = Counter()
 
@@ -165,9 +170,9 @@ class Firsts:
                 self._in_use = _InUse(now_s + self._lasting_s, version, shards)
         return shards
 
-    def _valid(self, shard: str, version: int, now_s: float) -> _Known | None:
+    def _valid(self, shard: str, version: int, now_s: float) -> Known | None:
         one = self._known.get(shard)
-        return one if one is not None and now_s < one.until_s and one.version == version else None
+        return one if one is not None and one.holds(version, now_s) else None
 
     def _ask(self, shard: str) -> int:
         index = self._index
@@ -177,7 +182,7 @@ class Firsts:
     def _remember(self, shard: str, first: int, *, moves: int, until_s: float, version: int) -> None:
         with self._lock:
             if moves == self._moves[shard]:  # else what was read may be older than what was moved
-                self._known[shard] = _Known(until_s, version, first)
+                self._known[shard] = Known(until_s, version, first)
 
     def _least(self, shard: str, rows: Sequence[Item], *, full: bool) -> int:
         """Of what the index shows, and of what this process knows better."""

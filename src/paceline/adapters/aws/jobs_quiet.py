@@ -9,22 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.firsts import END, OWN_S, Known
 from paceline.adapters.aws.jobs_keys import hinted
 from paceline.adapters.aws.news import LASTING_S, News
-
-END = 1 << 100
-"""Behind everything."""
-OWN_S = 3.0
-"""So long an index may not show what this process wrote."""
-
-
-class _Known(NamedTuple):
-    until_s: float
-    version: int
-    first: int
 
 
 class Quiet:
@@ -34,7 +23,7 @@ class Quiet:
         self._news = news
         self._clock_s = clock_s
         self._lock = threading.Lock()
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, Known] = {}
         self._touched_s: dict[str, float] = {}
 
     @property
@@ -63,13 +52,13 @@ class Quiet:
         with self._lock:
             known = self._known.get(shard)
             touched_s = self._touched_s.get(shard)
-        if known is not None and known.version == version and now_s < known.until_s:
+        if known is not None and known.holds(version, now_s):
             return known.first
         first = look(database, shard)
         with self._lock:
             settled = touched_s is None or now_s - touched_s >= OWN_S
             if settled and self._touched_s.get(shard) == touched_s:
-                self._known[shard] = _Known(now_s + LASTING_S, version, first)
+                self._known[shard] = Known(now_s + LASTING_S, version, first)
         return first
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from paceline.adapters.aws.database import Database
+from paceline.adapters.aws.firsts import END
 from paceline.adapters.aws.items import PRESENT, Action, Item, Key, Value, delete, update
 from paceline.adapters.aws.jobs_keys import (
     INDEX_BITS,
@@ -24,7 +25,7 @@ from paceline.adapters.aws.jobs_keys import (
     row_key,
     turn_key,
 )
-from paceline.adapters.aws.jobs_quiet import END, Quiet
+from paceline.adapters.aws.jobs_quiet import Quiet
 from paceline.adapters.aws.jobs_read import job_items, read_measurements, stored_measurement
 from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.keys import user_key
