@@ -8,7 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from paceline.adapters.aws.jobs_quiet import END, Quiet
+from paceline.adapters.aws.firsts import END
+from paceline.adapters.aws.jobs_quiet import Quiet
 from paceline.adapters.aws.news import LASTING_S, READ_S, UNSETTLED_S, News
 from paceline.adapters.aws.store import AwsStore
 from paceline.ports import NotSent, Unsure

@@ -74,14 +74,16 @@ def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> Non
     assert store.record(batch, "r") == RecordSpec("r", "b")
 
 
-def test_newcomers_come_in_the_order_in_which_they_were_put(store: Store) -> None:
+@pytest.mark.parametrize("beside", [{}, {"early": "b"}])
+def test_newcomers_of_one_put_come_in_the_order_of_their_names(store: Store, beside: dict[str, str]) -> None:
+    """Also beside one that is there already."""
     batch = put_records(store, {"early": "a"})
     store.open_day(batch, "2026-09-22", start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     names = ["r8", "r11", "b", "z", "a"]
-    put_records(store, dict.fromkeys(names, "a"))
+    put_records(store, dict.fromkeys(names, "a") | beside)
     came = [newcomer.record for newcomer in store.newcomers(batch, limit=10)]
     found = store.record_names(came)
-    assert [found[number] for number in came] == names
+    assert [found[number] for number in came] == [*beside, *sorted(names)]
 
 
 def test_records_are_newcomers_only_while_a_day_is_on(store: Store, providers: tuple[int, int]) -> None:

@@ -159,12 +159,7 @@ class _Page:
         self._providers = {key.sk: one["number"] for key, one in providers.items() if not one.get("deleted")}
         self._before = _states(db, batch, {record.id for _, record in records})
         self._now = dict(self._before)
-        # Numbered as they came: in that order those are placed that come when their day is planned already.
-        new = list(
-            dict.fromkeys(
-                one.id for _, one in records if one.provider in self._providers and one.id not in self._before
-            )
-        )
+        new = sorted({one.id for _, one in records if one.provider in self._providers} - self._before.keys())
         self._fresh = dict(zip(new, numbers.take("record", len(new), block=1) if new else (), strict=True))
         assert not self._fresh or max(self._fresh.values()) < 1 << RECORD_BITS
         self.came: dict[str, int] = {}

@@ -58,7 +58,7 @@ def batches(db: Connection, *, after: str, limit: int) -> list[Batch]:
 
 def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
     page = _Page(db, batch, records, now_ms=now_ms)
-    results = page.insert_all(records) or [page.judge(record) for record in records]
+    results = page.insert_all(records) or page.judge_all(records)
     page.write(db)
     return results
 
@@ -100,8 +100,8 @@ class _Page:
         self._day_is_on = _day_is_on(db, batch, now_ms=now_ms)
         self._providers = _provider_numbers(db, {record.provider for record in records})
         self._current = _current(db, batch, [record.id for record in records])
-        self._last = int(db.execute("SELECT coalesce(max(id), 0) FROM record").get)
-        self._first_new = self._last + 1
+        self._first_new = int(db.execute("SELECT coalesce(max(id), 0) FROM record").get) + 1
+        self._numbers: dict[str, int] = {}
         self._inserts: dict[int, tuple[Any, ...]] = {}
         self._updates: dict[int, tuple[Any, ...]] = {}
         self._came: set[int] = set()
@@ -133,7 +133,13 @@ class _Page:
             self._came = {number for number, row in self._inserts.items() if row[5]}
         return ["created"] * len(records)
 
-    def judge(self, record: RecordSpec) -> RecordPut:
+    def judge_all(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
+        """New ones are numbered in the order of their names here, too: by number newcomers are placed."""
+        new = {record.id for record in records if record.provider in self._providers} - self._current.keys()
+        self._numbers = dict(zip(sorted(new), count(self._first_new), strict=False))
+        return [self._judge(record) for record in records]
+
+    def _judge(self, record: RecordSpec) -> RecordPut:
         provider = self._providers.get(record.provider)
         if provider is None:
             return "no_provider"
@@ -172,8 +178,7 @@ class _Page:
             db.executemany("INSERT OR IGNORE INTO newcomer (record, batch) VALUES (?, ?)", rows)
 
     def _insert(self, record: RecordSpec, provider: int) -> RecordPut:
-        self._last += 1
-        number = self._last
+        number = self._numbers[record.id]
         self._inserts[number] = self._new_row(number, record, provider)
         self._current[record.id] = row = (number, provider, int(record.active), 0, record.endpoint, record.body)
         self._note(number, comes=record.active, row=row)
