@@ -34,7 +34,7 @@ browser:  ## Chromium for the tests of the dashboard, where it can be installed
 	@scripts/install-browser
 
 test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check

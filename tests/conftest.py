@@ -1,15 +1,23 @@
-"""Hypothesis runs the same examples each time, so that a red build is red again; more of them on demand.
+"""How tests run: what is found by chance, where files lie, and what one process does alone.
+
+Hypothesis runs the same examples each time, so that a red build is red again; more of them on demand.
 
 Files of tests lie in memory where there is room for them: no test pulls the plug, so a disk would only take its time.
 ``PYTEST_DEBUG_TEMPROOT`` names another folder.
+
+Tests are dealt out one by one to as many processes as are asked for, but for files whose tests share something that
+takes long to make.
 """
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
 settings.register_profile("house", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile(
@@ -31,3 +39,24 @@ def there_is_room() -> bool:
 
 if there_is_room():
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+TOGETHER = frozenset(
+    {
+        "tests/aws/test_lambda_deployed.py",  # the package of the functions
+        "tests/aws/test_lambda_privileges.py",  # all that every function asks of AWS
+        "tests/shells/ripe_api/test_clients.py",  # a daemon, and programs of others
+    }
+)
+
+
+class Dealer(LoadGroupScheduling):  # type: ignore[misc]  # it is Any to mypy
+    """By file, as the mark ``xdist_group`` cannot: since pytest 9.2 it has no effect."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if file in TOGETHER else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealer:
+    return Dealer(config, log)

@@ -17,7 +17,7 @@ from tests.aws.lambda_scene import EMULATOR
 from tests.aws.lambda_stage import Target
 from tests.aws.package import PYTHON, SCRIPT, package, zipped
 
-pytestmark = [pytest.mark.aws, pytest.mark.slow, pytest.mark.xdist_group("functions")]
+pytestmark = [pytest.mark.aws, pytest.mark.slow]
 MB = 2**20
 IMPORT_ALL = """
 import importlib, pkgutil, sys

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from tests.shells.cli.program import Program, eventually
 
-pytestmark = pytest.mark.xdist_group("browser")
 HOSTILE = "<img src=x onerror=document.title='taken'>"
 
 

@@ -31,7 +31,6 @@ from ripe.atlas.cousteau import (
 
 from tests.shells.ripe_api.stage import Stage, eventually
 
-pytestmark = pytest.mark.xdist_group("ripe-clients")
 MAGELLAN = Path(sys.executable).with_name("ripe-atlas")
 
 
