@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import apsw
 
+from paceline.adapters.sqlite.turns import FairLock
 from paceline.errors import StoreUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
@@ -62,7 +63,7 @@ class Database:
     def __init__(self, path: str, *, synchronous: str) -> None:
         self.path = path
         self._synchronous = synchronous
-        self._lock = threading.RLock()
+        self._lock = FairLock()  # else a thread that writes without a pause keeps the tick out
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit
         self._local = threading.local()
