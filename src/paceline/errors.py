@@ -18,6 +18,7 @@ PacelineError
 ├── Throttled             429  throttled
 ├── AtlasUnavailable      503  atlas_unavailable    RIPE Atlas gave no answer
 ├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
+│   └── NoStore           503  no_store             nothing is there: no file, no tables
 ├── StoreTooNew           500  store_too_new        the file was written by a newer version
 └── WrongSetting          500  wrong_setting        stops the start
 """
@@ -158,6 +159,11 @@ class StoreUnavailable(PacelineError):
     code = "store_unavailable"
     title = "The store cannot be written now"
     status = 503
+
+
+class NoStore(StoreUnavailable):
+    code = "no_store"
+    title = "There is no store"
 
 
 class StoreTooNew(PacelineError):

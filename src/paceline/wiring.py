@@ -15,6 +15,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from paceline.adapters.sqlite.identity import is_store
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import Settings, aws_prefix
 from paceline.core.atlas import RETRY_AFTER_MS_MAX
@@ -24,7 +25,7 @@ from paceline.core.due import CatchUp
 from paceline.core.instants import to_datetime
 from paceline.core.job import JobLimits
 from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
-from paceline.errors import WrongSetting
+from paceline.errors import StoreUnavailable, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
 
 if TYPE_CHECKING:  # boto3 is an extra
@@ -148,6 +149,11 @@ def open_system(settings: Settings) -> System:
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
 
 
+def has_store(url: str) -> bool:
+    """Whether a store is there. Of one on AWS the first request tells: nothing is made by opening it."""
+    return aws_prefix(url) is not None or is_store(url.removeprefix("sqlite:///"))
+
+
 def run_loops_on(system: System) -> None:
     """Tells the store that this process has loops, which look again and again; to be called before they start."""
     if aws_prefix(system.settings.store) is not None:
@@ -169,6 +175,20 @@ def make_aws(prefix: str) -> AwsParts:
         return AwsParts(*store.create())
     finally:
         store.close()
+
+
+def aws_prefixes() -> list[str]:
+    """Prefixes of stores that there are in this region, as far as one may list tables."""
+    from paceline.adapters.aws.connect import close_clients, open_clients  # noqa: PLC0415  boto3 is an extra
+    from paceline.adapters.aws.tables import prefixes  # noqa: PLC0415
+
+    clients = open_clients()
+    try:
+        return prefixes(clients)
+    except StoreUnavailable:
+        return []
+    finally:
+        close_clients(clients)
 
 
 def _open_aws(prefix: str) -> AwsStore:

@@ -27,7 +27,12 @@ def rows(page: str) -> list[list[str]]:
 def every_error() -> set[type[errors.PacelineError]]:
     """Those of the tree and of the API; other shells may have their own."""
     here = (errors.__name__, problems.__name__)
-    return {kind for kind in errors.PacelineError.__subclasses__() if kind.__module__ in here}
+    found, left = set(), errors.PacelineError.__subclasses__()
+    while left:
+        kind = left.pop()
+        found.add(kind)
+        left += kind.__subclasses__()
+    return {kind for kind in found if kind.__module__ in here}
 
 
 def test_every_route_is_in_the_reference_and_no_other() -> None:

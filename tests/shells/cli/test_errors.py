@@ -136,6 +136,8 @@ def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(
 
 def test_the_file_is_overridden_by_the_environment_and_that_by_flags(program: Program) -> None:
     (program.folder / "paceline.toml").write_text('store = "sqlite:///file.db"\n')
+    for name in ("file", "env", "flag"):
+        program.ok("migrate", "--store", f"sqlite:///{name}.db")
     assert program.json("status")["store"] == "sqlite:///file.db"
     assert program.json("status", store="sqlite:///env.db")["store"] == "sqlite:///env.db"
     flagged = program.json("status", "--store", "sqlite:///flag.db", store="sqlite:///env.db")

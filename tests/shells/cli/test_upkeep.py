@@ -61,6 +61,7 @@ def test_migrate_makes_a_new_store_and_leaves_an_old_one(program: Program) -> No
 
 
 def test_purge_counts_what_it_took(program: Program) -> None:
+    program.ok("migrate")
     assert program.json("purge") == {"runs_deleted": 0, "runs_expired": 0, "measurements_deleted": 0}
     assert program.ok("purge", "--keep", "1d") == "0 runs deleted, 0 runs expired, 0 measurements deleted.\n"
     wrong = program.run("purge", "--keep", "soon")

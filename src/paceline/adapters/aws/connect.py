@@ -30,7 +30,7 @@ from botocore.exceptions import (
     ConnectionError as UnreachableError,
 )
 
-from paceline.errors import StoreUnavailable
+from paceline.errors import NoStore, StoreUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -128,7 +128,7 @@ def faults() -> Iterator[None]:
         words = _client_words(error)
         if words is None:
             raise
-        raise StoreUnavailable(words) from error
+        raise (NoStore if code_of(error) in _MISSING else StoreUnavailable)(words) from error
     except BotoCoreError as error:
         words = _connection_words(error)
         if words is None:

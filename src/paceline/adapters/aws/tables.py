@@ -124,6 +124,13 @@ def create(clients: Clients, prefix: str) -> Report:
     return Report(tuple(created), tuple(existing), tuple(differences))
 
 
+def prefixes(clients: Clients) -> list[str]:
+    """What the tables of other stores begin with; of the first hundred tables."""
+    names = call(clients.dynamodb.list_tables)["TableNames"]
+    ending = f"-{SCHEDULERS}"
+    return [name.removesuffix(ending) for name in names if name.endswith(ending)]
+
+
 def destroy(clients: Clients, prefix: str) -> None:
     """Deletes all of it, with what is in it. For tests."""
     for table in TABLES:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import resources
 
 from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.errors import StoreTooNew, StoreUnavailable
-
-APPLICATION_ID = 0x50414345  # "PACE"
 
 
 def migrate(database: Database) -> int:

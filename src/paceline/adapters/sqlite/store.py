@@ -10,6 +10,7 @@ from paceline.adapters.sqlite import definitions, entries, history, runs, stride
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection, Database, file_bytes
+from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.job_store import SqliteJobStore
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.providers import Policies
@@ -42,6 +43,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
     """``path`` is a file, or ``:memory:``. The schema is brought up to date when it is opened."""
 
     def __init__(self, path: str, *, synchronous: str = "full") -> None:
+        refuse_foreign(path)
         self._db = Database(path, synchronous=synchronous)
         self._cadences = Cadences()
         self._lanes = runs.Lanes()

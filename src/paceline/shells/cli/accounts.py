@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 def set_account(call: Call, account_id: IdArgument, *, wanted: Wanted) -> None:
     """Create an account, or change what the options name of the one there is. It takes effect with the next send."""
     given = {name: value for name, value in wanted._asdict().items() if value is not None}
-    with call.system() as system:
+    with call.system_or_new() as system:
         now_ms = system.clock.now_ms()
         there = system.store.account(account_id, now_ms=now_ms)
         before = {} if there is None else _spec_fields(account_view(system.store, account_id, now_ms=now_ms))

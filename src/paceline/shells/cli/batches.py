@@ -84,7 +84,7 @@ class Wanted(NamedTuple):
 def set_batch(call: Call, batch_id: IdArgument, *, wanted: Wanted) -> None:
     """Create a batch, or change what the options name of the one there is."""
     given = {name: value for name, value in wanted._asdict().items() if value is not None}
-    with call.system() as system:
+    with call.system_or_new() as system:
         now = system.store.batch(batch_id)
         document = {**(batch_document(now.spec) if now else {}), **given}
         put = batches.put_batch(

@@ -6,13 +6,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from paceline.errors import InvalidInput
+from paceline.errors import InvalidInput, NoStore
+from paceline.shells.cli.output import print_note
 from paceline.steps import access
 
 if TYPE_CHECKING:  # both are slow to import, and `--help` needs neither
@@ -53,7 +54,28 @@ class Call(NamedTuple):
 
     @contextmanager
     def system(self, settings: Settings | None = None) -> Iterator[System]:
-        """The configured store, open for as long as the command runs."""
+        """The store there is, open for as long as the command runs. NoStore says where one might be."""
+        settings = self._there(settings or self.settings())
+        try:
+            with self.new_system(settings) as system:
+                yield system
+        except NoStore:
+            from paceline.shells.cli.places import no_store_text
+
+            raise NoStore(no_store_text(settings.store)) from None
+
+    def system_or_new(self) -> AbstractContextManager[System]:
+        """The store there is; a new one if there is none at all: for what can be the first thing that is declared."""
+        from paceline.shells.cli.places import demo_store
+        from paceline.wiring import has_store
+
+        settings = self.settings()
+        there = any(has_store(url) for url in (settings.store, demo_store(settings.store)))
+        return self.system(settings) if there and self.store is None else self.new_system(settings)
+
+    @contextmanager
+    def new_system(self, settings: Settings | None = None) -> Iterator[System]:
+        """The configured store, made if there is none: for the few commands that begin one."""
         from paceline.wiring import open_system
 
         system = open_system(settings or self.settings())
@@ -61,6 +83,19 @@ class Call(NamedTuple):
             yield system
         finally:
             system.store.close()
+
+    def _there(self, settings: Settings) -> Settings:
+        """Where there is nothing but a demo, and no --store was given, the demo's store is meant."""
+        from paceline.shells.cli.places import demo_store, no_store_text
+        from paceline.wiring import has_store
+
+        if has_store(settings.store):
+            return settings
+        demo = demo_store(settings.store)
+        if self.store is not None or not has_store(demo):
+            raise NoStore(no_store_text(settings.store))
+        print_note(f"This is about the demo ({demo}): there is no {settings.store}.")
+        return settings.model_copy(update={"store": demo})
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:

@@ -33,7 +33,7 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
         refuse_while_running(settings, act="imported")
     with (
         open_input(file) as stream,
-        call.system(settings) as system,
+        call.new_system(settings) as system,
         output.progress_bar("Importing", of_bytes=False) as progress,
     ):
         done = import_lines(

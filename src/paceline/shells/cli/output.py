@@ -22,6 +22,7 @@ _EXIT_CODES = {
     "wrong_setting": EXIT_USAGE,
     "usage": EXIT_USAGE,
     "not_found": EXIT_NOT_FOUND,
+    "no_store": EXIT_NOT_FOUND,
     "limit_reached": EXIT_LIMIT,
     "over_daily_credits": EXIT_LIMIT,
     "throttled": EXIT_LIMIT,

@@ -86,7 +86,7 @@ def set_provider(
     given = document_of(wanted)
     if bool(given) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --base-url and --rate.")
-    with call.system() as system:
+    with call.system_or_new() as system:
         if file is not None:
             body = _read(file)
         elif "base_url" in given:

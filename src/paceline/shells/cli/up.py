@@ -84,7 +84,7 @@ def _demo(call: Call, settings: Settings) -> int:
     started_ms = SystemClock().now_ms()
     with demo_atlas(now_ms=started_ms) as atlas, ModelHttpServer() as model:
         settings = demo_settings(settings, atlas_url=atlas.base_url)
-        with call.system(settings) as system, ExitStack() as at_the_end:
+        with call.new_system(settings) as system, ExitStack() as at_the_end:
 
             def ready(url: str) -> None:
                 # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
@@ -125,7 +125,7 @@ def simulator_http(
 
 
 def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
-    with call.system(settings) as system:
+    with call.new_system(settings) as system:
         return _daemon(system, serve_api=serve_api, ready=lambda url: _announce(call, system, url))
 
 

@@ -66,8 +66,8 @@ def register(app: typer.Typer) -> None:
 
 def status(call: Call) -> None:
     """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and whether a daemon answers."""
-    settings = call.settings()
-    with call.system(settings) as system:
+    with call.system() as system:
+        settings = system.settings  # where there is only a demo, the demo's
         now_ms = system.clock.now_ms()
         view = report.status_view(system.store, now_ms=now_ms)
         jobs = _job_figures(system.store, now_ms=now_ms)
@@ -148,7 +148,7 @@ def backup(
 
 def migrate(call: Call) -> None:
     """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
-    with call.system() as system:
+    with call.new_system() as system:
         system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
         schema = system.store.schema_version
     if call.as_json:

@@ -35,7 +35,7 @@ def add(
     daily_credits: CreditsOption = None,
 ) -> None:
     """Add a user and print the first token. It is shown this once."""
-    with call.system() as system:
+    with call.new_system() as system:
         user, token = access.add_user(
             system.store,
             name,
