@@ -20,7 +20,8 @@ PacelineError
 ├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
 │   └── NoStore           503  no_store             nothing is there: no file, no tables
 ├── StoreTooNew           500  store_too_new        the file was written by a newer version
-└── WrongSetting          500  wrong_setting        stops the start
+├── WrongSetting          500  wrong_setting        stops the start
+└── WrongSecretKey        500  wrong_secret_key     the secret key is not the one of this store
 """
 
 from __future__ import annotations
@@ -175,3 +176,8 @@ class StoreTooNew(PacelineError):
 class WrongSetting(PacelineError):
     code = "wrong_setting"
     title = "A setting is wrong"
+
+
+class WrongSecretKey(WrongSetting):
+    code = "wrong_secret_key"
+    title = "The secret key is not the one of this store"

@@ -6,9 +6,10 @@ import hashlib
 import os
 import secrets
 import ssl
+import stat
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -25,8 +26,9 @@ from paceline.core.due import CatchUp
 from paceline.core.instants import to_datetime
 from paceline.core.job import JobLimits
 from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
-from paceline.errors import StoreUnavailable, WrongSetting
+from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
+from paceline.steps.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
 if TYPE_CHECKING:  # boto3 is an extra
     from paceline.adapters.aws.store import AwsStore
@@ -36,6 +38,7 @@ AWS_LOOK_MS = 1_000
 AWS_REST_MS = 30_000
 KEEP_MS, AWS_KEEP_MS = 1_000, 60_000
 AWS_APART_MS = 5_000
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SystemClock:
@@ -53,6 +56,23 @@ class Tls(NamedTuple):
     authority: Path | None = None
 
 
+class LazyVault:
+    """Fills ``ports.Vault``. A command that seals nothing needs no key, and starts without cryptography."""
+
+    def __init__(self, secret_key: Callable[[], bytes]) -> None:
+        self._secret_key = secret_key
+
+    def seal(self, secret: str) -> str:
+        return self._vault.seal(secret)
+
+    def unseal(self, sealed: str) -> str:
+        return self._vault.unseal(sealed)
+
+    @cached_property
+    def _vault(self) -> Vault:
+        return _open_vault(self._secret_key())
+
+
 @dataclass(frozen=True)
 class System:
     """All that a shell needs."""
@@ -60,18 +80,32 @@ class System:
     settings: Settings
     store: Store
     clock: Clock
+    takes_key: bool = True
+    """Whether a store without a check value gets one. Not by a function whose role may only read where it stands."""
 
     @cached_property
     def secret_key(self) -> bytes:
-        """Read when it is first needed, so that a command that needs none makes no key file beside, say, a backup."""
-        return read_secret_key(self.settings, sqlite_path(self.settings))
+        """Read when it is first needed, so that a command that needs none makes no key file beside, say, a backup.
+
+        Raises WrongSecretKey if it is not the key that the store was made with.
+        """
+        key, now_ms = find_secret_key(self.settings), self.clock.now_ms()
+        if key is None:
+            path = key_path(self.settings)
+            if needs_its_key(self.store, now_ms=now_ms):
+                raise WrongSecretKey(f"PACELINE_SECRET_KEY: it is not set, and there is no key file {path}. {WAY_OUT}")
+            _make_key_file(path)
+            key = _read_key_file(path)
+        if self.takes_key:
+            check_secret(self.store, _open_vault(key), now_ms=now_ms)
+        else:
+            compare_secret(self.store, _open_vault(key))
+        return key
 
     @cached_property
     def vault(self) -> Vault:
-        """Opened when it is first needed, as the key is."""
-        from paceline.adapters.vault import SecretVault  # noqa: PLC0415  most commands seal nothing and start sooner
-
-        return SecretVault(self.secret_key)
+        """Opened when something is sealed or unsealed, as the key is."""
+        return LazyVault(lambda: self.secret_key)
 
     @cached_property
     def tls(self) -> Tls | None:
@@ -143,7 +177,7 @@ class System:
 def open_system(settings: Settings) -> System:
     """Opens the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that."""
     if settings.secret_key is not None:
-        read_secret_key(settings, sqlite_path(settings))  # a wrong one is refused before anything is opened
+        find_secret_key(settings)  # one that is too short is refused before anything is opened
     if (prefix := aws_prefix(settings.store)) is not None:
         return System(settings, _open_aws(prefix), SystemClock())
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
@@ -277,8 +311,8 @@ def sqlite_path(settings: Settings) -> str:
     return settings.store.removeprefix("sqlite:///")
 
 
-def read_secret_key(settings: Settings, store_path: str) -> bytes:
-    """The given key, or the one beside the SQLite file, made on first use with mode 0600."""
+def find_secret_key(settings: Settings) -> bytes | None:
+    """The key that is set, or the one in the file beside the SQLite file. None: there is no such file yet."""
     if settings.secret_key is not None:
         text = settings.secret_key.get_secret_value()
         if len(text) < SECRET_BYTES_MIN:
@@ -289,11 +323,54 @@ def read_secret_key(settings: Settings, store_path: str) -> bytes:
             "PACELINE_SECRET_KEY: a store on AWS has no file to keep it beside: set it, the same for every process "
             f"(at least {SECRET_BYTES_MIN} characters, kept in a secret of your deployment)."
         )
-    if store_path == ":memory:":
+    if sqlite_path(settings) == ":memory:":
         return secrets.token_bytes(32)
-    path = Path(store_path).with_suffix(".key")
-    if not path.exists():
-        _make_key_file(path)
+    path = key_path(settings)
+    return _read_key_file(path) if path.exists() else None
+
+
+def key_path(settings: Settings) -> Path:
+    return Path(sqlite_path(settings)).with_suffix(".key")
+
+
+def secret_problem(system: System) -> str | None:
+    """What is wrong with the key, for ``paceline check``; without a key there is nothing to compare."""
+    if system.settings.secret_key is None and (
+        aws_prefix(system.settings.store) is not None or not key_path(system.settings).exists()
+    ):
+        return None
+    try:
+        _ = system.secret_key
+    except WrongSecretKey as error:
+        return error.detail
+    return None
+
+
+def adopt_key(system: System) -> bool:
+    """Make the key that is set or lies beside the store the store's own. False: it is already."""
+    key = find_secret_key(system.settings)
+    if key is None:
+        _make_key_file(key_path(system.settings))
+        key = _read_key_file(key_path(system.settings))
+    return adopt_secret(system.store, _open_vault(key))
+
+
+def exposed_files(settings: Settings) -> list[Path]:
+    """Of the store's files and its key those that others than their owner can read or write."""
+    if aws_prefix(settings.store) is not None or sqlite_path(settings) == ":memory:":
+        return []
+    store = sqlite_path(settings)
+    files = [Path(store), Path(f"{store}-wal"), Path(f"{store}-shm"), key_path(settings)]
+    return [file for file in files if file.exists() and file.stat().st_mode & OTHERS]
+
+
+def _open_vault(key: bytes) -> Vault:
+    from paceline.adapters.vault import SecretVault  # noqa: PLC0415  most commands seal nothing and start sooner
+
+    return SecretVault(key)
+
+
+def _read_key_file(path: Path) -> bytes:
     return hashlib.sha256(path.read_text().strip().encode()).digest()
 
 

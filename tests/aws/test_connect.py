@@ -15,10 +15,12 @@ from paceline.adapters.aws import connect
 from paceline.adapters.aws.connect import Threads
 from paceline.adapters.aws.store import AwsStore
 from paceline.config import aws_prefix, load_settings
-from paceline.errors import StoreUnavailable, WrongSetting
+from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
+from paceline.shells.aws_lambda.runtime import engine
 from paceline.wiring import open_system
 from tests.aws.fault_proxy import Faults, fault_proxy
-from tests.aws.ministack import Emulator, environment, fresh_prefix, guarded_clients
+from tests.aws.lambda_stage import lambda_stage
+from tests.aws.ministack import Emulator, environment, fresh_prefix, guarded_clients, make_tables, shared_clients
 from tests.shells.daemons import free_port
 
 
@@ -131,7 +133,18 @@ def test_a_store_on_aws_needs_its_secret_key_given(aws: Emulator, monkeypatch: p
     system = open_system(load_settings(store=f"aws://?prefix={fresh_prefix()}"))
     with closing(system.store), pytest.raises(WrongSetting, match="PACELINE_SECRET_KEY"):
         _ = system.secret_key
-    given = load_settings(store=f"aws://?prefix={fresh_prefix()}", secret_key="0123456789abcdef")
+    prefix = fresh_prefix()
+    make_tables(shared_clients(), prefix)
+    given = load_settings(store=f"aws://?prefix={prefix}", secret_key="0123456789abcdef")
     system = open_system(given)
     with closing(system.store):
         assert len(system.secret_key) == 32
+
+
+def test_functions_with_another_secret_key_do_not_start() -> None:
+    with lambda_stage() as stage, pytest.MonkeyPatch.context() as patch:
+        assert stage.rest("GET", "/v1/users")[0] == 200
+        engine.cache_clear()
+        patch.setenv("PACELINE_SECRET_KEY", "another secret, mistyped somewhere")
+        with pytest.raises(WrongSecretKey, match="PACELINE_SECRET_KEY"):
+            engine()

@@ -182,3 +182,9 @@ __all__ = [
 
 class Store(MonitorStore, BatchStore, JobStore, Protocol):
     """One SQLite file, or DynamoDB and SQS."""
+
+    def proof(self) -> str | None:
+        """The check value of the secret key; None: none is kept yet."""
+
+    def keep_proof(self, proof: str, *, was: str | None) -> bool:
+        """Keep another check value, if the one that is kept is still ``was``."""

@@ -28,7 +28,7 @@ from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follo
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker
 from paceline.shells.metrics import Metrics
 from paceline.steps.dispatch import Desk
-from paceline.wiring import System, open_atlas, open_caller, open_provider, open_tls, run_loops_on
+from paceline.wiring import System, exposed_files, open_atlas, open_caller, open_provider, open_tls, run_loops_on
 
 log = structlog.get_logger("paceline")
 
@@ -175,6 +175,9 @@ class JobEngine:
 
 def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
     """Blocks until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` hears where the API listens."""
+    assert system.secret_key, "read before anything runs: a wrong one stops the start"
+    for file in exposed_files(system.settings):
+        log.warning("readable_by_others", file=str(file), advice=f"chmod 600 {file}")
     metrics = Metrics(version=__version__)
     # What exists now stays; and a batch of thousands of rows must not set off a collection of everything each time.
     gc.freeze()
@@ -213,7 +216,6 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
 
 async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
     host, port = listener.getsockname()[:2]
-    assert system.secret_key, "made at the first start, before anybody asks for a token"
     engine: Engine | None = None
 
     def loops() -> list[LoopHealth]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.adapters.aws import connect, dead_queues, tables
+from paceline.adapters.aws import connect, dead_queues, secret, tables
 from paceline.adapters.aws.batches_store import AwsBatchStore
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Key, update
@@ -47,6 +47,12 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
     @property
     def schema_version(self) -> int:
         return SCHEMA_VERSION
+
+    def proof(self) -> str | None:
+        return secret.proof(self._database)
+
+    def keep_proof(self, proof: str, *, was: str | None) -> bool:
+        return secret.keep_proof(self._database, proof, was=was)
 
     def status(self) -> StoreStatus:
         return msgspec.structs.replace(self.monitor_counts(), **self.batch_counts()._asdict())

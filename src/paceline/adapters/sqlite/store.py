@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from paceline.adapters.sqlite import definitions, entries, history, runs, strides, upkeep, users
+from paceline.adapters.sqlite import definitions, entries, history, runs, secret, strides, upkeep, users
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection, Database, file_bytes
@@ -214,6 +214,14 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
             return history.glances(db, self._cadences, generations, now_ms=now_ms)
 
     # -- upkeep
+
+    def proof(self) -> str | None:
+        with self._db.peek() as db:
+            return secret.proof(db)
+
+    def keep_proof(self, proof: str, *, was: str | None) -> bool:
+        with self._db.write() as db:
+            return secret.keep_proof(db, proof, was=was)
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
         with self._db.write() as db:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -144,8 +145,11 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
 
 def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
     """Online: a consistent copy while others go on writing."""
-    if target.exists():
-        raise StoreUnavailable(f"{target} exists already; give a new file name.")
+    try:
+        # For its owner alone from the first byte; SQLite's side files take its mode.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        raise StoreUnavailable(f"{target} exists already; give a new file name.") from None
     copy = apsw.Connection(str(target))
     try:
         with copy.backup("main", cast("apsw.Connection", db), "main") as steps:

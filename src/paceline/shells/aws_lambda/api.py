@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
@@ -27,5 +28,8 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
 def _adapter() -> Mangum:
     """The lifespan is the process's, not that of one request: its end would close the writing thread for the next."""
     asyncio.set_event_loop(asyncio.new_event_loop())
-    app = build_app(engine().system, ApiHooks(metrics=Metrics(version=__version__)))
+    # Of the functions this one may write where the check value of the secret key stands.
+    system = replace(engine().system, takes_key=True)
+    assert system.secret_key
+    app = build_app(system, ApiHooks(metrics=Metrics(version=__version__)))
     return Mangum(app, lifespan="off", text_mime_types=TEXT)

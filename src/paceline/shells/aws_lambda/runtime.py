@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -93,7 +93,9 @@ def engine() -> Engine:
     settings = load_settings(secret_key=_secret_key())
     if aws_prefix(settings.store) is None:
         raise WrongSetting(f"PACELINE_STORE {settings.store}: a function needs aws://?prefix=….")
-    system = open_system(settings)
+    system = replace(open_system(settings), takes_key=False)
+    if settings.secret_key is not None:
+        assert system.secret_key, "a wrong one stops every function that has one"
     store = cast("AlarmedStore", system.store)
     # The stream of the entries sets every alarm, whoever moved the entry: one that the writer sent would be a second.
     store.bell.rings = False

@@ -20,6 +20,7 @@ _EXIT_CODES = {
     "invalid_input": EXIT_USAGE,
     "malformed_body": EXIT_USAGE,
     "wrong_setting": EXIT_USAGE,
+    "wrong_secret_key": EXIT_USAGE,
     "usage": EXIT_USAGE,
     "not_found": EXIT_NOT_FOUND,
     "no_store": EXIT_NOT_FOUND,

@@ -114,8 +114,12 @@ def status(call: Call) -> None:
 
 def check(call: Call) -> int:
     """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong."""
+    from paceline.wiring import secret_problem
+
     with call.system() as system:
         problems = system.store.verify()
+        if problem := secret_problem(system):
+            problems.append(problem)
     if call.as_json:
         output.print_json({"ok": not problems, "problems": problems})
     else:
@@ -129,7 +133,7 @@ def backup(
     *,
     force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
 ) -> None:
-    """Copy the store while it is in use. Keep the key file beside the store as well: tokens need it."""
+    """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     if file.exists() and not force:
         raise AlreadyExists(f"{file} exists already. Choose another name, or --force to replace it.")
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
@@ -146,15 +150,31 @@ def backup(
         output.print_line(f"{file}: {output.byte_text(size)}")
 
 
-def migrate(call: Call) -> None:
+def migrate(
+    call: Call,
+    *,
+    adopt_key: Annotated[
+        bool, typer.Option("--adopt-key", help="The store's secret key is lost: go on with the one that is set now.")
+    ] = False,
+) -> None:
     """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
+    from paceline import wiring
+
     with call.new_system() as system:
         system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
         schema = system.store.schema_version
+        adopted = adopt_key and wiring.adopt_key(system)
     if call.as_json:
-        output.print_json({"schema": schema})
-    else:
-        output.print_line(f"The store has schema {schema}, the newest this version knows.")
+        output.print_json({"schema": schema, **({"adopted_key": adopted} if adopt_key else {})})
+        return
+    output.print_line(f"The store has schema {schema}, the newest this version knows.")
+    if adopt_key:
+        output.print_note(
+            "The store now goes with this secret key: make tokens anew, put the values of providers' headers again,"
+            " and remove the accounts' keys and add them again."
+            if adopted
+            else "The store goes with this secret key already."
+        )
 
 
 def purge(

@@ -1,0 +1,93 @@
+"""Whether the secret key is the one of this store. The store keeps a check value, which only that key can make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
+from paceline.ports import Store, Vault
+
+PROOF_TEXT = "paceline secret key"
+PAGE = 1_000
+PAGES_MAX = 10_000
+TRIES_MAX = 5
+
+WAY_OUT = (
+    "Start with the key that the store was made with: PACELINE_SECRET_KEY as it was, or the key file that lay beside"
+    " the store. If that key is lost, `paceline migrate --adopt-key` goes on with this one: every token, provider's"
+    " header and account's key must then be given anew."
+)
+
+
+def check_secret(store: Store, vault: Vault, *, now_ms: int) -> None:
+    """Raises WrongSecretKey unless the key is the store's.
+
+    A store without a check value (new, or of an older version) takes this key's if the key opens what is sealed. A
+    store on which nothing depends on a key takes any.
+    """
+    for _ in range(TRIES_MAX):
+        kept = store.proof()
+        if kept == (mine := vault.seal(PROOF_TEXT)):
+            return
+        if not _may_take(store, vault, kept, now_ms=now_ms):
+            raise _wrong()
+        if store.keep_proof(mine, was=kept):
+            return
+    raise StoreUnavailable("The secret key of this store changes all the time: see who else starts on it.")
+
+
+def compare_secret(store: Store, vault: Vault) -> None:
+    """Raises WrongSecretKey if a check value is kept and is not this key's. Writes nothing."""
+    if store.proof() not in (None, vault.seal(PROOF_TEXT)):
+        raise _wrong()
+
+
+def adopt_secret(store: Store, vault: Vault) -> bool:
+    """Make this key the store's, whatever it was made with. False: it is the store's already."""
+    for _ in range(TRIES_MAX):
+        kept = store.proof()
+        if kept == (mine := vault.seal(PROOF_TEXT)):
+            return False
+        if store.keep_proof(mine, was=kept):
+            return True
+    raise StoreUnavailable("The secret key of this store changes all the time: see who else starts on it.")
+
+
+def needs_its_key(store: Store, *, now_ms: int) -> bool:
+    """Whether a key that is made now would be a wrong one: a check value is kept, or something is sealed."""
+    return store.proof() is not None or next(_sealed(store, now_ms=now_ms), None) is not None
+
+
+def _may_take(store: Store, vault: Vault, kept: str | None, *, now_ms: int) -> bool:
+    sealed = list(_sealed(store, now_ms=now_ms))
+    if kept is not None:
+        return not sealed and not store.users(after="", limit=1)
+    return not sealed or any(_opens(vault, text) for text in sealed)
+
+
+def _opens(vault: Vault, sealed: str) -> bool:
+    try:
+        vault.unseal(sealed)
+    except WrongSetting:
+        return False
+    return True
+
+
+def _sealed(store: Store, *, now_ms: int) -> Iterator[str]:
+    """Providers' headers and accounts' keys."""
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = store.providers(after=after, limit=PAGE)
+        for provider in page:
+            yield from provider.spec.headers.values()
+        if len(page) < PAGE:
+            break
+        after = page[-1].id
+    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+        for key in store.keys(account.id):
+            if (text := store.sealed_key(account.id, key.id)) is not None:
+                yield text
+
+
+def _wrong() -> WrongSecretKey:
+    return WrongSecretKey(f"PACELINE_SECRET_KEY: this store was made with another secret key. {WAY_OUT}")
