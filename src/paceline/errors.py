@@ -18,7 +18,8 @@ PacelineError
 ├── Throttled             429  throttled
 ├── AtlasUnavailable      503  atlas_unavailable    RIPE Atlas gave no answer
 ├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
-│   └── NoStore           503  no_store             nothing is there: no file, no tables
+│   ├── NoStore           503  no_store             nothing is there: no file, no tables
+│   └── StoreDamaged      503  store_damaged        the file is gone, replaced or damaged: until a restart
 ├── StoreTooNew           500  store_too_new        the file was written by a newer version
 ├── WrongSetting          500  wrong_setting        stops the start
 └── WrongSecretKey        500  wrong_secret_key     the secret key is not the one of this store
@@ -165,6 +166,13 @@ class StoreUnavailable(PacelineError):
 class NoStore(StoreUnavailable):
     code = "no_store"
     title = "There is no store"
+
+
+class StoreDamaged(StoreUnavailable):
+    """The files are not what was opened. It stays so until the process is started again: nothing more is written."""
+
+    code = "store_damaged"
+    title = "The store is damaged"
 
 
 class StoreTooNew(PacelineError):

@@ -24,12 +24,13 @@ CONNECTION_FAULTS = (OSError, http.client.HTTPException)
 class Api:
     """A client that says whether the daemon acknowledged: None means that nobody knows."""
 
-    def __init__(self, port: int, token: str) -> None:
+    def __init__(self, port: int, token: str, *, timeout_s: float = 10) -> None:
         self._port = port
+        self._timeout_s = timeout_s
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
 
     def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any] | None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=self._timeout_s)
         try:
             connection.request(method, path, json.dumps(body) if body is not None else None, self._headers)
             answer = connection.getresponse()

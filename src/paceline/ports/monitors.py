@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -334,6 +335,12 @@ class MonitorStore(Protocol):
 
     def ping(self) -> None:
         """Raises StoreUnavailable unless the store can be written."""
+
+    def watch(self) -> None:
+        """Raises StoreDamaged if the store is no longer what was opened. Cheap; called several times a second."""
+
+    def within(self, wait_ms: int) -> AbstractContextManager[None]:
+        """All writes of this thread inside wait for others so long at most, together; then StoreUnavailable."""
 
     def version(self) -> int:
         """A number that changes when another process has written what may be due sooner than was known; cheap."""

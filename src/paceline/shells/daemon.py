@@ -20,13 +20,14 @@ import uvloop
 
 from paceline import __version__
 from paceline.core.definition import duration_ms
-from paceline.errors import WrongSetting
+from paceline.errors import StoreUnavailable, WrongSetting
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.serving import server_config
 from paceline.shells.batch_loops import CallSender, Planner
 from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker
 from paceline.shells.metrics import Metrics
+from paceline.shells.watcher import Watcher
 from paceline.steps.dispatch import Desk
 from paceline.wiring import System, exposed_files, open_atlas, open_caller, open_provider, open_tls, run_loops_on
 
@@ -60,6 +61,7 @@ class Engine:
         self._calling = Loop("caller", self._call_sender.turn, metrics)
         keeper = Keeper(system, metrics, loops=lambda: self.loops, beat=self._keep_keeping)
         self._keeper = Loop("keeper", keeper.turn, metrics)
+        self._watcher = Loop("watcher", Watcher(system).turn, metrics)
         self._jobs = JobEngine(system, metrics, own=owned)
 
     @property
@@ -68,7 +70,7 @@ class Engine:
 
     @property
     def _own_loops(self) -> list[Loop]:
-        return [self._ticker, self._sending, self._planner, self._calling, self._keeper]
+        return [self._ticker, self._sending, self._planner, self._calling, self._keeper, self._watcher]
 
     def start(self) -> None:
         for loop in self.loops:
@@ -91,13 +93,13 @@ class Engine:
         self._sender.wake()
         self._call_sender.wake()
         # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
-        jobs = threading.Thread(target=self._jobs.drain, name="paceline-drain-jobs")
+        jobs = threading.Thread(target=_end, args=(self._jobs.drain,), name="paceline-drain-jobs")
         jobs.start()
         for loop in self._own_loops:
             loop.join(JOIN_S)
-        calls = threading.Thread(target=self._call_sender.drain, name="paceline-drain")
+        calls = threading.Thread(target=_end, args=(self._call_sender.drain,), name="paceline-drain")
         calls.start()
-        self._sender.drain()
+        _end(self._sender.drain)
         calls.join()
         jobs.join()
         self._provider.close()
@@ -282,6 +284,14 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _end(drain: Callable[[], None]) -> None:
+    """A store that cannot be written does not keep the process from ending: leases run out by themselves."""
+    try:
+        drain()
+    except StoreUnavailable as error:
+        log.warning("not_settled", detail=error.detail)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ import structlog
 
 from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
-from paceline.errors import StoreUnavailable
+from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.ports import Finished, Order, Provider
 from paceline.shells.metrics import Metrics
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
@@ -104,6 +104,9 @@ class Loop:
         while not self.stopping:
             try:
                 sleep_s = self._turn().sleep_ms / 1000
+            except StoreDamaged:
+                self._metrics.count_loop_error(self.name)  # the watcher says it, once
+                sleep_s = FAULT_PAUSE_S
             except StoreUnavailable as error:
                 self._metrics.count_loop_error(self.name)
                 log.warning("store_unavailable", loop=self.name, detail=error.detail)

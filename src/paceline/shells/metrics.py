@@ -90,7 +90,7 @@ class Metrics:
         )
         self._atlas = self._counter("atlas_requests", "Questions and orders to RIPE.", "request", "answer")
         self._webhooks = self._counter("webhook_tries", "Calls to the webhooks of finished jobs.", "outcome")
-        self._store_up = self._gauge("store_up", "1 if the store answered when this was read.")
+        self._store_up = self._gauge("store_up", "1 if a trial write to the store has just succeeded, else 0.")
         self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
         self._errors = self._counter("loop_errors", "Turns that ended in an error.", "loop")
         self._age = self._gauge("loop_age_seconds", "Time since each loop's last turn.", "loop")

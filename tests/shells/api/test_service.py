@@ -52,11 +52,13 @@ def test_a_store_that_cannot_be_written_is_a_503_and_recovers(alice: Client, tmp
         assert (refused.status, refused.code) == (503, "store_unavailable")
         assert int(refused.headers["retry-after"]) >= 1
         assert alice("GET", "/readyz").code == "store_unavailable"
+        assert b"paceline_store_up 0.0" in alice("GET", "/metrics").body
         assert alice("GET", f"{MONITORS}/web").status == 200
         assert alice("GET", "/healthz").status == 200
     assert alice("GET", f"{MONITORS}/other").status == 404
     assert alice("PUT", f"{MONITORS}/other", HTTP).status == 201
     assert alice("GET", "/readyz").status == 200
+    assert b"paceline_store_up 1.0" in alice("GET", "/metrics").body
 
 
 def test_metrics_are_open_and_name_nobody(world: World, alice: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -73,6 +74,14 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
     def ping(self) -> None:
         written = self._database.write(update(tables.LEDGER, Key("ping", "-"), "ADD #pings :one", when="", one=1))
         assert written.won
+
+    def watch(self) -> None:
+        """Nothing to compare: AWS keeps the tables, and every request says if it failed."""
+
+    def within(self, wait_ms: int) -> AbstractContextManager[None]:
+        """Requests have their own time-outs, and writers do not wait for one another."""
+        del wait_ms
+        return nullcontext()
 
     def version(self) -> int:
         return self.news.version()

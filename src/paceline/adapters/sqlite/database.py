@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +14,15 @@ from typing import Any, Protocol, cast
 
 import apsw
 
+from paceline.adapters.sqlite.file_watch import FileWatch
 from paceline.adapters.sqlite.turns import FairLock
-from paceline.errors import StoreUnavailable
+from paceline.errors import PacelineError, StoreDamaged, StoreUnavailable
 
 BUSY_TIMEOUT_MS = 10_000
+"""One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
+CHECK_S = 10.0
+CHECK_BYTES_MAX = 32 * 1024 * 1024
+"""After checkpoints, and not more often than this, the structure of a file up to this size is looked through."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 4_096
 MEMORY = ":memory:"
@@ -32,6 +39,9 @@ _UNAVAILABLE = (
     apsw.PermissionsError,
     apsw.NoMemError,
 )
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""The system had no room: the files are as they were."""
 
 
 class Rows(Protocol):
@@ -67,17 +77,25 @@ class Database:
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit
         self._local = threading.local()
+        self._busy_ms = BUSY_TIMEOUT_MS
+        self._damage: str | None = None
+        self._rewritten = False
+        self._checked_s = time.monotonic()
         with translated_errors():
             _make_private(path)
             self._writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, WRITER_CACHE_KIB)
             self._writer.execute("PRAGMA journal_mode = WAL").fetchall()
             self._writer.execute(f"PRAGMA synchronous = {'NORMAL' if synchronous == 'normal' else 'FULL'}")
+            self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # the log and its index are open now
+        self._files = None if path == MEMORY else FileWatch(path)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction: committed on return, rolled back on any error."""
-        with self._lock, translated_errors():
-            connection = self._writer
+        """One transaction: committed on return, rolled back on any error.
+
+        It counts only if the files are still those that were opened: else it would be lost with them.
+        """
+        with self._turn() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield cast("Connection", connection)
@@ -86,16 +104,26 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            if self._files is not None and (gone := self._files.gone()):
+                raise self._damaged(gone)
+
+    @contextmanager
+    def within(self, wait_ms: int) -> Iterator[None]:
+        """All writes of this thread inside wait for their turns so long at most, together."""
+        self._local.until_s = time.monotonic() + wait_ms / 1_000
+        try:
+            yield
+        finally:
+            self._local.until_s = None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One consistent view for all statements inside."""
         if self.path == MEMORY:
-            with self._lock, translated_errors():
-                yield cast("Connection", self._writer)
+            with self._turn() as connection:
+                yield cast("Connection", connection)
             return
-        with translated_errors():
-            connection = self._reader()
+        with self._guard(connection := self._reader()):
             connection.execute("BEGIN")
             try:
                 yield cast("Connection", connection)
@@ -106,29 +134,110 @@ class Database:
     def peek(self) -> Iterator[Connection]:
         """For a single statement, which is consistent by itself: no transaction around it."""
         if self.path == MEMORY:
-            with self._lock, translated_errors():
-                yield cast("Connection", self._writer)
+            with self._turn() as connection:
+                yield cast("Connection", connection)
             return
-        with translated_errors():
-            yield cast("Connection", self._reader())
+        with self._guard(connection := self._reader()):
+            yield cast("Connection", connection)
 
     @contextmanager
     def writer(self) -> Iterator[apsw.Connection]:
         """The writing connection outside a transaction: for backup, checks and pragmas."""
-        with self._lock, translated_errors():
-            yield self._writer
+        with self._turn() as connection:
+            yield connection
+
+    def watch(self) -> None:
+        """Raises StoreDamaged if the files are not what they were. For one thread; it does not wait for writers."""
+        if self._files is None:
+            return
+        self._refuse_if_damaged()
+        seen = self._files.look()
+        if seen.damage:
+            raise self._damaged(seen.damage)
+        self._rewritten |= seen.rewritten
+        if seen.unclear:
+            with self._guard(connection := self._reader()), contextlib.suppress(apsw.BusyError):
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        if self._rewritten and time.monotonic() - self._checked_s >= CHECK_S:
+            self._rewritten, self._checked_s = False, time.monotonic()
+            self._check_structure()
 
     def close(self) -> None:
         with self._lock, self._readers_lock:
-            for reader in self._readers:
-                reader.close()
+            for connection in (*self._readers, self._writer):
+                if self._damage is not None:
+                    # SQLite deletes the log by its name when it closes: it may belong to another file by now.
+                    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                connection.close()
             self._readers.clear()
-            self._writer.close()
+
+    def _check_structure(self) -> None:
+        if Path(self.path).stat().st_size > CHECK_BYTES_MAX:
+            return
+        connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)  # a new one has nothing in its cache
+        try:
+            with self._guard(connection):
+                found = connection.execute("PRAGMA quick_check(1)").get
+        finally:
+            connection.close()
+        if found != "ok":
+            raise self._damaged(f"SQLite finds its structure broken ({found})")
+
+    @contextmanager
+    def _turn(self) -> Iterator[apsw.Connection]:
+        """The writing connection, for one thread at a time. The wait for other processes is part of the deadline."""
+        until_s = getattr(self._local, "until_s", None) or time.monotonic() + BUSY_TIMEOUT_MS / 1_000
+        if not self._lock.acquire(max(0.0, until_s - time.monotonic())):
+            raise _busy("this process is writing for too long")
+        try:
+            with self._guard(connection := self._writer):
+                left_ms = max(0, int((until_s - time.monotonic()) * 1_000))
+                if abs(left_ms - self._busy_ms) > BUSY_TIMEOUT_MS // 100:  # most have hardly waited
+                    connection.set_busy_timeout(left_ms)
+                    self._busy_ms = left_ms
+                yield connection
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _guard(self, connection: apsw.Connection) -> Iterator[None]:
+        """Refuses what comes after damage; what SQLite says of the files is damage to all connections."""
+        self._refuse_if_damaged()
+        with translated_errors():
+            try:
+                yield
+            except (PacelineError, apsw.BusyError, apsw.FullError):
+                raise
+            except Exception as error:
+                if _is_damage(error, connection):
+                    raise self._damaged(f"SQLite reports: {error}") from error
+                # Whatever it is, a page that is not what was written may be why: a table that is missing, say.
+                if self._files is not None and (seen := self._files.look_closely().damage):
+                    raise self._damaged(seen) from error
+                raise
+
+    def _refuse_if_damaged(self) -> None:
+        if self._damage is not None:
+            raise self._damaged(self._damage)
+
+    def _damaged(self, what: str) -> StoreDamaged:
+        """Remembers it: the first reason stays, whatever follows from it."""
+        self._damage = self._damage or what
+        return StoreDamaged(
+            f"The store is damaged: {self._damage}. Nothing is written and nothing fires any more. Stop this process, "
+            f"restore a backup to {self.path} (or put the right file back), run `paceline check`, and start again."
+        )
 
     def _reader(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)
+            self._refuse_if_damaged()
+            try:
+                connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)
+            except (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError) as error:
+                if not _files_can_be_opened():
+                    raise StoreUnavailable("This process has too many files open: try again in a moment.") from error
+                raise self._damaged(f"SQLite reports: {error}") from error
             connection.execute("PRAGMA query_only = ON")
             self._local.connection = connection
             with self._readers_lock:
@@ -162,6 +271,26 @@ def translated_errors() -> Iterator[None]:
             apsw.CorruptError: "the file is damaged; restore a backup",
         }.get(type(error), "the disk reported an error")
         raise StoreUnavailable(f"The store cannot be used now: {hint} ({error}).", retry_after_s=5) from error
+
+
+def _busy(who: str) -> StoreUnavailable:
+    return StoreUnavailable(f"The store cannot be used now: {who}.", retry_after_s=5)
+
+
+def _is_damage(error: Exception, connection: apsw.Connection) -> bool:
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return True
+    if isinstance(error, apsw.ReadOnlyError):
+        return getattr(error, "extendedresult", None) == apsw.SQLITE_READONLY_DBMOVED
+    return isinstance(error, apsw.IOError | apsw.CantOpenError) and connection.system_errno not in _PASSING
+
+
+def _files_can_be_opened() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError:
+        return False
+    return True
 
 
 def _make_private(path: str) -> None:

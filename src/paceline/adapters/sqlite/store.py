@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from paceline.adapters.sqlite import definitions, entries, history, runs, secret, strides, upkeep, users
@@ -241,6 +242,12 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             # Writing the same number still writes a page, which an update to the same value would not.
             db.pragma("user_version", db.pragma("user_version"))
+
+    def watch(self) -> None:
+        self._db.watch()
+
+    def within(self, wait_ms: int) -> AbstractContextManager[None]:
+        return self._db.within(wait_ms)
 
     def version(self) -> int:
         with self._db.writer() as db:

@@ -47,6 +47,7 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
     async def lifespan(_: Any) -> AsyncIterator[None]:
         yield
         parts.together.close()
+        parts.readiness.close()
 
     from paceline.shells.ripe_api import RipeApi  # noqa: PLC0415  it is made of parts of this package
 

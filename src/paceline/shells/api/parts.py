@@ -15,6 +15,7 @@ from paceline.ports import Store, User
 from paceline.shells.api.arrivals import Arrivals
 from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.auth import Brake, Recent, owner_of
+from paceline.shells.api.readiness import Readiness
 from paceline.shells.api.together import Together
 from paceline.shells.api.writes import Writes, each
 from paceline.shells.metrics import Metrics
@@ -54,6 +55,7 @@ class Parts:
     system: System
     hooks: ApiHooks
     together: Together
+    readiness: Readiness
     writes: Writes
     recent: Recent
     brake: Brake
@@ -70,7 +72,8 @@ class Parts:
         return cls(
             system=system,
             hooks=hooks,
-            together=Together(),
+            together=Together(system.store.within),
+            readiness=Readiness(system.store),
             writes=Writes(system, wake=hooks.wake),
             recent=Recent(),
             brake=Brake(per_minute=settings.wrong_tokens_max),

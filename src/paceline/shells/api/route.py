@@ -14,6 +14,7 @@ from paceline.errors import (
     MalformedBody,
     NotFound,
     PacelineError,
+    StoreDamaged,
     StoreUnavailable,
     Throttled,
     Unauthenticated,
@@ -67,7 +68,7 @@ class Route:
         """Every problem it may answer with, but for 405 and 500, which any may."""
         problems: list[type[PacelineError]] = [InvalidInput]
         if self.access != "open":
-            problems += [Unauthenticated, Throttled, StoreUnavailable]
+            problems += [Unauthenticated, Throttled, StoreUnavailable, StoreDamaged]
         if self.access == "admin":
             problems.append(Forbidden)
         if self.has_body:

@@ -11,6 +11,7 @@ from paceline.errors import (
     NotFound,
     RevisionMismatch,
     StaleLease,
+    StoreDamaged,
     StoreUnavailable,
 )
 from paceline.shells.api import documents, monitors, outgoing, service, users
@@ -283,7 +284,7 @@ SERVICE = (
         "The store can be written and every loop turns.",
         {200: documents.Ready},
         access="open",
-        problems=(StoreUnavailable, NotReady),
+        problems=(StoreUnavailable, StoreDamaged, NotReady),
     ),
     Route(
         "GET",

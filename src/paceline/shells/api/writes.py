@@ -16,9 +16,6 @@ from paceline.wiring import System
 CLAIM_TOGETHER_MAX = 5_000
 """So many runs at most are claimed in one act for several callers."""
 
-PING_MS = 1_000
-"""A trial write that succeeded counts for so long."""
-
 
 class Put(NamedTuple):
     """A put that was done: the monitor and what its writer is shown of it."""
@@ -43,7 +40,6 @@ class Writes:
         self._wake = wake
         self._monitors_max = system.settings.monitors_max
         self._policy = system.retry_policy
-        self._pinged_ms = 0
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
         """One commit for the definitions, one for their entries, at most two reads for all answers."""
@@ -106,14 +102,6 @@ class Writes:
     def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
         """One commit for all outcomes that came together."""
         return outgoing.record_outcomes(self._store, reports, now_ms=self._system.clock.now_ms(), policy=self._policy)
-
-    def ping(self, asks: Sequence[None]) -> list[PacelineError | None]:
-        """One trial write for all who ask, and not more than one a second."""
-        now_ms = self._system.clock.now_ms()
-        if not 0 <= now_ms - self._pinged_ms < PING_MS:
-            self._store.ping()
-            self._pinged_ms = now_ms
-        return [None] * len(asks)
 
     def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
         results = define.put_monitors(self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms)

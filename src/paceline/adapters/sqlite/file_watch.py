@@ -1,0 +1,183 @@
+"""Looks whether a store's files are still the ones that were opened, and whether anything but SQLite has written them.
+
+In WAL mode SQLite writes the main file in checkpoints only, and counts these in the first bytes of the ``-shm`` file
+(https://sqlite.org/walformat.html). A main file that changes without one was changed by something else.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+WAL_BYTES_MAX = 8 * 1024 * 1024
+"""So much of the write-ahead log, from its beginning, is compared in each look; SQLite keeps it at about 4 MB."""
+LOOKS_PER_LOG = 4
+"""The log is read in every fourth look: it takes milliseconds, the rest microseconds."""
+INDEX_BYTES = 136
+HEADER_BYTES = 48
+WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
+
+_descriptors: dict[tuple[int, int], int] = {}
+"""Of ``-shm`` files, never closed: POSIX drops all of a process's locks on a file, SQLite's too, when it closes one."""
+
+
+class Identity(NamedTuple):
+    device: int
+    inode: int
+
+
+class Index(NamedTuple):
+    """What the ``-shm`` file says of the log and of checkpoints."""
+
+    salts: bytes
+    """Drawn anew whenever the log begins again."""
+    frames: int
+    page_bytes: int
+    copied: int
+    """Frames that checkpoints have brought into the main file."""
+    attempted: int
+
+    @property
+    def checkpoint(self) -> tuple[bytes, int, int]:
+        """Changes with every checkpoint that writes into the main file."""
+        return self.salts, self.copied, self.attempted
+
+    @property
+    def at_rest(self) -> bool:
+        """No checkpoint is under way, and none was broken off."""
+        return self.copied == self.attempted
+
+    @property
+    def log_bytes(self) -> int:
+        return WAL_HEADER_BYTES + self.frames * (FRAME_HEADER_BYTES + self.page_bytes) if self.frames else 0
+
+
+class Main(NamedTuple):
+    """The main file at one moment, and the checkpoints made by then."""
+
+    checkpoint: tuple[bytes, int, int]
+    changed_ns: int
+    size: int
+
+
+class Log(NamedTuple):
+    """A part of the log that stays as it is until the log begins again."""
+
+    salts: bytes
+    size: int
+    checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one look found. ``damage`` None: nothing. ``rewritten``: a checkpoint changed the main file."""
+
+    damage: str | None = None
+    rewritten: bool = False
+    unclear: bool = False
+    """A checkpoint is under way or was broken off: changes of the main file mean nothing until it has ended."""
+
+
+class FileWatch:
+    """For one open store. Any thread may ask."""
+
+    def __init__(self, path: str) -> None:
+        """To be made after a first transaction, when all three files are there and cannot go by themselves."""
+        self._paths = [Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")]
+        self._identities = [_identity(name) for name in self._paths]
+        self._main: Main | None = None
+        self._log: Log | None = None
+        self._looks = 0
+        self._lock = threading.Lock()
+
+    def gone(self) -> str | None:
+        """Which file was removed or replaced, in words. Three calls of stat: cheap enough for every commit."""
+        for path, identity in zip(self._paths, self._identities, strict=True):
+            if identity is None or _identity(path) == identity:
+                continue
+            return f"{path} was removed or replaced while it was open"
+        return None
+
+    def look(self) -> Seen:
+        """Compares the files with what the look before has seen."""
+        self._looks += 1
+        return self._look(log=self._looks % LOOKS_PER_LOG == 1)
+
+    def look_closely(self) -> Seen:
+        """The same, with the log in any case: something went wrong, and this may be why."""
+        return self._look(log=True)
+
+    def _look(self, *, log: bool) -> Seen:
+        with self._lock:
+            try:
+                if damage := self.gone():
+                    return Seen(damage)
+                if (index := self._index()) is None:
+                    return Seen()
+                return (self._look_at_log(index) if log else None) or self._look_at_main(index)
+            except OSError as error:
+                return Seen(self.gone() or f"{error.filename or self._paths[0]} cannot be read ({error.strerror})")
+
+    def _look_at_main(self, index: Index) -> Seen:
+        path = self._paths[0]
+        status = path.stat()
+        if self._index() != index or not index.at_rest:
+            return Seen(unclear=not index.at_rest)
+        before, now = self._main, Main(index.checkpoint, status.st_mtime_ns, status.st_size)
+        self._main = now
+        if before is None or now == before:
+            return Seen()
+        if now.checkpoint == before.checkpoint:
+            how = "cut short" if now.size < before.size else "written"
+            return Seen(f"{path} was {how} by something other than SQLite")
+        return Seen(rewritten=now.changed_ns != before.changed_ns)
+
+    def _look_at_log(self, index: Index) -> Seen | None:
+        """Frames that were committed are never written again before the log begins again."""
+        path, before = self._paths[1], self._log
+        size = min(index.log_bytes, WAL_BYTES_MAX)
+        data = _begin_of(path, size)
+        if (after := self._index()) is None or after.salts != index.salts:
+            self._log = None  # it began again meanwhile
+            return None
+        if len(data) < size or path.stat().st_size < index.log_bytes:
+            return Seen(f"{path} was cut short by something other than SQLite")
+        if before is not None and before.salts == index.salts and zlib.crc32(data[: before.size]) != before.checksum:
+            return Seen(f"{path} was written by something other than SQLite")
+        self._log = Log(index.salts, size, zlib.crc32(data))
+        return None
+
+    def _index(self) -> Index | None:
+        """None: it is being written, or its file cannot be read."""
+        identity = self._identities[2]
+        if identity is None:
+            return None
+        if identity not in _descriptors:
+            _descriptors[identity] = os.open(self._paths[2], os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(_descriptors[identity], INDEX_BYTES, 0)
+        if len(data) < INDEX_BYTES or data[:HEADER_BYTES] != data[HEADER_BYTES : 2 * HEADER_BYTES]:
+            return None
+        page_bytes, frames = struct.unpack_from("=HI", data, 14)
+        (copied,) = struct.unpack_from("=I", data, 96)
+        (attempted,) = struct.unpack_from("=I", data, 128)
+        return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
+
+
+def _identity(path: Path) -> Identity | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return Identity(status.st_dev, status.st_ino)
+
+
+def _begin_of(path: Path, size: int) -> bytes:
+    if not size:
+        return b""
+    with path.open("rb", buffering=0) as file:
+        return file.read(size) or b""
