@@ -53,7 +53,27 @@ def test_a_provider_comes_from_a_file(program: Program) -> None:
     assert program.run("provider", "set", "shop", "--header", "nonsense", "--base-url", "http://x").code == 2
 
 
+def test_set_keeps_what_its_options_do_not_name_and_replaces_when_told(program: Program) -> None:
+    base = ("provider", "set", "shop", "--base-url", "http://127.0.0.1:9")
+    program.ok(*base, "--rate", "5/1s", "--header", "X-Key:secret", "--max-in-flight", "3", "--retry-base", "2s")
+    before = program.json("provider", "show", "shop")
+    after = program.json("provider", "set", "shop", "--base-url", "http://127.0.0.1:10")
+    ours = ("base_url", "rate", "headers", "max_in_flight", "retry")
+    assert {name: after[name] for name in ours} == {name: before[name] for name in ours} | {
+        "base_url": "http://127.0.0.1:10"
+    }
+    whole = program.json(*base, "--replace")
+    assert (whole["rate"], whole["headers"], whole["max_in_flight"]) == (None, {}, 1)
+    program.ok("batch", "set", "daily", "--window", "1h", "--jitter", "5s")
+    assert program.json("batch", "set", "daily", "--start", "03:00")["jitter"] == "5s"
+    assert program.json("batch", "set", "daily", "--start", "03:00", "--replace")["window"] == "24h"
+    program.ok("account", "set", "lab", "--concurrent", "7")
+    assert program.json("account", "set", "lab", "--daily-results", "9")["concurrent"] == 7
+    assert program.json("account", "set", "lab", "--daily-results", "9", "--replace")["concurrent"] == 100
+
+
 def test_the_only_batch_is_meant_and_of_several_one_is_named(program: Program) -> None:
+    program.ok("migrate")
     none = program.run("batch", "import", "-", stdin=lines(1))
     assert (none.code, "paceline batch set" in none.err) == (2, True)
     program.ok("provider", "set", "shop", "--base-url", "http://127.0.0.1:9")

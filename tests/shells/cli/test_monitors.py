@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,11 +36,74 @@ def test_a_monitor_is_put_edited_paused_resumed_and_removed(alice: Program) -> N
     assert alice.run("monitor", "show", "web").code == 3
 
 
-def test_a_check_option_replaces_the_whole_definition(alice: Program) -> None:
-    alice.ok("monitor", "set", "m", "--url", "https://example.org/", "--every", "60s", "--tag", "a")
-    replaced = alice.json("monitor", "set", "m", "--tcp", "example.org:25", "--every", "60s")
-    assert replaced["check"] == {"kind": "tcp", "host": "example.org", "port": 25}
-    assert replaced["tags"] == []
+FULL = [
+    *("--url", "https://example.org/", "--every", "60s", "--tag", "a", "--tag", "b", "--jitter", "3s"),
+    *("--timeout", "2s", "--expect-status", "204", "--contains", "ok", "--missed", "once", "--method", "put"),
+]
+
+
+OF_THE_STORE = ("revision", "schedule", "health", "runs", "created_at", "updated_at")
+
+
+def declared(view: Any) -> dict[str, Any]:
+    return {name: value for name, value in view.items() if name not in OF_THE_STORE}
+
+
+def test_set_changes_what_its_options_name_and_keeps_the_rest(alice: Program) -> None:
+    made = declared(alice.json("monitor", "set", "m", *FULL))
+    assert (made["tags"], made["jitter"], made["missed"]) == (["a", "b"], "3s", "once")
+    edited = declared(alice.json("monitor", "set", "m", "--url", "https://example.net/"))
+    assert edited == made | {"check": made["check"] | {"url": "https://example.net/"}}
+    edited = declared(alice.json("monitor", "set", "m", "--contains", "fine", "--tag", "c"))
+    expect = {"status": [204], "body_contains": "fine"}
+    assert (edited["check"]["expect"], edited["tags"], edited["jitter"]) == (expect, ["c"], "3s")
+
+
+def test_set_with_replace_sets_the_whole(alice: Program) -> None:
+    alice.ok("monitor", "set", "m", *FULL)
+    whole = alice.json("monitor", "set", "m", "--url", "https://example.net/", "--every", "5s", "--replace")
+    fresh = alice.json("monitor", "set", "n", "--url", "https://example.net/", "--every", "5s")
+    assert declared(whole) == declared(fresh) | {"id": "m"}
+    assert whole["schedule"]["generation"] == 1
+    wrong = alice.run("monitor", "set", "m", "--every", "5s", "--replace")
+    assert (wrong.code, "/check" in wrong.err) == (2, True)
+
+
+def test_set_takes_away_what_it_is_told_to(alice: Program) -> None:
+    alice.ok("monitor", "set", "m", *FULL)
+    bare = alice.json("monitor", "set", "m", "--no-tags", "--no-expect")
+    assert (bare["tags"], "expect" in bare["check"], bare["check"]["timeout"]) == ([], False, "2s")
+    alice.ok("monitor", "set", "m", "--expect-status", "204")
+    other = alice.json("monitor", "set", "m", "--no-expect", "--contains", "x")
+    assert other["check"]["expect"] == {"body_contains": "x"}
+    assert alice.run("monitor", "set", "m", "--no-tags", "--tag", "a").code == 2
+
+
+def test_set_of_another_kind_of_check_keeps_what_is_not_of_the_check(alice: Program) -> None:
+    alice.ok("monitor", "set", "m", *FULL)
+    changed = alice.json("monitor", "set", "m", "--tcp", "example.org:25")
+    assert changed["check"] == {"kind": "tcp", "host": "example.org", "port": 25, "timeout": "2s"}
+    assert (changed["tags"], changed["jitter"], changed["every"]) == (["a", "b"], "3s", "60s")
+    alice.ok("monitor", "set", "m", "--outgoing", '{"path": "/", "deep": true}')
+    given = alice.json("monitor", "set", "m", "--outgoing", '{"path": "/home"}')
+    assert given["check"] == {"kind": "outgoing", "path": "/home", "timeout": "2s"}
+
+
+def test_of_edits_at_once_none_is_lost(alice: Program) -> None:
+    alice.ok("monitor", "set", "m", *FULL)
+    edits = [
+        ("--url", "https://example.net/"),
+        ("--jitter", "7s"),
+        ("--timeout", "9s"),
+        ("--tag", "z"),
+        ("--every", "2m"),
+    ]
+    started = [alice.begin("monitor", "set", "m", *words) for words in edits]
+    ended = [process.communicate(timeout=60) for process in started]
+    assert [process.returncode for process in started] == [0] * len(edits), ended
+    shown = alice.json("monitor", "show", "m")
+    assert (shown["check"]["url"], shown["check"]["timeout"]) == ("https://example.net/", "9s")
+    assert (shown["jitter"], shown["tags"], shown["every"], shown["revision"]) == ("7s", ["z"], "2m", 6)
 
 
 def test_a_definition_comes_from_a_file_or_from_stdin(alice: Program) -> None:

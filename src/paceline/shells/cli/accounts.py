@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from paceline.ports import AccountSpec
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import Call, ReplaceOption, command
 from paceline.shells.cli.output import print_json, print_line, print_note, print_table
 from paceline.steps import accounts
 from paceline.steps.account_report import AccountView, MeterView, account_view, account_views
@@ -38,13 +38,13 @@ class Wanted(NamedTuple):
 
 
 @command(app, "set")
-def set_account(call: Call, account_id: IdArgument, *, wanted: Wanted) -> None:
-    """Create an account, or change what the options name of the one there is. It takes effect with the next send."""
+def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, wanted: Wanted) -> None:
+    """Create an account, or change what the options name and keep the rest. It takes effect with the next send."""
     given = {name: value for name, value in wanted._asdict().items() if value is not None}
     with call.system_or_new() as system:
         now_ms = system.clock.now_ms()
         there = system.store.account(account_id, now_ms=now_ms)
-        before = {} if there is None else _spec_fields(account_view(system.store, account_id, now_ms=now_ms))
+        before = {} if there is None or replace else _spec_fields(account_view(system.store, account_id, now_ms=now_ms))
         done = accounts.put_account_spec(system.store, account_id, AccountSpec(**{**before, **given}))
         view = account_view(system.store, account_id, now_ms=now_ms)
     if call.as_json:

@@ -13,8 +13,8 @@ from paceline.core.batch import Batch, batch_document, day_at
 from paceline.core.calls import CallState
 from paceline.core.schedule import Missed
 from paceline.errors import InvalidInput
-from paceline.ports import Store
-from paceline.shells.cli.call import Call, command
+from paceline.ports import BatchPut, Store
+from paceline.shells.cli.call import Call, ReplaceOption, command, guarded
 from paceline.shells.cli.output import (
     Progress,
     print_fields,
@@ -81,19 +81,18 @@ class Wanted(NamedTuple):
 
 
 @command(app, "set")
-def set_batch(call: Call, batch_id: IdArgument, *, wanted: Wanted) -> None:
-    """Create a batch, or change what the options name of the one there is."""
+def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = False, wanted: Wanted) -> None:
+    """Create a batch, or change what the options name of the one there is and keep the rest."""
     given = {name: value for name, value in wanted._asdict().items() if value is not None}
     with call.system_or_new() as system:
-        now = system.store.batch(batch_id)
-        document = {**(batch_document(now.spec) if now else {}), **given}
-        put = batches.put_batch(
-            system.store,
-            batch_id,
-            msgspec.json.encode(document),
-            expected_revision=now.revision if now else 0,
-            now_ms=system.clock.now_ms(),
-        )
+
+        def put_or_edit() -> BatchPut:
+            now = system.store.batch(batch_id)
+            kept = batch_document(now.spec) if now and not replace else {}
+            body, seen = msgspec.json.encode({**kept, **given}), now.revision if now else 0
+            return batches.put_batch(system.store, batch_id, body, expected_revision=seen, now_ms=system.clock.now_ms())
+
+        put = guarded(put_or_edit)
         assert put.batch is not None
         _tell(call, batch_view(put.batch, now_ms=system.clock.now_ms()), done=put.disposition)
 

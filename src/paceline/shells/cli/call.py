@@ -6,19 +6,22 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
-from paceline.errors import InvalidInput, NoStore
+from paceline.errors import InvalidInput, NoStore, RevisionMismatch
 from paceline.shells.cli.output import print_note
 from paceline.steps import access
 
 if TYPE_CHECKING:  # both are slow to import, and `--help` needs neither
     from paceline.config import Settings
     from paceline.wiring import System
+
+EDIT_TRIES_MAX = 8
+T = TypeVar("T")
 
 ConfigOption = Annotated[
     Path | None,
@@ -28,6 +31,7 @@ StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Store to open, for example sqlite:///paceline.db.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+ReplaceOption = Annotated[bool, typer.Option("--replace", help="Set the whole: what no option names gets its default.")]
 UserOption = Annotated[
     str | None,
     typer.Option(
@@ -122,6 +126,14 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]]
         return function
 
     return register
+
+
+def guarded(edit: Callable[[], T]) -> T:
+    """Reads, changes and writes again while somebody else writes in between: of two edits at once neither is lost."""
+    for _ in range(EDIT_TRIES_MAX - 1):
+        with suppress(RevisionMismatch):
+            return edit()
+    return edit()
 
 
 def owner_id(system: System, user: str | None) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from typer import Option
 
+from paceline.core.definition import MonitorSpec, spec_document
 from paceline.core.schedule import Missed
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -37,11 +38,15 @@ class Wanted(NamedTuple):
         Option(metavar="skip|once|all", help="What becomes of runs missed while Paceline was down. [default: skip]"),
     ] = None
     paused: Annotated[bool | None, Option("--paused/--no-paused", help="At rest, or not.")] = None
-    tag: Annotated[list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated.")] = None
+    tag: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
+    ] = None
+    no_tags: Annotated[bool, Option("--no-tags", help="Without any tag.")] = False
+    no_expect: Annotated[bool, Option("--no-expect", help="Without the expectations there were.")] = False
 
     @property
     def names_check(self) -> bool:
-        """Whether the whole definition is declared, or only an edit of the one that exists."""
+        """Whether it can be created with these options."""
         return any(value is not None for value in (self.url, self.tcp, self.dns, self.tls, self.outgoing))
 
 
@@ -52,10 +57,31 @@ def document_of(wanted: Wanted) -> dict[str, Any]:
         for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "paused")
         if (value := getattr(wanted, name)) is not None
     }
-    if wanted.tag:
-        document["tags"] = wanted.tag
+    if wanted.tag and wanted.no_tags:
+        raise InvalidInput("Give either --tag or --no-tags.")
+    if wanted.tag or wanted.no_tags:
+        document["tags"] = wanted.tag or []
     check = _check(wanted)
-    return {"check": check, **document} if check else document
+    return {"check": check, **document} if check or wanted.no_expect else document
+
+
+def patch_of(wanted: Wanted, spec: MonitorSpec) -> dict[str, Any]:
+    """The merge patch (RFC 7396) that changes what the options name and keeps the rest."""
+    document, there = document_of(wanted), spec_document(spec)["check"]
+    check = document.get("check")
+    if check is None:
+        return document
+    kind = check.get("kind", there["kind"])
+    if kind != there["kind"]:
+        return document | {"check": {"timeout": there["timeout"], **check}} if "timeout" in there else document
+    if wanted.outgoing is not None:  # the object that a checker gets is one thing, given whole
+        check = {name: None for name in there if name != "timeout"} | check
+    if wanted.tls is not None:
+        check = {"port": None} | check
+    if wanted.no_expect:
+        given = check.get("expect")
+        check = check | {"expect": given and dict.fromkeys(there.get("expect", ())) | given}
+    return document | {"check": check}
 
 
 def _check(wanted: Wanted) -> dict[str, Any]:

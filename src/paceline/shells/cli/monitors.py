@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,10 @@ import msgspec
 import typer
 
 from paceline.core.definition import MonitorSpec
-from paceline.errors import InvalidInput
+from paceline.errors import InvalidInput, RevisionMismatch
 from paceline.ports import PutResult
-from paceline.shells.cli.call import Call, UserOption, command, owner_id
-from paceline.shells.cli.monitor_document import Wanted, document_of
+from paceline.shells.cli.call import Call, ReplaceOption, UserOption, command, owner_id
+from paceline.shells.cli.monitor_document import Wanted, document_of, patch_of
 from paceline.shells.cli.monitor_items import open_input
 from paceline.shells.cli.output import print_fields, print_json, print_line, print_note, print_table
 from paceline.shells.cli.runs import print_runs
@@ -44,22 +45,26 @@ CursorOption = Annotated[
 
 @command(app, "set")
 def set_monitor(
-    call: Call, monitor_id: IdArgument, *, user: UserOption = None, file: FileOption = None, wanted: Wanted
+    call: Call,
+    monitor_id: IdArgument,
+    *,
+    user: UserOption = None,
+    file: FileOption = None,
+    replace: ReplaceOption = False,
+    wanted: Wanted,
 ) -> None:
-    """Create a monitor, or replace it whole; without a check (--url … --outgoing, --file) edit the one there is."""
+    """Create a monitor, or change what the options name of the one there is and keep the rest."""
     document = document_of(wanted)
     if bool(document) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --url and --every.")
     with call.system() as system:
         owner = owner_id(system, user)
-        body = msgspec.json.encode(document) if file is None else _read(file, system.settings.body_bytes_max)
-        if file is None and not wanted.names_check:
-            result = _edit(system, owner, monitor_id, lambda spec: define.merge_patch(spec, body, system.limits))
+        if file is not None:
+            result = _put(system, owner, monitor_id, _read(file, system.settings.body_bytes_max))
+        elif replace:
+            result = _put(system, owner, monitor_id, msgspec.json.encode(document))
         else:
-            put = define.parse_put(owner, monitor_id, body, system.limits)
-            result = define.put_monitor(
-                system.store, put, monitors_max=system.settings.monitors_max, now_ms=system.clock.now_ms()
-            )
+            result = _put_or_edit(system, owner, monitor_id, wanted)
         _tell(call, system, result, done=result.disposition)
 
 
@@ -153,6 +158,27 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
         print_json({"removed": monitor_id})
     else:
         print_line(f"{monitor_id} removed.")
+
+
+def _put_or_edit(system: System, owner: str, monitor_id: str, wanted: Wanted) -> PutResult:
+    """Creates it only if it is not there, edits it only as it was read: of two at once neither is lost."""
+    if wanted.names_check and system.store.monitor(owner, monitor_id) is None:
+        with suppress(RevisionMismatch):  # somebody else has just created it
+            return _put(system, owner, monitor_id, msgspec.json.encode(document_of(wanted)), expected_revision=0)
+
+    def change(spec: MonitorSpec) -> MonitorSpec:
+        return define.merge_patch(spec, msgspec.json.encode(patch_of(wanted, spec)), system.limits)
+
+    return _edit(system, owner, monitor_id, change)
+
+
+def _put(
+    system: System, owner: str, monitor_id: str, body: bytes, *, expected_revision: int | None = None
+) -> PutResult:
+    put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
+    return define.put_monitor(
+        system.store, put, monitors_max=system.settings.monitors_max, now_ms=system.clock.now_ms()
+    )
 
 
 def _edit(system: System, owner: str, monitor_id: str, change: Callable[[MonitorSpec], MonitorSpec]) -> PutResult:

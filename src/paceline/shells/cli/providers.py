@@ -11,7 +11,7 @@ import typer
 from paceline.core.provider import ProviderDefinition, WhenUnknown, provider_document
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.ports import ProviderPut
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import Call, ReplaceOption, command, guarded
 from paceline.shells.cli.monitor_items import open_input
 from paceline.shells.cli.output import print_fields, print_json, print_line, print_note, print_table
 from paceline.steps import providers
@@ -80,21 +80,19 @@ def set_provider(
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="The whole definition as JSON; - reads stdin.")
     ] = None,
+    replace: ReplaceOption = False,
     wanted: Wanted,
 ) -> None:
-    """Create a provider, or replace it whole; without --base-url and --file edit the one there is."""
+    """Create a provider, or change what the options name of the one there is and keep the rest."""
     given = document_of(wanted)
     if bool(given) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --base-url and --rate.")
     with call.system_or_new() as system:
-        if file is not None:
-            body = _read(file)
-        elif "base_url" in given:
-            body = msgspec.json.encode(given)
+        if file is not None or replace:
+            body = msgspec.json.encode(given) if file is None else _read(file)
+            put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
         else:
-            there = provider_document(providers.get_provider(system.store, provider_id).spec)
-            body = msgspec.json.encode(_merged(there, given))
-        put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
+            put = guarded(lambda: _put_or_edit(system, provider_id, given))
         _tell(call, system, put, done=put.disposition)
 
 
@@ -157,6 +155,21 @@ def remove(call: Call, provider_id: IdArgument) -> None:
         print_line(f"{provider_id} removed.")
 
 
+def _put_or_edit(system: System, provider_id: str, given: dict[str, Any]) -> ProviderPut:
+    """Of what is there as it was read, or of nothing; RevisionMismatch if somebody wrote in between."""
+    now = system.store.provider(provider_id)
+    if now is None and "base_url" not in given:
+        raise providers.no_provider(provider_id)
+    return providers.put_provider(
+        system.store,
+        system.vault,
+        provider_id,
+        msgspec.json.encode(given if now is None else _merged(provider_document(now.spec), given)),
+        expected_revision=0 if now is None else now.revision,
+        now_ms=system.clock.now_ms(),
+    )
+
+
 def document_of(wanted: Wanted) -> dict[str, Any]:
     """The options as the JSON document that the API would get, so that one parser judges both."""
     plain = ("base_url", "max_in_flight", "rate", "timeout", "unknown", "look_up", "verify_tls", "paused")
@@ -182,7 +195,9 @@ def _header(text: str) -> tuple[str, str]:
 
 def _merged(there: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """What is given takes the place of what is there; inside an object, field by field."""
-    return there | {name: there[name] | value if isinstance(value, dict) else value for name, value in given.items()}
+    return there | {
+        name: there.get(name, {}) | value if isinstance(value, dict) else value for name, value in given.items()
+    }
 
 
 def _read(file: Path) -> bytes:
