@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from paceline.core.health import Glance
-from paceline.core.outcome import Done
-from paceline.ports import RemoveMonitor, Store
+from paceline.core.outcome import Done, Retry
+from paceline.ports import RemoveMonitor, Store, Take
 from tests.contract.stage import (
+    LEASE_MS,
     MINUTE_MS,
     OUTGOING,
     T0_MS,
@@ -123,3 +124,36 @@ def test_the_status_counts(store: Store, other: Store) -> None:
     store.remove_monitors([RemoveMonitor("ann", "c")])
     arm_all(store, T0_MS)
     assert store.status().changes == 0
+
+
+def test_status_says_since_when_the_first_waiting_run_could_have_started(store: Store, other: Store) -> None:
+    empty = store.status()
+    assert (empty.check_start_ms, empty.outgoing_start_ms, empty.call_start_ms) == (None, None, None)
+    first, second = armed(store, "a"), armed(store, "b", due_ms=T0_MS + 1_000)
+    make_runs(store, first)
+    make_runs(store, second)
+    make_runs(store, armed(store, "c", check=OUTGOING, due_ms=T0_MS + 2_000))
+    waiting = other.status()
+    assert (waiting.check_start_ms, waiting.outgoing_start_ms) == (T0_MS, T0_MS + 2_000)
+    (item,) = claim(store, runs_max=1)
+    assert other.status().check_start_ms == T0_MS + 1_000
+    settle(store, [item], Retry("again", T0_MS + 30_000))
+    settle(store, claim(store))
+    assert other.status().check_start_ms == T0_MS + 30_000
+    settle(store, claim(store, now_ms=T0_MS + 30_000), now_ms=T0_MS + 30_000)
+    assert other.status().check_start_ms is None
+
+
+def test_status_counts_runs_that_were_claimed_out_of_turn(store: Store, other: Store) -> None:
+    for name in "abc":
+        make_runs(store, armed(store, name, check=OUTGOING))
+    last = store.monitor("ann", "c")
+    assert last is not None
+    (taken,) = store.take([Take("ann", "c", last.generation, 0, lease_ms=LEASE_MS)], now_ms=T0_MS)
+    assert taken is not None
+    assert (other.status().runs_waiting, other.status().runs_out) == (2, 1)
+    settle(store, [taken])
+    assert (other.status().runs_waiting, other.status().runs_out) == (2, 0)
+    again = claim(store, outgoing_of("ann"))
+    assert claim(store, outgoing_of("ann"), now_ms=T0_MS + LEASE_MS + 1) != []
+    assert (other.status().runs_waiting, other.status().runs_out) == (0, len(again))

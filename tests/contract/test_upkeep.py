@@ -46,7 +46,8 @@ def test_purge_deletes_runs_that_were_settled_before_and_no_others(store: Store)
     make_runs(store, monitor, 4)
     for minute in range(3):
         settle(store, claim(store, now_ms=T0_MS + minute * MINUTE_MS), now_ms=T0_MS + minute * MINUTE_MS)
-    assert purge(store, settled_before_ms=T0_MS + 2 * MINUTE_MS) == PurgeReport(runs_deleted=2, runs_expired=0)
+    done = purge(store, settled_before_ms=T0_MS + 2 * MINUTE_MS)
+    assert (done.runs_deleted, done.runs_expired) == (2, 0)
     left = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
     assert [(run.counter, run.state) for run in left] == [(3, "waiting"), (2, "ok")]
     assert names(claim(store, now_ms=T0_MS + 9 * MINUTE_MS)) == [("a", 3)]
@@ -60,6 +61,41 @@ def test_purge_deletes_at_most_the_limit_and_goes_on_next_time(store: Store) -> 
     while report := purge(store, settled_before_ms=T0_MS + 1, limit=2).runs_deleted:
         deleted.append(report)
     assert deleted == [2, 2, 1]
+
+
+def test_purge_passes_over_all_queues_until_none_has_more(store: Store, by_request: bool) -> None:  # noqa: FBT001
+    """However few a pass takes, the passes after it come to every queue, and the last one says that it is the last."""
+    owners = ["ann", "bob", *(f"u{number}" for number in range(2 if by_request else 6))]
+    for owner in owners:
+        store.add_user(user(owner))
+        make_runs(store, armed(store, "own", owner=owner))
+        make_runs(store, armed(store, "out", check=OUTGOING, owner=owner))
+        make_runs(store, armed(store, "left", check=OUTGOING, owner=owner))
+    items = claim(store) + [item for item in claim(store, ALL_OUTGOING) if item.monitor == "out"]
+    settle(store, items)
+    purged = PurgeReport(0, 0, more=True)
+    passes: list[PurgeReport] = []
+    while purged.more:
+        purged = purge(store, settled_before_ms=T0_MS + 1, due_before_ms=T0_MS + DAY_MS, limit=2)
+        passes.append(purged)
+        assert len(passes) < 100
+    assert all(done.runs_deleted <= 2 and done.runs_expired <= 2 for done in passes)
+    assert sum(done.runs_deleted for done in passes) == 2 * len(owners)
+    assert sum(done.runs_expired for done in passes) == len(owners)
+    assert store.status().runs_out == 0
+
+
+def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -> None:
+    """Runs at the head of a queue with leases that last do not hide the ones behind them, however few a pass takes."""
+    for number in range(4):
+        make_runs(store, armed(store, f"m{number}", check=OUTGOING))
+    assert len(claim(store, outgoing_of("ann"), runs_max=3, lease_ms=2 * DAY_MS)) == 3
+    (last,) = claim(store, outgoing_of("ann"), lease_ms=HOUR_MS)
+    expired = [purge(store, due_before_ms=T0_MS + 2 * HOUR_MS, limit=2).runs_expired for _ in range(4)]
+    assert sum(expired) == 1
+    run = store.run(last.handle)
+    assert run is not None
+    assert run.state == "dead"
 
 
 def test_a_monitor_goes_on_when_all_its_runs_are_purged(store: Store) -> None:

@@ -30,6 +30,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     generation: int
     counter: int
     check: PolledCheck
+    due_ms: int = 0
 
     @property
     def run_id(self) -> str:

@@ -179,10 +179,12 @@ class Run(msgspec.Struct, frozen=True):
 class PurgeReport(NamedTuple):
     runs_deleted: int
     runs_expired: int
+    more: bool = False
+    """The pass ended at its limit: the next one goes on where it stopped."""
 
 
 class StoreStatus(msgspec.Struct, frozen=True):
-    """Counts for people and metrics. Bounded work: ``runs_waiting`` is counted from positions, not by scanning."""
+    """Counts for people and metrics, in bounded time: they are kept by those who write, or counted up to a limit."""
 
     users: int
     monitors: int
@@ -200,6 +202,12 @@ class StoreStatus(msgspec.Struct, frozen=True):
     calls_aside: int = 0
     dead_letters: int = 0
     oldest_call_due_ms: int | None = None
+    check_start_ms: int | None = None
+    """Since when the first of the waiting checks could have started; it may lie ahead. None: none waits for a start."""
+    outgoing_start_ms: int | None = None
+    """The same of runs for users' own checkers."""
+    call_start_ms: int | None = None
+    """The same of batches' runs: their provider's order, rate, pauses and breaker would let the first one start."""
 
 
 class MonitorStore(Protocol):
@@ -327,7 +335,10 @@ class MonitorStore(Protocol):
     # -- upkeep
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
-        """Deletes runs settled before the one, ends waiting runs due before the other; at most ``limit`` each."""
+        """Deletes runs settled before the one, ends waiting runs due before the other; at most ``limit`` each.
+
+        One short pass; ``more`` says that the next one has something to go on with.
+        """
 
     def status(self) -> StoreStatus: ...
     def verify(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 import structlog
 
-from paceline.core.checks import repeatable
+from paceline.core.checks import PolledCheck, repeatable
 from paceline.core.definition import duration_ms
 from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.ports import Finished, Order, Provider
@@ -18,7 +18,7 @@ from paceline.shells.metrics import Metrics
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.steps.react import react_to_all
 from paceline.steps.send import claim_orders, settle
-from paceline.steps.tick import pull_back, tick
+from paceline.steps.tick import next_entries_max, pull_back, tick
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
@@ -167,6 +167,7 @@ class Ticker:
         self._keep_on = keep_on
         self._look_ms = max(LOOK_MS, system.look_ms_min)
         self._changes = Outlook(system)
+        self._entries_max = next_entries_max(full=False)
 
     def tell(self) -> None:
         """A definition changed."""
@@ -182,7 +183,8 @@ class Ticker:
             next_due_ms = store.next_due_ms()
             if next_due_ms is None or next_due_ms > now_ms:
                 break  # most looks find nothing due, and then the tick need not ask more closely
-            report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up)
+            report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up, limit=self._entries_max)
+            self._entries_max = next_entries_max(full=report.more)
             if report.entries or report.lost:
                 # Lateness is counted to the moment when the runs can be claimed.
                 behind_ms = clock.now_ms() - now_ms
@@ -278,6 +280,7 @@ class Sender:
         )
         self._out.update(((order.handle, order.attempt), order) for order in orders)
         self._provider.start(orders)
+        self._count_starts(orders, now_ms)
         if len(orders) == room:
             self._news.set()  # there may be more
 
@@ -298,6 +301,14 @@ class Sender:
             self._out.pop((item.handle, item.attempt), None)
         self._news.set()  # what was parked behind these may start
 
+    def _count_starts(self, orders: Sequence[Order], now_ms: int) -> None:
+        late_ms: dict[type[PolledCheck], list[int]] = {}
+        for order in orders:
+            if order.attempt == 1:
+                late_ms.setdefault(type(order.check), []).append(now_ms - order.due_ms)
+        for kind, late in late_ms.items():
+            self._metrics.observe_starts_ms(str(kind.__struct_config__.tag), late)
+
     def _count(self, settled: Sequence[Finished]) -> None:
         # Counted by type, and named once for each: there are thousands of items and a handful of kinds.
         made = Counter((type(self._out[item.handle, item.attempt].check), item.outcome.ok) for item in settled)
@@ -313,6 +324,7 @@ class Keeper:
     PURGE_ROUNDS = 5
     STEP_BACK_MS = 1_000
     FIGURES_MS = 5_000
+    PAUSE_MS_MIN = 5
 
     def __init__(
         self,
@@ -333,6 +345,7 @@ class Keeper:
         self._figures_ms = 0
         self._status_ms = 0
         self._walk = Walk()
+        self._deleted = self._expired = 0
         self._ahead_ms: int | None = None
 
     def turn(self) -> Turn:
@@ -346,15 +359,16 @@ class Keeper:
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
+        pause_ms = self.TURN_MS
         if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
-            self._purge(now_ms)
+            pause_ms = self._purge(now_ms)
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge_jobs(now_ms)
         if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
             self._offered_ms = now_ms
             if offered := self._system.store.offer_again(now_ms=now_ms):
                 log.info("offered_again", runs=offered)
-        return Turn(self.TURN_MS)
+        return Turn(pause_ms)
 
     def _watch_clock(self, now_ms: int) -> None:
         """At the start, and whenever the wall clock falls back behind the monotonic one, entries are looked through."""
@@ -389,8 +403,9 @@ class Keeper:
         self._beat()
         return self._system.clock.now_ms() + self._system.apart_ms
 
-    def _purge(self, now_ms: int) -> None:
-        settings = self._system.settings
+    def _purge(self, now_ms: int) -> int:
+        """One short pass. Until the next: as long again as it took, so that half of the time is everybody else's."""
+        settings, began_s = self._system.settings, time.monotonic()
         report = purge(
             self._system.store,
             keep_ms=duration_ms(settings.runs_keep),
@@ -404,10 +419,20 @@ class Keeper:
             dead_keep_ms=duration_ms(settings.dead_keep),
             now_ms=now_ms,
         )
-        if report.runs_deleted or report.runs_expired:
-            log.info("purged", deleted=report.runs_deleted, expired=report.runs_expired)
-        elif self._walk.over:
-            self._purged_ms = now_ms  # nothing left: rest until the next round
-            if self._walk.runs_deleted or self._walk.records_deleted:
-                log.info("purged", batch_runs=self._walk.runs_deleted, records=self._walk.records_deleted)
-            self._walk = Walk()
+        self._deleted += report.runs_deleted
+        self._expired += report.runs_expired
+        if report.more or not self._walk.over:
+            took_ms = int(1_000 * (time.monotonic() - began_s))
+            return min(max(took_ms, self.PAUSE_MS_MIN), self.TURN_MS)
+        self._purged_ms = now_ms  # nothing left: rest until the next round
+        self._tell_purged()
+        return self.TURN_MS
+
+    def _tell_purged(self) -> None:
+        """One line for the whole round: its passes are many."""
+        if self._deleted or self._expired:
+            log.info("purged", deleted=self._deleted, expired=self._expired)
+        if self._walk.runs_deleted or self._walk.records_deleted:
+            log.info("purged", batch_runs=self._walk.runs_deleted, records=self._walk.records_deleted)
+        self._deleted = self._expired = 0
+        self._walk = Walk()

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from paceline.core.meters import Meter
 from paceline.core.pool import Account
 from paceline.ports import SendCounts, StoreStatus
+from paceline.steps.report import start_lateness_s
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENESS_MS = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
@@ -24,12 +25,10 @@ REFRESH_MS = 1_000
 REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class _Lateness(Collector):
-    """A histogram that takes thousands of values at once: one sort and a search for each bound."""
+class _Late:
+    """What one histogram has seen."""
 
-    def __init__(self, name: str, text: str) -> None:
-        self._name = name
-        self._text = text
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._below = [0] * len(LATENESS_MS)
         self._count = 0
@@ -44,16 +43,37 @@ class _Lateness(Collector):
             self._count += len(ordered)
             self._sum_ms += total
 
-    def collect(self) -> Iterator[Metric]:
+    def read(self) -> tuple[list[tuple[str, float]], float]:
+        """The buckets, and the sum in seconds."""
         with self._lock:
             below, count, total = list(self._below), self._count, self._sum_ms
         buckets = [(str(bound / 1_000), float(n)) for bound, n in zip(LATENESS_MS, below, strict=True)]
-        yield HistogramMetricFamily(
-            self._name,
-            self._text,
-            buckets=[*buckets, ("+Inf", float(count))],
-            sum_value=total / 1_000,
-        )
+        return [*buckets, ("+Inf", float(count))], total / 1_000
+
+
+class _Lateness(Collector):
+    """A histogram that takes thousands of values at once: one sort and a search for each bound."""
+
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        self._name = name
+        self._text = text
+        self._labels = labels
+        self._lock = threading.Lock()
+        self._late: dict[tuple[str, ...], _Late] = {} if labels else {(): _Late()}
+
+    def observe_many_ms(self, late_ms: Sequence[int], *labels: str) -> None:
+        with self._lock:
+            late = self._late.setdefault(labels, _Late())
+        late.observe_many_ms(late_ms)
+
+    def collect(self) -> Iterator[Metric]:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        with self._lock:
+            late = sorted(self._late.items())
+        for labels, one in late:
+            buckets, sum_s = one.read()
+            family.add_metric(labels, buckets, sum_s)
+        yield family
 
 
 class Metrics:
@@ -65,6 +85,12 @@ class Metrics:
         self._call_lateness = _Lateness(
             "paceline_call_lateness_seconds", "How far behind its due time each run of a batch was first called."
         )
+        self._start_lateness = _Lateness(
+            "paceline_start_lateness_seconds",
+            "How far behind its due time each run of a monitor first started.",
+            "kind",
+        )
+        self.registry.register(self._start_lateness)
         self.registry.register(self._lateness)
         self.registry.register(self._call_lateness)
         self._runs = self._counter("runs", "Settled attempts of runs.", "kind", "outcome")
@@ -79,6 +105,9 @@ class Metrics:
         self._planned = self._counter("calls_planned", "Runs of batches that were planned.")
         self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
         self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
+        self._start_wait = self._gauge(
+            "start_wait_seconds", "How long the first run has waited that could have started.", "kind"
+        )
         self._measurements = self._gauge("measurements", "Measurements of jobs that have not ended.", "state")
         self._jobs_open = self._gauge("jobs_open", "Jobs that are not finished.")
         self._job_age = self._gauge(
@@ -133,6 +162,11 @@ class Metrics:
         if late_ms:
             self._call_lateness.observe_many_ms(late_ms)
 
+    def observe_starts_ms(self, kind: str, late_ms: Sequence[int]) -> None:
+        """How late runs of monitors were first claimed; ``kind`` is the check's."""
+        if late_ms:
+            self._start_lateness.observe_many_ms(late_ms, kind)
+
     def count_planned(self, runs: int) -> None:
         self._planned.inc(runs)
 
@@ -159,6 +193,8 @@ class Metrics:
         self._calls_waiting.set(status.calls_waiting)
         self._call_age.set(call_age_s)
         self._dead.set(status.dead_letters)
+        for kind, late_s in start_lateness_s(status, now_ms=now_ms).items():
+            self._start_wait.labels(kind).set(late_s)
 
     def set_sends(self, counts: SendCounts, *, now_ms: int) -> None:
         """What jobs wait for, read from the store."""

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from paceline.ports import BatchStore, JobStore, PurgeReport, Store
 
-RUNS_MAX = 5_000
+RUNS_MAX = 2_000
+"""At once: some 20 ms on a file. Whoever calls makes one pass after the other while there is more, with pauses."""
+CALLS_MAX = 5_000
 MEASUREMENTS_MAX = 1_000
 """Each has a dozen postings, and nobody else writes meanwhile."""
 
@@ -33,7 +35,7 @@ def purge(store: Store, *, keep_ms: int, expire_ms: int, now_ms: int, limit: int
 
 
 def purge_calls(
-    store: BatchStore, walk: Walk, *, keep_ms: int, dead_keep_ms: int, now_ms: int, limit: int = RUNS_MAX
+    store: BatchStore, walk: Walk, *, keep_ms: int, dead_keep_ms: int, now_ms: int, limit: int = CALLS_MAX
 ) -> Walk:
     """One bounded pass over the batches' runs, and then over removed records that no run names any more."""
     if walk.run is not None:

@@ -24,7 +24,7 @@ from paceline.core.provider import (
 )
 from paceline.core.schedule import Entry, Missed
 from paceline.errors import NotFound
-from paceline.ports import BatchStore, ProviderStanding, Role, Run, Scheduler, Store, Token, User
+from paceline.ports import BatchStore, ProviderStanding, Role, Run, Scheduler, Store, StoreStatus, Token, User
 
 LATE_AFTER_MS = 10_000
 _TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
@@ -155,6 +155,8 @@ class StatusView(msgspec.Struct, frozen=True):
     next_due: str | None
     queue_age_s: float
     late_s: float
+    start_late_s: dict[str, float]
+    """By kind: how long the first run has waited that could have started: checks, outgoing, batches."""
     providers: int
     batches: int
     calls_waiting: int
@@ -293,6 +295,7 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         next_due=to_text_or_none(status.next_due_ms),
         queue_age_s=_age_s(status.oldest_waiting_due_ms, now_ms),
         late_s=_age_s(status.next_due_ms, now_ms),
+        start_late_s=start_lateness_s(status, now_ms=now_ms),
         providers=status.providers,
         batches=status.batches,
         calls_waiting=status.calls_waiting + status.calls_aside,
@@ -301,6 +304,16 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         call_age_s=_age_s(status.oldest_call_due_ms, now_ms),
         file_bytes=status.file_bytes,
     )
+
+
+def start_lateness_s(status: StoreStatus, *, now_ms: int) -> dict[str, float]:
+    """By kind: how long the first run has waited that could have started and has not."""
+    starts_ms = {
+        "checks": status.check_start_ms,
+        "outgoing": status.outgoing_start_ms,
+        "batches": status.call_start_ms,
+    }
+    return {kind: _age_s(start_ms, now_ms) for kind, start_ms in starts_ms.items()}
 
 
 def _standing_view(provider: ProviderDefinition, standing: ProviderStanding, *, now_ms: int) -> StandingView:

@@ -66,7 +66,16 @@ def make_orders(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy
             misplaced.append(_settlement(item, Dead(reason), now_ms))
             continue
         orders.append(
-            Order(item.handle, item.attempt, item.owner, item.monitor, item.generation, item.counter, item.check)
+            Order(
+                item.handle,
+                item.attempt,
+                item.owner,
+                item.monitor,
+                item.generation,
+                item.counter,
+                item.check,
+                item.due_ms,
+            )
         )
     if misplaced:
         store.settle(misplaced)

@@ -10,6 +10,10 @@ from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
 ENTRIES_MAX = 1_000
+ENTRIES_BEHIND_MAX = 10_000
+"""At once, if more is due than one pass takes: each pass waits once for its turn to write, and costs less per entry."""
+LATE_MAX = 2_000
+"""Entries that are advanced one by one, at once: others wait for their turn to write meanwhile."""
 LOOKED_THROUGH_MAX = 10_000
 """At once: where entries are spread over many shards, each page asks all of them."""
 REST_SHARE = 10
@@ -42,7 +46,8 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
     on_time = store.advance_on_time(rule, limit=limit)
     made = on_time.total()
     late_ms = [now_ms - due_ms for due_ms in on_time.elements()]
-    dues = store.due(now_ms=now_ms, limit=limit if made < limit else max(1, limit // REST_SHARE))
+    late_max = min(limit, LATE_MAX)
+    dues = store.due(now_ms=now_ms, limit=late_max if made < limit else max(1, late_max // REST_SHARE))
     if made == limit:
         dues = [due for due in dues if not rule.covers(due)]  # the rest of what is on time goes with the next pass
     if not dues:
@@ -50,7 +55,12 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
     moved = advance_due(store, dues, now_ms=now_ms, catch_up=catch_up)
     late_ms += [now_ms - firing.due_ms for advance in moved for firing in advance.firings]
     lost = len(dues) - len(moved)
-    return TickReport(made + len(moved), len(late_ms), lost, late_ms, more=limit in (made, len(dues)))
+    return TickReport(made + len(moved), len(late_ms), lost, late_ms, more=made == limit or len(dues) == late_max)
+
+
+def next_entries_max(*, full: bool) -> int:
+    """How many entries the next pass takes: more, if the last one was full."""
+    return ENTRIES_BEHIND_MAX if full else ENTRIES_MAX
 
 
 def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:

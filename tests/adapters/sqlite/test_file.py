@@ -10,6 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
+from paceline.adapters.sqlite import migrate as migrate_module
+from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import SpecLimits
 from paceline.core.dispatch import RetryPolicy
@@ -226,3 +229,27 @@ def test_a_backup_ends_while_another_process_keeps_writing(tmp_path: Path) -> No
 def test_a_new_store_is_its_owner_s_alone(tmp_path: Path) -> None:
     loaded(tmp_path / "p.db").close()
     assert (tmp_path / "p.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_store_of_the_version_before_the_kept_figures_counts_as_it_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = migrate_module._scripts()
+    path = str(tmp_path / "old.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate_module, "_scripts", lambda: scripts[:5])
+        database = Database(path, synchronous="normal")
+        migrate_module.migrate(database)
+        with database.write() as db:
+            first = CHECKS_LANE << LANE_BITS
+            db.execute("UPDATE lane SET tail = 4, position = 3 WHERE id = ?", (CHECKS_LANE,))
+            runs = [(first + number, number, 0, NOW, 0) for number in range(2, 5)]  # the first one was purged
+            db.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", runs)
+            db.execute("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'out', ?)", (first + 2, 1, NOW))
+            db.execute("INSERT INTO outcome VALUES (?, 'ok', 1, 1, 1, NULL, NULL, '', '{}')", (first + 3,))
+        database.close()
+    store = SqliteStore(path)
+    status = store.status()
+    assert (status.runs_waiting, status.runs_out) == (1, 1)
+    assert not [problem for problem in store.verify() if "number of runs" in problem]
+    store.close()

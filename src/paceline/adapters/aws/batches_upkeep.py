@@ -212,6 +212,7 @@ def counts(db: Database) -> BatchCounts:
         ),
         dead_letters=dead_letters(db),
         oldest_call_due_ms=min((head for head in heads if head is not None), default=None),
+        call_start_ms=min((lane.ready_ms for lane in lanes if lane.ready_ms < NEVER_MS), default=None),
     )
 
 

@@ -39,7 +39,9 @@ from paceline.ports import PurgeReport, StoreStatus
 KEPT_MORE_MS = 3_600_000
 """A lane that was purged is looked at again when its oldest run is so much older: then some go together."""
 RUNS_AT_ONCE = 90
-FRONTS_MAX = 5_000
+FRONTS_MAX = 1_000
+"""The status reads so many runs and their lanes; of the others it only counts the index, a page of each shard."""
+SHARD_COUNTED_MAX = 10_000
 COUNTED_MAX = 100_000
 REMEMBERED_S = 10.0
 EXPIRED = "expired: nobody claimed it in time"
@@ -58,7 +60,7 @@ def purge(
     expired = _expire(db, bell, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit)
     deleted = _delete_settled(db, settled_before_ms=settled_before_ms, limit=limit)
     _forget_owners(db, now_ms=now_ms)
-    return PurgeReport(runs_deleted=deleted, runs_expired=expired)
+    return PurgeReport(deleted, expired, more=bool(deleted or expired))
 
 
 def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
@@ -258,13 +260,16 @@ class OpenRuns(NamedTuple):
     waiting: int
     out: int
     oldest_due_ms: int | None
+    check_start_ms: int | None
+    outgoing_start_ms: int | None
 
 
 class Counts:
     """Counts for people and metrics.
 
     Users, monitors and entries are kept up by the writes themselves. Runs are counted from the fronts and their lanes,
-    up to FRONTS_MAX; beyond that each further front counts as one run, and the count is remembered for a while.
+    up to FRONTS_MAX; beyond that each further front counts as one waiting run, up to SHARD_COUNTED_MAX a shard, and the
+    count is remembered for a while.
     """
 
     def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -285,6 +290,8 @@ class Counts:
             next_due_ms=next_due_ms,
             oldest_waiting_due_ms=runs.oldest_due_ms,
             file_bytes=0,
+            check_start_ms=runs.check_start_ms,
+            outgoing_start_ms=runs.outgoing_start_ms,
         )
 
     def _open_runs(self) -> OpenRuns:
@@ -300,7 +307,7 @@ class Counts:
         return runs
 
     def _count_shard(self, shard: str) -> int:
-        return self._db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=COUNTED_MAX, shard=shard)
+        return self._db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=SHARD_COUNTED_MAX, shard=shard)
 
 
 def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
@@ -309,4 +316,9 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
     out = sum(run["state"] == "out" for run in fronts.values())
     behind = sum(lane["newest"] - lane["front"] + 1 for lane in lanes if lane["generation"] in fronts)
     due = [run["due_ms"] for run in fronts.values() if run["state"] not in {"out", "later"}]
-    return OpenRuns(waiting=behind - out, out=out, oldest_due_ms=min(due, default=None))
+    starts: dict[bool, int] = {}
+    for run in fronts.values():
+        start_ms = int(run["due_ms"] if run["state"] == "waiting" else run.get("at", _FOREVER_MS))
+        kind = is_outgoing(run["queue"])
+        starts[kind] = min(starts.get(kind, start_ms), start_ms)
+    return OpenRuns(behind - out, out, min(due, default=None), starts.get(False), starts.get(True))

@@ -28,3 +28,4 @@ class BatchCounts(NamedTuple):
     calls_aside: int
     dead_letters: int
     oldest_call_due_ms: int | None
+    call_start_ms: int | None

@@ -135,6 +135,7 @@ def counts(db: Connection) -> dict[str, Any]:
         "calls_waiting": db.execute("SELECT count(*) FROM queue").get,
         "calls_aside": db.execute("SELECT count(*) FROM aside").get,
         "dead_letters": db.execute("SELECT count(*) FROM result WHERE dead = 1").get,
+        "call_start_ms": db.execute("SELECT min(ready_ms) FROM pace WHERE ready_ms < ?", (NEVER_MS,)).get,
         "oldest_call_due_ms": min((due_ms_of(k) for (k,) in heads if k is not None), default=None),
     }
 

@@ -252,6 +252,7 @@ class Database:
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
         connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA recursive_triggers = ON")  # else a replaced row would not be counted as deleted
         connection.execute("PRAGMA temp_store = MEMORY")
         return connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -158,6 +159,8 @@ def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         rows,
     )
     handles = [row[0] for row in rows]
+    ended = Counter(handle >> LANE_BITS for handle in handles)
+    db.executemany("UPDATE lane SET ended = ended + ? WHERE id = ?", [(count, lane) for lane, count in ended.items()])
     db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
     # Most often nothing at all is parked, and then it need not be asked of each run.
     if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:

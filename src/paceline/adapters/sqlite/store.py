@@ -15,6 +15,7 @@ from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.job_store import SqliteJobStore
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.providers import Policies
+from paceline.adapters.sqlite.retention import Retention
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
@@ -49,6 +50,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         self._cadences = Cadences()
         self._lanes = runs.Lanes()
         self._policies = Policies()
+        self._retention = Retention()
         self._schema_version = migrate(self._db)
 
     @property
@@ -226,7 +228,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
         with self._db.write() as db:
-            return upkeep.purge(
+            return self._retention.purge(
                 db, settled_before_ms=settled_before_ms, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit
             )
 

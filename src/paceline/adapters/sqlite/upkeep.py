@@ -1,25 +1,28 @@
-"""Retention, counts, and the checks of ``paceline check``."""
+"""Counts, backup, and the checks of ``paceline check``."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 import apsw
 
 from paceline.adapters.sqlite import batch_upkeep, job_upkeep
 from paceline.adapters.sqlite.database import Connection
-from paceline.adapters.sqlite.entries import first_due_ms, integers
-from paceline.adapters.sqlite.keys import CHECKS_LANE, EPOCH_MS, GENERATION_MASK, LANE_BITS, lane_bounds
+from paceline.adapters.sqlite.entries import first_due_ms
+from paceline.adapters.sqlite.keys import CHECKS_LANE, EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.run_keys import TIME_MASK
-from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
 from paceline.errors import StoreUnavailable
-from paceline.ports import PurgeReport, StoreStatus
+from paceline.ports import StoreStatus
 
 BACKUP_PAGES = 1_000
 SHOWN_MAX = 5
+LANES_MAX = 10_000
+"""The oldest run is looked for at the heads of so many queues that have one waiting."""
+TOUCHED_MAX = 100
+"""So many runs at a queue's head may have been taken out of turn before the next one is found."""
 
 # Each query returns what breaks a promise; the text says what it means.
 _INVARIANTS = (
@@ -80,6 +83,16 @@ _INVARIANTS = (
            HAVING max(handle) > (SELECT id << :bits | tail FROM lane WHERE id = handle >> :bits)""",
     ),
     (
+        "a queue's number of runs that have ended is wrong (lane {})",
+        """SELECT id FROM lane WHERE tail - ended <>
+               (SELECT count(*) FROM run WHERE handle > id << :bits AND handle < id + 1 << :bits)
+             - (SELECT count(*) FROM outcome WHERE handle > id << :bits AND handle < id + 1 << :bits)""",
+    ),
+    (
+        "a queue's number of runs that are out is wrong (lane {})",
+        "SELECT id FROM lane WHERE out <> (SELECT count(*) FROM open WHERE open.lane = lane.id AND state = 'out')",
+    ),
+    (
         "a user's number of monitors is wrong (user {})",
         "SELECT name FROM user WHERE monitors <> (SELECT count(*) FROM monitor WHERE owner = user.id)",
     ),
@@ -100,47 +113,71 @@ def verify(db: Connection) -> list[str]:
     return problems
 
 
-def purge(db: Connection, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
-    deleted = expired = 0
-    for lane, owner, tail, position in db.execute("SELECT id, owner, tail, position FROM lane").fetchall():
-        expired += _expire_tail(db, lane, position, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit - expired)
-        deleted += _delete_settled(db, lane, settled_before_ms=settled_before_ms, limit=limit - deleted)
-        if owner is None and lane > 1 and tail == position:
-            _drop_if_empty(db, lane)
-    expired += _expire_open(db, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit - expired)
-    return PurgeReport(runs_deleted=deleted, runs_expired=expired)
-
-
 def status(db: Connection, *, bytes_used: int) -> StoreStatus:
+    """Counts that are kept, and a look at the head of each queue that has something waiting: nothing is scanned."""
     users, monitors = db.execute("SELECT count(*), coalesce(sum(monitors), 0) FROM user").fetchone()
-    opened = dict(db.execute("SELECT state = 'out', count(*) FROM open GROUP BY 1").fetchall())
-    untouched, oldest_ms = db.execute(
-        """SELECT coalesce(sum(lane.tail - lane.position), 0), min(run.due_ms)
-           FROM lane LEFT JOIN run ON run.handle = (lane.id << ? | (lane.position + 1))""",
-        (LANE_BITS,),
-    ).fetchone()
-    # Runs that are caught up later may be open or settled while they still stand in the tail.
-    touched = db.execute(
-        """SELECT coalesce(sum((SELECT count(*) FROM open WHERE handle > seen AND handle < beyond)
-                             + (SELECT count(*) FROM outcome WHERE handle > seen AND handle < beyond)), 0)
-           FROM (SELECT id << ?1 | position AS seen, id + 1 << ?1 AS beyond FROM lane WHERE position < tail)""",
-        (LANE_BITS,),
-    ).get
-    oldest_open_ms = db.execute(
-        "SELECT min(run.due_ms) FROM open JOIN run USING (handle) WHERE state NOT IN ('out', 'later')"
-    ).fetchone()[0]
+    waiting, out = db.execute("SELECT coalesce(sum(tail - ended - out), 0), coalesce(sum(out), 0) FROM lane").fetchone()
+    heads = _heads(db)
     return StoreStatus(
         users=users,
         monitors=monitors,
         entries=db.execute("SELECT count(*) FROM entry").fetchone()[0],
         changes=db.execute("SELECT count(*) FROM change").fetchone()[0],
-        runs_waiting=untouched + opened.get(0, 0) - touched,
-        runs_out=opened.get(1, 0),
+        runs_waiting=waiting,
+        runs_out=out,
         next_due_ms=first_due_ms(db),
-        oldest_waiting_due_ms=min((ms for ms in (oldest_ms, oldest_open_ms) if ms is not None), default=None),
+        oldest_waiting_due_ms=_first(ms for head in heads for ms in (head.tail_due_ms, head.open_due_ms)),
         file_bytes=bytes_used,
+        check_start_ms=_first(ms for head in heads if not head.outgoing for ms in head.starts_ms),
+        outgoing_start_ms=_first(ms for head in heads if head.outgoing for ms in head.starts_ms),
         **batch_upkeep.counts(db),
     )
+
+
+class _Head(NamedTuple):
+    """What stands first in a queue: of its untouched tail, of the runs that wait, of those that may be claimed next."""
+
+    outgoing: int
+    rests: int
+    """Its owner is disabled: nothing of it may start."""
+    tail_due_ms: int | None
+    open_due_ms: int | None
+    next_at_ms: int | None
+    next_due_ms: int | None
+
+    @property
+    def starts_ms(self) -> tuple[int | None, ...]:
+        """Since when its first runs could have started."""
+        if self.rests:
+            return ()
+        # 0 stands for a run that was parked, and may start since the one before it has ended.
+        return self.tail_due_ms, self.next_at_ms or self.next_due_ms
+
+
+def _heads(db: Connection) -> list[_Head]:
+    """The tail's first run is the first that nobody took out of turn, among a few."""
+    rows = db.execute(
+        """SELECT lane.id <> ?1, user.disabled IS 1,
+                  (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?2 | lane.position)
+                                           AND handle < lane.id + 1 << ?2 ORDER BY handle LIMIT ?5) AS run
+                   WHERE NOT EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+                     AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) LIMIT 1),
+                  waits.due_ms, next.at_ms, again.due_ms
+           FROM lane LEFT JOIN user ON user.id = lane.owner
+           LEFT JOIN run AS waits ON waits.handle =
+               (SELECT min(handle) FROM open WHERE handle > lane.id << ?2 AND handle < lane.id + 1 << ?2
+                                               AND state <> 'out' AND state <> 'later')
+           LEFT JOIN open AS next ON next.handle =
+               (SELECT handle FROM open WHERE open.lane = lane.id AND at_ms < ?3 ORDER BY at_ms LIMIT 1)
+           LEFT JOIN run AS again ON again.handle = next.handle
+           WHERE lane.tail > lane.ended LIMIT ?4""",
+        (CHECKS_LANE, LANE_BITS, NEVER_MS, LANES_MAX, TOUCHED_MAX),
+    )
+    return [_Head(*row) for row in rows]
+
+
+def _first(times_ms: Iterable[int | None]) -> int | None:
+    return min((ms for ms in times_ms if ms is not None), default=None)
 
 
 def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
@@ -158,65 +195,3 @@ def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]
                 progress(steps.page_count - steps.remaining, steps.page_count)
     finally:
         copy.close()
-
-
-def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
-    begin, end = lane_bounds(lane)
-    rows = db.execute(
-        f"""SELECT handle, due_ms, previous, {CLEAR}, {TOUCHED} FROM run
-            WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
-        (begin | position, end, max(limit, 0)),
-    ).fetchall()
-    expired: set[int] = set()
-    last = None
-    for handle, due_ms, previous, clear, touched in rows:
-        if due_ms >= due_before_ms or not (touched or clear or previous in expired):
-            break
-        last = handle
-        if not touched:
-            expired.add(handle)
-    if last is not None:
-        db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))
-        _end_expired(db, expired, now_ms=now_ms)
-    return len(expired)
-
-
-def _expire_open(db: Connection, *, due_before_ms: int, now_ms: int, limit: int) -> int:
-    """Also what a checker of somebody's own took and left: nobody has claimed it since its lease ran out."""
-    rows = db.execute(
-        f"""SELECT handle, previous, {CLEAR} FROM open JOIN run USING (handle)
-            WHERE (state <> 'out' OR (at_ms < ?1 AND lane <> ?2)) AND due_ms < ?1
-            ORDER BY handle LIMIT ?3""",  # noqa: S608  fixed texts
-        (due_before_ms, CHECKS_LANE, max(limit, 0)),
-    ).fetchall()
-    expired: set[int] = set()
-    for handle, previous, clear in rows:
-        if clear or previous in expired:  # else the run before it is out, and the one after it must not overtake
-            expired.add(handle)
-    _end_expired(db, expired, now_ms=now_ms)
-    return len(expired)
-
-
-def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
-    reason = "expired: nobody claimed it in time"
-    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}") for handle in sorted(handles)])
-
-
-def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:
-    begin, end = lane_bounds(lane)
-    rows = db.execute(
-        "SELECT handle, ended_ms FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?",
-        (begin, end, max(limit, 0)),
-    ).fetchall()
-    old = [handle for handle, ended_ms in rows if ended_ms < settled_before_ms]
-    if old:
-        db.execute("DELETE FROM outcome WHERE handle IN carray(?)", (integers(old),))
-        db.execute("DELETE FROM run WHERE handle IN carray(?)", (integers(old),))
-    return len(old)
-
-
-def _drop_if_empty(db: Connection, lane: int) -> None:
-    """A removed user's lane goes when its last run is gone."""
-    begin, end = lane_bounds(lane)
-    if db.execute("SELECT 1 FROM run WHERE handle > ? AND handle < ? LIMIT 1", (begin, end)).fetchone() is None:
-        db.execute("DELETE FROM lane WHERE id = ?", (lane,))

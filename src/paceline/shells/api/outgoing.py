@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
+from datetime import datetime
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
 from paceline.core.ids import call_run_id
-from paceline.core.instants import to_text
+from paceline.core.instants import to_ms, to_text
 from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.shells.api.answers import Answer, disconnected, json_answer
 from paceline.shells.api.auth import owner_of, viewer_of
@@ -52,6 +54,7 @@ async def claim(call: Call) -> Answer:
             items = await together.do(writes.claim, ask)
             left_s = until_s - loop.time()
             if items or left_s <= 0 or arrivals.closed:
+                _count_starts(call, items)
                 return json_answer(200, ClaimAnswer(items))
             if gone is None:
                 gone = loop.create_task(disconnected(call.receive))
@@ -68,7 +71,9 @@ async def claim_run(call: Call) -> Answer:
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
     ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer_of(call.user))
-    return json_answer(200, await call.parts.together.do(call.parts.writes.claim_runs, ask))
+    item = await call.parts.together.do(call.parts.writes.claim_runs, ask)
+    _count_starts(call, [item])
+    return json_answer(200, item)
 
 
 async def report_outcome(call: Call) -> Answer:
@@ -125,6 +130,12 @@ def check_run_owner(run: str, viewer: str) -> None:
     name = canonical_run(run)
     if name.partition("/")[0] != quote(viewer, safe=""):
         raise NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
+
+
+def _count_starts(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
+    now_ms = call.parts.now_ms()
+    late_ms = [now_ms - to_ms(datetime.fromisoformat(item.due)) for item in items if item.attempt == 1]
+    call.parts.hooks.metrics.observe_starts_ms("outgoing", late_ms)
 
 
 def _claimed_owner(call: Call, body: ClaimBody) -> str | None:

@@ -35,10 +35,10 @@ def _runs(now: Engine, time: Time) -> int:
     keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
     while time.left_s > PAGE_S:
         report = purge(now.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=now.now_ms())
-        if not (report.runs_deleted or report.runs_expired):
-            break
         total += report.runs_deleted + report.runs_expired
         expired += report.runs_expired
+        if not report.more:
+            break
     metrics.add_metric("RunsExpired", MetricUnit.Count, expired)
     return total
 

@@ -91,6 +91,7 @@ def status(call: Call) -> None:
             ("runs out", view.runs_out),
             ("next due", view.next_due),
             ("late by", f"{view.late_s:.1f} s"),
+            *((f"{kind} start late by", f"{late_s:.1f} s") for kind, late_s in view.start_late_s.items()),
             ("oldest waiting", f"{view.queue_age_s:.1f} s"),
             ("providers", view.providers),
             ("batches", view.batches),

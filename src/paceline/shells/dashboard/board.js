@@ -216,7 +216,7 @@ function meter(one) {
 
 async function showFigures() {
   const one = await ask("/v1/status");
-  const figures = [["monitors", one.monitors], ["runs waiting", one.runs_waiting], ["s behind", one.late_s.toFixed(1)],
+  const figures = [["monitors", one.monitors], ["runs waiting", one.runs_waiting], ["s behind", one.late_s.toFixed(1)], ["s checks wait", one.start_late_s.checks.toFixed(1)],
     ["batch calls waiting", one.calls_waiting], ["dead letters", one.dead_letters], ["users", one.users]];
   $("figures").replaceChildren(...figures.map(([name, value]) => make("div", { class: "figure" },
     make("b", {}, typeof value === "number" ? number(value) : value), make("span", {}, name))));

@@ -1,0 +1,137 @@
+"""Retention: old runs are deleted, runs that nobody claimed are ended, in passes that hold the lock for a moment."""
+
+from __future__ import annotations
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.entries import integers
+from paceline.adapters.sqlite.keys import CHECKS_LANE, lane_bounds
+from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
+from paceline.ports import PurgeReport
+
+LANES_MAX = 500
+"""So many queues are looked at in one pass."""
+NEAR_MAX = 64
+"""Where none of a queue's first runs is old enough, those behind them are not looked at."""
+EXPIRED = "expired: nobody claimed it in time"
+
+
+class Retention:
+    """Goes round the queues, one pass after the other, and remembers where the last pass stopped."""
+
+    def __init__(self) -> None:
+        self._lane = 0
+        self._open = 0
+        """Handles of open runs up to this one have been looked at, in the queue where the last pass stopped."""
+
+    def purge(
+        self, db: Connection, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int
+    ) -> PurgeReport:
+        lanes = db.execute(
+            "SELECT id, owner, tail, position FROM lane WHERE id >= ? ORDER BY id LIMIT ?", (self._lane, LANES_MAX)
+        ).fetchall()
+        delete_left = expire_left = limit
+        for lane, owner, tail, position in lanes:
+            expire_left -= _expire_tail(
+                db, lane, position, due_before_ms=due_before_ms, now_ms=now_ms, limit=expire_left
+            )
+            expire_left -= self._expire_open(db, lane, due_before_ms=due_before_ms, now_ms=now_ms, limit=expire_left)
+            delete_left -= _delete_settled(db, lane, settled_before_ms=settled_before_ms, limit=delete_left)
+            if self._open or not delete_left or not expire_left:
+                self._lane = lane
+                break
+            if owner is None and lane > CHECKS_LANE and tail == position:
+                _drop_if_empty(db, lane)
+        else:
+            self._lane = lanes[-1][0] + 1 if len(lanes) == LANES_MAX else 0
+        return PurgeReport(limit - delete_left, limit - expire_left, more=self._lane > 0)
+
+    def _expire_open(self, db: Connection, lane: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
+        """Also what a checker of somebody's own took and left: nobody has claimed it since its lease ran out.
+
+        Runs were made in order of their due times, but for those that are caught up: behind one that is young enough
+        nothing is looked for. Among those that are old, many may be out, so the walk over them is bounded, too.
+        """
+        begin, end = lane_bounds(lane)
+        rows = db.execute(
+            f"""SELECT handle, due_ms, previous, {CLEAR}, state <> 'out' OR (at_ms < ?1 AND lane <> ?2)
+                FROM open JOIN run USING (handle)
+                WHERE handle > ?3 AND handle < ?4 ORDER BY handle LIMIT ?5""",  # noqa: S608  fixed texts
+            (due_before_ms, CHECKS_LANE, max(begin, self._open), end, max(limit, 0)),
+        )
+        expired: set[int] = set()
+        looked, handle, young = 0, 0, 0
+        for handle, due_ms, previous, clear, left in rows:
+            looked += 1
+            if due_ms >= due_before_ms:
+                young += 1
+                if young == NEAR_MAX:
+                    break
+            elif left and (clear or previous in expired):  # else the run before it is out, and must not be overtaken
+                expired.add(handle)
+        self._open = handle if looked == limit and young < NEAR_MAX else 0
+        _end_expired(db, expired, now_ms=now_ms)
+        return len(expired)
+
+
+def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
+    begin, end = lane_bounds(lane)
+    head_ms = db.execute(
+        "SELECT due_ms FROM run WHERE handle > ? AND handle < ? ORDER BY handle LIMIT 1", (begin | position, end)
+    ).fetchone()
+    if head_ms is None or head_ms[0] >= due_before_ms:
+        return 0
+    rows = db.execute(
+        f"""SELECT handle, due_ms, previous, {CLEAR}, {TOUCHED} FROM run
+            WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
+        (begin | position, end, max(limit, 0)),
+    ).fetchall()
+    expired: set[int] = set()
+    last = None
+    for handle, due_ms, previous, clear, touched in rows:
+        if due_ms >= due_before_ms or not (touched or clear or previous in expired):
+            break
+        last = handle
+        if not touched:
+            expired.add(handle)
+    if last is not None:
+        db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))
+        _end_expired(db, expired, now_ms=now_ms)
+    return len(expired)
+
+
+def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
+    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, EXPIRED, "{}") for handle in sorted(handles)])
+
+
+def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:
+    old = _old(db, lane, settled_before_ms=settled_before_ms, limit=min(limit, NEAR_MAX))
+    if len(old) < limit and old:
+        old = _old(db, lane, settled_before_ms=settled_before_ms, limit=limit)
+    if not old:
+        return 0
+    span = (old[0], old[-1])
+    runs = db.execute("SELECT count(*) FROM run WHERE handle BETWEEN ? AND ?", span).get
+    if runs == len(old):  # nothing else stands between them: a third of the time of looking up each
+        db.execute("DELETE FROM outcome WHERE handle BETWEEN ? AND ?", span)
+        db.execute("DELETE FROM run WHERE handle BETWEEN ? AND ?", span)
+    else:
+        db.execute("DELETE FROM outcome WHERE handle IN carray(?)", (integers(old),))
+        db.execute("DELETE FROM run WHERE handle IN carray(?)", (integers(old),))
+    return len(old)
+
+
+def _old(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> list[int]:
+    """Of a queue's first outcomes, those that are old enough."""
+    begin, end = lane_bounds(lane)
+    rows = db.execute(
+        "SELECT handle, ended_ms FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?",
+        (begin, end, max(limit, 0)),
+    )
+    return [handle for handle, ended_ms in rows if ended_ms < settled_before_ms]
+
+
+def _drop_if_empty(db: Connection, lane: int) -> None:
+    """A removed user's lane goes when its last run is gone."""
+    begin, end = lane_bounds(lane)
+    if db.execute("SELECT 1 FROM run WHERE handle > ? AND handle < ? LIMIT 1", (begin, end)).fetchone() is None:
+        db.execute("DELETE FROM lane WHERE id = ?", (lane,))
