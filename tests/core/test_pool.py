@@ -190,7 +190,7 @@ def test_an_account_is_back_when_its_pause_is_over() -> None:
 
 def test_what_no_account_can_ever_take_is_refused_with_the_figures() -> None:
     decision = choose(cost(credits_=2_000_000), make_pool([account(), account("b", enabled=False)]), now_ms=NOW_MS)
-    assert decision == Refuse("no account allows it: it takes 2000000 credits a day, and the limit of a is 1000000")
+    assert decision == Refuse("no account allows it: it takes 2000000 credits a day, and the largest limit is 1000000")
     waits = choose(
         cost(credits_=2_000_000), make_pool([account(), account("b", scale=2, enabled=False)]), now_ms=NOW_MS
     )

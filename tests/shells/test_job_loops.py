@@ -16,12 +16,15 @@ from typing import Self
 import pytest
 from structlog.testing import capture_logs
 
+from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import load_settings
+from paceline.ports import AccountSpec
 from paceline.shells import loops
-from paceline.shells.job_loops import Follower
+from paceline.shells.job_loops import Dispatcher, Follower
 from paceline.shells.loops import Keeper, Loop, Turn
 from paceline.shells.metrics import Metrics
-from paceline.simulators.ripe_atlas import AtlasSimulator
+from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
+from paceline.steps.accounts import put_account_spec
 from paceline.steps.dispatch import Desk
 from paceline.steps.webhook import webhook_secret
 from paceline.wiring import System, open_atlas
@@ -178,3 +181,61 @@ def test_a_loop_within_a_long_call_is_not_stuck_until_the_calls_own_deadline(mon
     over.set()
     loop.stop()
     loop.join(10)
+
+
+class Dispatching:
+    """A dispatcher by itself, on a clock that stands still: only a change can make it look again."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.clock = SteppingClock(now_ms())
+        system = System(load_settings(atlas_url=stage.atlas.base_url, secret_key=SECRET), stage.store, self.clock)
+        desk = Desk(site=stage.store.site("abcd1234"), secret=KEY, sending_max=1, settle_ms=1_000)
+        self.atlas = open_atlas(system.settings)
+        self._dispatcher = Dispatcher(system, self.atlas, desk, Metrics(), chance=lambda: 0.5)
+        self.tell = self._dispatcher.tell
+
+    def close(self) -> None:
+        self.atlas.close()
+
+    def sent(self, turns: int = 3) -> int:
+        """How many more measurements are at RIPE after so many turns."""
+        before = len(self.stage.atlas.audit()["measurements"])
+        for _ in range(turns):
+            self._dispatcher.turn()
+        return len(self.stage.atlas.audit()["measurements"]) - before
+
+
+@pytest.fixture
+def full(stage: Stage) -> Iterator[Dispatching]:
+    """The one slot of the one account is taken, and two wait."""
+    stage.accounts("lab", concurrent=1)
+    stage.submit(3)
+    with closing(Dispatching(stage)) as dispatching:
+        assert (dispatching.sent(), dispatching.sent()) == (1, 0)
+        yield dispatching
+
+
+def test_a_dispatcher_whose_accounts_are_full_looks_at_once_when_it_is_told_of_room(full: Dispatching) -> None:
+    put_account_spec(full.stage.store, "lab", AccountSpec(concurrent=2))
+    full.stage.atlas.world.registry.accounts["lab"].limits = Limits(concurrent=3)
+    assert full.sent() == 0, "this process tells it, as the API does after each change"
+    full.tell()
+    assert full.sent(1) == 1
+
+
+def test_a_dispatcher_whose_accounts_are_full_notices_what_another_process_writes(full: Dispatching) -> None:
+    full.stage.atlas.world.registry.accounts["lab"].limits = Limits(concurrent=3)
+    with closing(SqliteStore(str(full.stage.folder / "p.db"))) as other:
+        put_account_spec(other, "lab", AccountSpec(concurrent=3))
+    assert full.sent(4) == 2, "one after the other, without a pause between them"
+
+
+def test_the_follower_tells_of_every_slot_that_it_frees(stage: Stage) -> None:
+    """With one look a second and 30 s between looks at full accounts, four in turn would take minutes."""
+    stage.accounts("lab", concurrent=1)
+    job = stage.submit(4)
+    with worker(stage) as process:
+        stage.finished(job, within_s=60)
+        stop(process)
+    stage.sent_once(4)

@@ -23,6 +23,7 @@ from paceline.ports import (
 )
 from paceline.steps.accounts import add_key
 from paceline.steps.dispatch import BUSY_MS, OVERDUE, dispatch_next
+from paceline.steps.job_report import job_view
 from tests.steps.atlas_scene import (
     DESK,
     MINUTE_MS,
@@ -102,10 +103,9 @@ class Watched:
 def test_no_account_at_all_is_a_wait_and_no_failure(scene: Scene) -> None:
     job = scene.submit()
     idle = scene.dispatch()
-    assert (idle.outcome, idle.parked, idle.next_ms) == ("idle", 1, START_MS + LOOK_AGAIN_MS)
-    assert (scene.one(job).state, scene.one(job).reason) == ("parked", "there is no account yet")
+    assert (idle.outcome, idle.parked, idle.next_ms) == ("idle", 0, START_MS + LOOK_AGAIN_MS)
+    assert (scene.one(job).state, idle.reason) == ("queued", "there is no account yet")
     scene.add_account()
-    scene.clock.advance(LOOK_AGAIN_MS)
     assert scene.dispatch().outcome == "sent"
 
 
@@ -113,13 +113,12 @@ def test_all_accounts_full_waits_30_seconds_or_for_the_earliest_release_if_that_
     scene.add_account(spec=AccountSpec(concurrent=1))
     job = scene.submit(measurement(), measurement())
     scene.dispatch_all()
-    waiting = scene.one(job, 1)
-    assert waiting.next_ms == START_MS + LOOK_AGAIN_MS
-    assert "concurrent measurements: 1 of 1 in use, 1 needed" in waiting.reason
+    idle = scene.dispatch()
+    assert (idle.next_ms, scene.one(job, 1).state) == (START_MS + LOOK_AGAIN_MS, "queued")
+    assert idle.reason == "every account is full: concurrent measurements: 1 of 1 in use, 1 needed"
     # Ten minutes after it was sent its slot is expected back.
     scene.clock.advance(10 * MINUTE_MS - 5 * SECOND_MS)
     assert scene.dispatch().next_ms == START_MS + 10 * MINUTE_MS
-    assert scene.one(job, 1).next_ms == START_MS + 10 * MINUTE_MS
 
 
 def test_a_pass_over_full_accounts_costs_the_same_however_many_wait(scene: Scene) -> None:
@@ -128,20 +127,33 @@ def test_a_pass_over_full_accounts_costs_the_same_however_many_wait(scene: Scene
     scene.dispatch_all()
     jobs = [scene.submit(*[measurement()] * 50, owner=owner) for owner in ("ann", "bob")]
     idle = scene.dispatch()
-    assert (idle.outcome, idle.next_ms, idle.parked) == ("idle", START_MS + LOOK_AGAIN_MS, 2)
+    assert (idle.outcome, idle.next_ms, idle.parked) == ("idle", START_MS + LOOK_AGAIN_MS, 0)
     for job in jobs:
-        assert [one.state for one in scene.measurements(job)] == ["parked", *["queued"] * 49]
+        assert {one.state for one in scene.measurements(job)} == {"queued"}
 
 
-def test_what_is_too_large_now_steps_aside_for_what_fits(scene: Scene) -> None:
+def test_what_is_too_large_now_lets_pass_what_fits(scene: Scene) -> None:
     scene.add_account(spec=AccountSpec(daily_credits=200))
     scene.submit(*[measurement(probes=12)] * 2)
     scene.dispatch_all()
     job = scene.submit(*[measurement(probes=20)] * 5, measurement(probes=5))
     sent = scene.dispatch()
-    assert (sent.outcome, sent.parked) == ("sent", 5)
-    assert [one.state for one in scene.measurements(job)] == [*["parked"] * 5, "ongoing"]
-    assert all("credits a day: 144 of 200 in use, 120 needed" in one.reason for one in scene.measurements(job)[:5])
+    assert (sent.outcome, sent.parked) == ("sent", 0)
+    assert [one.state for one in scene.measurements(job)] == [*["queued"] * 5, "ongoing"]
+    assert [one.passed_ms for one in scene.measurements(job)] == [START_MS, *[None] * 5]
+    view = job_view(scene.store, job, now_ms=START_MS)
+    assert isinstance(view.measurements, list)
+    full = "every account is full: credits a day: 174 of 200 in use, 120 needed"
+    assert [one.reason for one in view.measurements] == [*[full] * 5, ""]
+
+
+def test_what_fits_is_found_behind_many_that_do_not(scene: Scene) -> None:
+    scene.add_account(spec=AccountSpec(daily_credits=200))
+    scene.submit(*[measurement(probes=12)] * 2)
+    scene.dispatch_all()
+    job = scene.submit(*[measurement(probes=20)] * 20, measurement(probes=5))
+    assert scene.dispatch().outcome == "sent"
+    assert scene.one(job, 20).state == "ongoing"
 
 
 def test_what_no_account_allows_fails_with_its_reason(scene: Scene) -> None:
@@ -149,7 +161,7 @@ def test_what_no_account_allows_fails_with_its_reason(scene: Scene) -> None:
     job = scene.submit()
     assert scene.dispatch().refused == 1
     assert (scene.one(job).state, scene.one(job).settled) == ("failed", 0)
-    assert scene.one(job).reason == "no account allows it: it takes 60 credits a day, and the limit of lab is 50"
+    assert scene.one(job).reason == "no account allows it: it takes 60 credits a day, and the largest limit is 50"
 
 
 def test_what_waited_past_its_stop_time_fails_and_is_not_sent(scene: Scene) -> None:
@@ -261,8 +273,8 @@ def test_a_key_sealed_otherwise_burns_nothing_and_says_what_to_do(scene: Scene) 
     idle = dispatch_next(scene.store, scene.atlas, wrong, DESK, clock=scene.clock, chance=lambda: 0.5)
     assert (idle.outcome, scene.posts()) == ("idle", 0)
     waiting = scene.one(job)
-    assert (waiting.state, waiting.attempt) == ("parked", 0)
-    assert "PACELINE_SECRET_KEY" in waiting.reason
+    assert (waiting.state, waiting.attempt) == ("queued", 0)
+    assert "PACELINE_SECRET_KEY" in idle.reason
     assert scene.account().keys[0].state == "ready"
     scene.clock.advance(LOOK_AGAIN_MS)
     assert scene.dispatch().outcome == "sent"

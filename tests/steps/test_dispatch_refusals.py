@@ -37,11 +37,11 @@ def test_an_account_that_ripe_calls_full_gets_no_more_and_the_measurement_waits(
     first, second = scene.dispatch_all()
     assert (first.outcome, second.outcome, scene.posts()) == ("sent", "not_sent", 2)
     assert words in second.reason
-    waiting = scene.one(job, 1)
-    assert waiting.state == "parked"
-    assert waiting.next_ms is not None
-    assert START_MS < waiting.next_ms <= START_MS + LOOK_AGAIN_MS
-    assert waiting.reason.startswith("every account is full (lab: ")
+    assert scene.one(job, 1).state == "queued"
+    idle = scene.dispatch()
+    assert idle.next_ms is not None
+    assert START_MS < idle.next_ms <= START_MS + LOOK_AGAIN_MS
+    assert idle.reason.startswith("every account is full: ")
     full = getattr(scene.account(), meter)
     assert full.limit == getattr(limits, meter if meter == "concurrent" else f"daily_{meter}")
     assert scene.account().concurrent.held == 1  # what the refused one held is refunded
@@ -115,8 +115,8 @@ def test_without_any_key_left_everything_waits_and_says_so(scene: Scene) -> None
     scene.fault("refuse_key", key=bad, method="")
     job = scene.submit()
     scene.dispatch_all()
-    assert scene.one(job).state == "parked"
-    assert scene.one(job).reason.startswith("no account can be used (lab: its keys are quarantined: ")
+    assert scene.one(job).state == "queued"
+    assert scene.dispatch().reason.startswith("no account can be used: its keys are quarantined: ")
 
 
 def test_a_request_that_ripe_refuses_fails_alone_with_ripes_words(scene: Scene) -> None:

@@ -186,6 +186,11 @@ def room_ms(meter: Meter, amount: int, *, now_ms: int) -> int:
     return NEVER_MS
 
 
+def room_at(meter: Meter, at_ms: int) -> int:
+    """How much room there will be then if nothing more is taken; below zero if more is used than the limit."""
+    return meter.limit - used(meter) + sum(release.amount for release in meter.releases if release.at_ms <= at_ms)
+
+
 def sync(meter: Meter, reading: Reading) -> Meter:
     """The meter with the provider's newest word.
 

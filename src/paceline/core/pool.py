@@ -7,16 +7,22 @@ Accounts are kept in that order: most decisions look at the first one only.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from paceline.core.cost import Cost
-from paceline.core.meters import NEVER_MS, Meter, room_ms, used
+from paceline.core.meters import NEVER_MS, Meter, room_at, room_ms, used
 
 LOOK_AGAIN_MS = 30_100
-"""When all accounts are full, they are looked at again at the latest after this."""
+"""When all accounts are full, they are looked at again at the latest after this, if nothing wakes the dispatcher."""
+PASSED_MS_MAX = 600_000
+"""So long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
+room is kept free for it."""
+REASONS_MAX = 3
+KEPT_FREE = "its room is kept for a larger measurement that has waited longer"
 LOOK_AGAIN_MS_MIN = 1_000
 """And not sooner: a slot that is overdue may be back any moment, or RIPE lags."""
 TARGET_PAUSE_MS = 60_000
@@ -103,6 +109,15 @@ class Refuse(NamedTuple):
     reason: str
 
 
+class Reservation(NamedTuple):
+    """Room at one account that others must leave for a measurement that was passed for too long."""
+
+    account: str
+    cost: Cost
+    at_ms: int
+    """When the account has room for it, as far as is known."""
+
+
 def make_pool(accounts: Iterable[Account]) -> Pool:
     ready, aside = [], []
     for account in accounts:
@@ -158,7 +173,9 @@ def with_account(pool: Pool, account: Account) -> Pool:
     return Pool(tuple(ready), aside)
 
 
-def choose(cost: Cost, pool: Pool, *, now_ms: int, gates: Sequence[Gate] = ()) -> Send | Wait | Refuse:
+def choose(
+    cost: Cost, pool: Pool, *, now_ms: int, gates: Sequence[Gate] = (), reserved: Reservation | None = None
+) -> Send | Wait | Refuse:
     """A gate comes first: a full target is full for every account, so accounts are not even tried."""
     for gate in gates:
         if gate.until_ms > now_ms:
@@ -166,8 +183,29 @@ def choose(cost: Cost, pool: Pool, *, now_ms: int, gates: Sequence[Gate] = ()) -
     slots, results, spend = cost.concurrent, cost.daily_results, cost.daily_credits
     for one in pool.ready:
         if slots <= one.slots and results <= one.results and spend <= one.credits and one.closed_until_ms <= now_ms:
+            if reserved is not None and not _leaves_room(cost, one, reserved):
+                continue
             return Send(one.id, one.keys[one.turn % len(one.keys)])
-    return _explain(cost, pool, now_ms)
+    return _explain(cost, pool, now_ms, reserved)
+
+
+def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
+    """``passed_ms``: since when others were sent before it because it did not fit. A clock set back counts as long."""
+    return passed_ms is not None and not 0 <= now_ms - passed_ms < PASSED_MS_MAX
+
+
+def reserve(cost: Cost, pool: Pool, *, now_ms: int) -> Reservation | None:
+    """The account that has room for the cost first, if it is known when any has. The pool must have its releases."""
+    found = [(_full_reason(cost, one.account, now_ms)[1], number) for number, one in enumerate(pool.ready)]
+    at_ms, number = min(found, default=(NEVER_MS, 0))
+    return Reservation(pool.ready[number].id, cost, at_ms) if at_ms < NEVER_MS else None
+
+
+def is_exhausted(pool: Pool, *, now_ms: int) -> bool:
+    """Whether not even the smallest measurement could go: then nobody else needs to be looked at."""
+    return not any(
+        one.slots > 0 and one.results > 0 and one.credits > 0 and one.closed_until_ms <= now_ms for one in pool.ready
+    )
 
 
 def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
@@ -217,7 +255,15 @@ def _rank(standing: AccountStanding) -> Rank:
     return standing.rank
 
 
-def _explain(cost: Cost, pool: Pool, now_ms: int) -> Wait | Refuse:
+def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> bool:
+    """Whether the account has room for both when its time comes; what is taken now is not back by then."""
+    if one.id != reserved.account:
+        return True
+    pairs = zip(_needs(cost, one.account), _needs(reserved.cost, one.account), strict=True)
+    return all(need + kept <= room_at(meter, reserved.at_ms) for (need, meter), (kept, _) in pairs)
+
+
+def _explain(cost: Cost, pool: Pool, now_ms: int, reserved: Reservation | None) -> Wait | Refuse:
     accounts = [one.account for one in pool.ready] + [account for account, _ in pool.aside]
     if not accounts:
         return Wait(now_ms + LOOK_AGAIN_MS, "there is no account yet")
@@ -227,11 +273,21 @@ def _explain(cost: Cost, pool: Pool, now_ms: int) -> Wait | Refuse:
     earliest_ms = NEVER_MS
     for one in pool.ready:
         reason, until_ms = _full_reason(cost, one.account, now_ms)
+        if not reason and reserved is not None:
+            reason, until_ms = KEPT_FREE, reserved.at_ms
         reasons.append((one.id, reason))
         earliest_ms = min(earliest_ms, until_ms)
     until_ms = min(max(earliest_ms, now_ms + LOOK_AGAIN_MS_MIN), now_ms + LOOK_AGAIN_MS)
     text = "every account is full" if pool.ready else "no account can be used"
-    return Wait(until_ms, text, earliest_ms, tuple(sorted(reasons)))
+    return Wait(until_ms, f"{text}: {_summary(reasons)}", earliest_ms, tuple(sorted(reasons)))
+
+
+def _summary(reasons: Sequence[tuple[str, str]]) -> str:
+    """What is in the way, without the accounts' names: also ordinary users are shown it."""
+    counts = Counter(reason for _, reason in reasons).most_common()
+    texts = [f"{reason} ({count} accounts)" if count > 1 else reason for reason, count in counts[:REASONS_MAX]]
+    more = len(counts) - len(texts)
+    return " | ".join(texts) + (f" | and {more} more reasons" if more else "")
 
 
 def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
@@ -244,7 +300,7 @@ def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
         for (need, meter), word in zip(_needs(cost, largest), _WORDS, strict=True)
         if need > meter.limit
     )
-    return f"no account allows it: it takes {need} {word}, and the limit of {largest.id} is {meter.limit}"
+    return f"no account allows it: it takes {need} {word}, and the largest limit is {meter.limit}"
 
 
 def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:

@@ -164,6 +164,8 @@ class StoredMeasurement(msgspec.Struct, frozen=True):
     intent_ms: int | None = None
     answered_ms: int | None = None
     ended_ms: int | None = None
+    passed_ms: int | None = None
+    """Since when others are sent before it, because no account has room for it."""
     settled: int | None = None
     """Credits, once it has ended; what is left of its cost was refunded."""
     atlas: tuple[AtlasMeasurement, ...] = ()

@@ -133,6 +133,9 @@ class JobStore(Protocol):
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
         """Queued ones, each by its fence, step aside until then."""
 
+    def note_passed(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+        """Queued ones that no account had room for while another was sent: since now, if it was not noted before."""
+
     def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
         """Queued ones that can never be sent fail, and are refunded whole."""
 

@@ -21,11 +21,12 @@ import uvloop
 from paceline import __version__
 from paceline.core.definition import duration_ms
 from paceline.errors import StoreUnavailable, WrongSetting
+from paceline.ports import Atlas
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.serving import server_config
 from paceline.shells.batch_loops import CallSender, Planner
 from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
-from paceline.shells.loops import Keeper, Loop, Sender, Ticker
+from paceline.shells.loops import Keeper, Loop, Sender, Ticker, Turn
 from paceline.shells.metrics import Metrics
 from paceline.shells.watcher import Watcher
 from paceline.steps.dispatch import Desk
@@ -136,19 +137,23 @@ class JobEngine:
         self._caller = open_caller(settings, system.clock, own=own)
         self._herald = Herald(system, self._caller, metrics, chance=chance)
         self._telling = Loop("herald", self._herald.turn, metrics)
+        self._told: list[Callable[[], None]] = []
+
+        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
+            dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
+            self._told.append(dispatcher.tell)
+            return dispatcher.turn
+
         self._dispatchers = [
-            AtlasLoop(
-                f"dispatcher-{number}",
-                open_atlas(settings, own=own),
-                lambda atlas: Dispatcher(system, atlas, desk, metrics, chance=chance).turn,
-                metrics,
-            )
+            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatching, metrics)
             for number in range(1, settings.atlas_sends_max + 1)
         ]
         self._follower = AtlasLoop(
             "follower",
             open_atlas(settings, own=own),
-            lambda atlas: Follower(system, atlas, desk, metrics, chance=chance, finished=self._telling.wake).turn,
+            lambda atlas: (
+                Follower(system, atlas, desk, metrics, chance=chance, finished=self._telling.wake, freed=self.wake).turn
+            ),
             metrics,
         )
 
@@ -157,6 +162,9 @@ class JobEngine:
         return [*self._dispatchers, self._follower, self._telling]
 
     def wake(self) -> None:
+        """A job was submitted, or an account may have room that it did not have: a look is made at once."""
+        for tell in self._told:
+            tell()
         for loop in self._dispatchers:
             loop.wake()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from paceline.core.atlas import RETRY_AFTER_MS_MAX, Answer, Lost, Refused
 from paceline.core.calls import CallResult
 from paceline.core.definition import duration_ms
 from paceline.core.measurement import Measurement
+from paceline.core.pool import LOOK_AGAIN_MS
 from paceline.ports import Atlas, Caller, Credits, Delivered, KeyCheck, Listed, Stopped, StoredJob, Unanswered
 from paceline.shells.loops import Loop, Turn
 from paceline.shells.metrics import Metrics
@@ -148,6 +150,13 @@ class Dispatcher:
         self._chance = chance
         self._lost_ms = 0
         self._sent = False
+        self._told = threading.Event()
+        self._wait_until_ms = 0
+        self._version: int | None = None
+
+    def tell(self) -> None:
+        """There may be room or work that the last look did not find. From any thread."""
+        self._told.set()
 
     def turn(self) -> Turn:
         store, clock = self._system.store, self._system.clock
@@ -157,17 +166,31 @@ class Dispatcher:
             if lost := lose_stale_sends(store, settle_ms=self._desk.settle_ms, now_ms=now_ms):
                 self._metrics.count_runs("measurement", "unknown", lost)
                 log.warning("sends_lost", count=lost)
+        if self._waits_for_room(now_ms):
+            return self._sleep(self._wait_until_ms)
         if not self._sent:  # else there is likely more
             next_ms = store.next_send_ms()
             if next_ms is None or next_ms > now_ms:
                 return self._sleep(next_ms)  # most looks find nothing, and RIPE's gates need not be read
-        self._sent = False
+        self._sent, self._wait_until_ms = False, 0
+        self._told.clear()
+        self._version = store.version()  # what is written while it looks is for the next time
         report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
         self._sent = report.outcome == "sent"
         self._note(report)
         if report.outcome == "idle":
+            self._wait_until_ms = report.next_ms or 0
             return Turn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
         return self._sleep(report.next_ms)
+
+    def _waits_for_room(self, now_ms: int) -> bool:
+        """The last look found all accounts full, and since then nobody told it of room, and no other process wrote.
+
+        A time that lies further ahead than such a wait can be is over: the clock was set back.
+        """
+        if self._told.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
+            return False
+        return self._system.store.version() == self._version
 
     def _sleep(self, next_ms: int | None) -> Turn:
         if next_ms is None:
@@ -204,6 +227,7 @@ class Follower:
         *,
         chance: Callable[[], float],
         finished: Callable[[], None],
+        freed: Callable[[], None] = lambda: None,
     ) -> None:
         self._system = system
         self._atlas = atlas
@@ -211,6 +235,7 @@ class Follower:
         self._metrics = metrics
         self._chance = chance
         self._finished = finished
+        self._freed = freed
         self._watch = Watch()
         self._every_ms = duration_ms(system.settings.atlas_every)
         self._reconcile_ms = RECONCILE_START_MS
@@ -241,6 +266,7 @@ class Follower:
 
     def _note_lookups(self, report: LookedUp) -> None:
         if any(report):
+            self._freed()
             log.info("looked_up", **{name: count for name, count in report._asdict().items() if count})
         if report.rejected:
             self._metrics.count_runs("measurement", "failed", report.rejected)
@@ -255,6 +281,8 @@ class Follower:
             if one.overrun:
                 log.warning("credits_overrun", **fields, credits=one.overrun)
         self._note_oddities(report)
+        if report.ended or report.freed:
+            self._freed()
         if report.stopped or report.freed:
             log.info("followed", stopped=report.stopped, freed=report.freed)
 
@@ -286,6 +314,8 @@ class Follower:
             clock=clock,
         )
         self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
+        if report.accounts:
+            self._freed()
         for lower in report.lower_limits:
             log.warning("limit_lower_at_ripe", **lower._asdict())
 

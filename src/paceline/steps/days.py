@@ -175,10 +175,12 @@ def find_call_run(store: BatchStore, run: str) -> CallRun:
 
 
 def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
-    """With the reason if it waits though its time has come."""
+    """One that waits always has a reason; what its last try came to stands behind it."""
     found = find_call_run(store, run)
-    if found.state == "waiting" and not found.reason and found.due_ms <= now_ms:
-        found = msgspec.structs.replace(found, reason=_why_waiting(store, found, now_ms=now_ms))
+    if found.state == "waiting":
+        why = _why_waiting(store, found, now_ms=now_ms)
+        last = f"; its last try: {found.reason}" if found.reason else ""
+        found = msgspec.structs.replace(found, reason=f"{why}{last}")
     return call_run_view(found)
 
 
@@ -259,4 +261,6 @@ def _why_waiting(store: BatchStore, run: CallRun, *, now_ms: int) -> str:
     standing = store.provider_standing(provider.number, now_ms=now_ms)
     if standing.lane.closed_until_ms > now_ms:
         return f"its provider takes nothing until {to_text(standing.lane.closed_until_ms)}"
+    if run.due_ms > now_ms:
+        return f"it is due at {to_text(run.due_ms)}"
     return "waits for its turn at its provider"

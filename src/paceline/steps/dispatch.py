@@ -6,6 +6,7 @@ Whatever stops the process after the intent leaves it there, and ``steps.lookup`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple, assert_never
@@ -15,8 +16,23 @@ import msgspec
 from paceline.core.atlas import Answer, Created, Marker, client_id, request_body
 from paceline.core.cost import Cost
 from paceline.core.measurement import is_overdue, targets_of
-from paceline.core.meters import Short
-from paceline.core.pool import LOOK_AGAIN_MS, Key, Pool, Refuse, Send, Wait, choose, make_pool, pick, with_account
+from paceline.core.meters import DAY_MS, MINUTE_MS, Short
+from paceline.core.pool import (
+    LOOK_AGAIN_MS,
+    Key,
+    Pool,
+    Refuse,
+    Reservation,
+    Send,
+    Wait,
+    choose,
+    is_exhausted,
+    make_pool,
+    pick,
+    reserve,
+    was_passed_too_long,
+    with_account,
+)
 from paceline.ports import (
     Atlas,
     Blame,
@@ -38,12 +54,16 @@ from paceline.steps.atlas_keys import NoKey, OpenKey, open_key
 
 USERS_MAX = 32
 EACH_MAX = 8
+USERS_MAX_WIDE = 128
+EACH_MAX_WIDE = 32
+"""How far a second look goes if none of the first fits although there is room."""
+ROOM_LEFT_MS = 5_000
+"""While there is room that nothing waiting fits into, something that was parked may, when its time comes."""
 CHOICES_MAX = 32
 """How often others may be faster before one measurement is passed over; keys that do not open come on top."""
 BUSY_MS = 250
 INTENT_MS_MAX = 10_000
 """A sender that was held up for longer since its intent does not send: others may have given it up."""
-NAMED_ACCOUNTS_MAX = 3
 OVERDUE = "its stop time passed before it could be sent"
 
 Outcome = Literal["sent", "unknown", "not_sent", "rejected", "idle"]
@@ -88,12 +108,21 @@ class _Passed(NamedTuple):
 
 
 class _Pass:
-    """The pool as one pass sees it, and what it has put aside."""
+    """The pool as one pass sees it, what it has put aside, and the room that is kept for one that waited too long."""
 
     def __init__(self, store: JobStore, vault: Vault, desk: Desk, *, now_ms: int) -> None:
         self.store, self.vault, self.desk, self.now_ms = store, vault, desk, now_ms
-        self.pool = make_pool(store.accounts(now_ms=now_ms, releases_until_ms=now_ms + LOOK_AGAIN_MS))
+        self.pool = self._look(now_ms + LOOK_AGAIN_MS)
+        self.reserved: Reservation | None = None
+        self.reserved_for: int | None = None
         self.parked = self.refused = 0
+
+    def keep_room(self, item: StoredMeasurement) -> None:
+        """All releases are read for it: its room may be as far away as a day."""
+        self.reserved_for = item.handle
+        self.pool = self._look(self.now_ms + DAY_MS + MINUTE_MS)
+        if isinstance(choose(item.cost, self.pool, now_ms=self.now_ms), Wait):
+            self.reserved = reserve(item.cost, self.pool, now_ms=self.now_ms)
 
     def park(self, items: Sequence[StoredMeasurement], *, next_ms: int, reason: str) -> None:
         self.parked += sum(self.store.park(_fences(items), next_ms=next_ms, reason=reason)) if items else 0
@@ -104,26 +133,45 @@ class _Pass:
     def idle(self, reason: str, next_ms: int | None) -> Dispatched:
         return Dispatched("idle", None, reason, next_ms, self.parked, self.refused)
 
+    def _look(self, releases_until_ms: int) -> Pool:
+        return make_pool(self.store.accounts(now_ms=self.now_ms, releases_until_ms=releases_until_ms))
+
 
 def dispatch_next(
     store: JobStore, atlas: Atlas, vault: Vault, desk: Desk, *, clock: Clock, chance: Callable[[], float]
 ) -> Dispatched:
-    """Sends at most one measurement, after putting aside what cannot go now before it."""
+    """Sends at most one measurement. What waits for room at an account keeps its place in the queue."""
     now_ms = clock.now_ms()
     items = store.next_to_send(now_ms=now_ms, users_max=USERS_MAX, each_max=EACH_MAX)
     if not items:
         return Dispatched("idle", None, "nothing is queued", store.next_send_ms())
-    wanted = sorted(frozenset().union(*(targets_of(item.measurement) for item in items)))
-    paused, full = store.gates(wanted)
-    gates = Gates(paused, {one.target: one for one in full})
-    if paused is not None and paused.until_ms > now_ms:
-        return Dispatched("idle", None, paused.reason, paused.until_ms)
+    gates = _gates(store, items)
+    if gates.paused is not None and gates.paused.until_ms > now_ms:
+        return Dispatched("idle", None, gates.paused.reason, gates.paused.until_ms)
     run = _Pass(store, vault, desk, now_ms=now_ms)
-    found = _find(run, _in_turn(run.pool, _sift(run, items, gates), now_ms=now_ms))
+    found = _find(run, _in_turn(run, _sift(run, items, gates)))
+    if isinstance(found, Dispatched) and _may_be_behind(run, items):
+        # None of the first fits, and smaller ones may stand behind them.
+        items = store.next_to_send(now_ms=now_ms, users_max=USERS_MAX_WIDE, each_max=EACH_MAX_WIDE)
+        gates = _gates(store, items)
+        found = _find(run, _in_turn(run, _sift(run, items, gates)))
     if isinstance(found, Dispatched):
         return found
     done = _send(found, store, atlas, desk, gates, clock=clock, chance=chance)
     return done._replace(parked=run.parked, refused=run.refused)
+
+
+def _gates(store: JobStore, items: Sequence[StoredMeasurement]) -> Gates:
+    wanted = sorted(frozenset().union(*(targets_of(item.measurement) for item in items)))
+    paused, full = store.gates(wanted)
+    return Gates(paused, {one.target: one for one in full})
+
+
+def _may_be_behind(run: _Pass, items: Sequence[StoredMeasurement]) -> bool:
+    """Whether an account has room for something, and the look ended before the end of the queue."""
+    counts = Counter(item.owner for item in items)
+    whole = len(counts) < USERS_MAX and max(counts.values()) < EACH_MAX
+    return not whole and not is_exhausted(run.pool, now_ms=run.now_ms)
 
 
 def _sift(run: _Pass, items: Sequence[StoredMeasurement], gates: Gates) -> list[StoredMeasurement]:
@@ -145,50 +193,60 @@ def _sift(run: _Pass, items: Sequence[StoredMeasurement], gates: Gates) -> list[
     return left
 
 
-def _in_turn(pool: Pool, items: Sequence[StoredMeasurement], *, now_ms: int) -> list[StoredMeasurement]:
-    """Users in the order of the line; of each the one first that keeps the accounts even (``core.pool.pick``)."""
-    ordered: list[StoredMeasurement] = []
-    for _, group in groupby(items, key=lambda item: item.owner):
+def _in_turn(run: _Pass, items: Sequence[StoredMeasurement]) -> list[StoredMeasurement]:
+    """Users in the order of the line; of each the one first that keeps the accounts even (``core.pool.pick``).
+
+    Before all of them one that was passed for too long; if it does not fit now, room is kept for it.
+    """
+    late = [item for item in items if was_passed_too_long(item.passed_ms, now_ms=run.now_ms)]
+    ordered = [min(late, key=lambda item: (item.passed_ms, item.handle))] if late else []
+    if ordered:
+        run.keep_room(ordered[0])
+    rest = [item for item in items if item.handle != run.reserved_for]
+    for _, group in groupby(rest, key=lambda item: item.owner):
         those = list(group)
-        ordered.append(those.pop(pick([item.cost for item in those], pool, now_ms=now_ms)))
+        ordered.append(those.pop(pick([item.cost for item in those], run.pool, now_ms=run.now_ms)))
         ordered += those
     return ordered
 
 
 def _find(run: _Pass, items: Sequence[StoredMeasurement]) -> _Post | Dispatched:
-    """The first that an account has room for, its intent written; those before it have stepped aside."""
+    """The first that an account has room for, its intent written. Those before it are noted as passed."""
     waits: list[_Waiting] = []
-    for place, item in enumerate(items):
+    for item in items:
         if (behind := _behind(item.cost, waits)) is not None:
             waits.append((item, behind))
             continue
         found = _begin(run, item)
         match found:
             case _Post():
-                _park_waiting(run, waits)
+                _note_passed(run, waits, found.item)
                 return found
             case Busy():
-                _park_waiting(run, waits)
                 return run.idle("as many are being sent as may be at once", run.now_ms + BUSY_MS)
             case Refuse():
                 run.refuse([item], reason=found.reason)
             case Wait():
                 waits.append((item, found))
-                if _exhausted(run.pool, now_ms=run.now_ms):
-                    return _wait_for_all(run, waits, items[place + 1 :])
+                if is_exhausted(run.pool, now_ms=run.now_ms):
+                    break
             case _Passed():
                 continue
             case _:
                 assert_never(found)
-    _park_waiting(run, waits)
-    reason = _wait_reason(waits[0][1]) if waits else "others were faster"
-    return run.idle(reason, run.store.next_send_ms())
+    if not waits:
+        return run.idle("others were faster", run.store.next_send_ms())
+    until_ms = min(wait.until_ms for _, wait in waits)
+    if not is_exhausted(run.pool, now_ms=run.now_ms):
+        until_ms = min(until_ms, run.now_ms + ROOM_LEFT_MS)
+    return run.idle(cut(waits[0][1].reason), until_ms)
 
 
 def _begin(run: _Pass, item: StoredMeasurement) -> _Post | Busy | Wait | Refuse | _Passed:
     """The key is opened before the intent, so that one that does not open costs nothing."""
     for _ in range(CHOICES_MAX + sum(len(one.keys) for one in run.pool.ready)):
-        chosen = choose(item.cost, run.pool, now_ms=run.now_ms)
+        reserved = run.reserved if item.handle != run.reserved_for else None
+        chosen = choose(item.cost, run.pool, now_ms=run.now_ms, reserved=reserved)
         if not isinstance(chosen, Send):
             return chosen
         key = open_key(run.store, run.vault, chosen.account, chosen.key)
@@ -221,27 +279,14 @@ def _without_key(pool: Pool, chosen: Send, reason: str) -> Pool:
     return with_account(pool, msgspec.structs.replace(account, keys=tuple(keys)))
 
 
-def _exhausted(pool: Pool, *, now_ms: int) -> bool:
-    """Whether not even the smallest measurement could go: then nobody else needs to be looked at."""
-    return not any(
-        one.slots > 0 and one.results > 0 and one.credits > 0 and one.closed_until_ms <= now_ms for one in pool.ready
-    )
-
-
-def _wait_for_all(run: _Pass, waits: list[_Waiting], others: Sequence[StoredMeasurement]) -> Dispatched:
-    """Only the first of each user says why it waits; the rest stay queued, so a pass costs the same however many."""
-    seen = {item.owner for item, _ in waits}
-    for item in others:
-        if item.owner in seen:
-            continue
-        seen.add(item.owner)
-        chosen = choose(item.cost, run.pool, now_ms=run.now_ms)
-        if isinstance(chosen, Refuse):
-            run.refuse([item], reason=chosen.reason)
-        elif isinstance(chosen, Wait):
-            waits.append((item, chosen))
-    _park_waiting(run, waits)
-    return run.idle(_wait_reason(waits[0][1]), min(wait.until_ms for _, wait in waits))
+def _note_passed(run: _Pass, waits: Sequence[_Waiting], sent: StoredMeasurement) -> None:
+    """Of each user the first that did not fit, once: since then others are sent before it."""
+    first: dict[str, StoredMeasurement] = {}
+    for item, _ in waits:
+        first.setdefault(item.owner, item)
+    passed = [item for item in first.values() if item.passed_ms is None and item.handle != sent.handle]
+    if passed:
+        run.store.note_passed(_fences(passed), now_ms=run.now_ms)
 
 
 def _behind(cost: Cost, waits: Iterable[_Waiting]) -> Wait | None:
@@ -255,22 +300,6 @@ def _behind(cost: Cost, waits: Iterable[_Waiting]) -> Wait | None:
         ):
             return wait
     return None
-
-
-def _park_waiting(run: _Pass, waits: Iterable[_Waiting]) -> None:
-    groups: dict[tuple[int, str], list[StoredMeasurement]] = {}
-    for item, wait in waits:
-        groups.setdefault((wait.until_ms, _wait_reason(wait)), []).append(item)
-    for (until_ms, reason), items in groups.items():
-        run.park(items, next_ms=until_ms, reason=reason)
-
-
-def _wait_reason(wait: Wait) -> str:
-    """With what is in the way at some accounts."""
-    named = [f"{account}: {reason}" for account, reason in wait.accounts[:NAMED_ACCOUNTS_MAX]]
-    more = len(wait.accounts) - len(named)
-    text = " | ".join(named) + (f" | and {more} more" if more else "")
-    return cut(f"{wait.reason} ({text})" if text else wait.reason)
 
 
 def _send(

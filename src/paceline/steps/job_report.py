@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 
+from paceline.core.cost import Cost
 from paceline.core.instants import to_text, to_text_or_none
 from paceline.core.measurement import MeasurementState, kind_of, requested_probes, targets_of
 from paceline.core.meters import NEVER_MS
-from paceline.core.pool import Gate, Refuse, Send, Wait, choose, make_pool
+from paceline.core.pool import Gate, Pool, Refuse, Send, Wait, choose, make_pool
 from paceline.errors import JobFinished, NotFound
 from paceline.ports import Budget, JobState, JobStore, StoredJob, StoredMeasurement
 from paceline.steps.account_report import RELEASES_MS
 
 PAGE_MEASUREMENTS = 500
+TURN = "it waits for its turn"
 _WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
 
 
@@ -154,8 +157,9 @@ def cancel_job(store: JobStore, job: StoredJob, *, now_ms: int) -> StoredJob:
 def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
     """All of it, with every measurement."""
     views, waiting = [], list[StoredMeasurement]()
+    why = WaitReasons(store, now_ms=now_ms)
     for item in job_measurements(store, job):
-        views.append(measurement_view(item))
+        views.append(measurement_view(item, why))
         if item.state in ("queued", "parked"):
             waiting.append(item)
     first = min(waiting, key=_turn, default=None)
@@ -207,7 +211,35 @@ def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurem
         after = page[-1].index
 
 
-def measurement_view(item: StoredMeasurement) -> MeasurementView:
+class WaitReasons:
+    """Why measurements wait that are queued, as the accounts stand now; equal costs are decided once."""
+
+    def __init__(self, store: JobStore, *, now_ms: int) -> None:
+        self._store, self._now_ms = store, now_ms
+        self._known: dict[Cost, str] = {}
+
+    @cached_property
+    def _pool(self) -> Pool:
+        return make_pool(self._store.accounts(now_ms=self._now_ms, releases_until_ms=self._now_ms))
+
+    @cached_property
+    def _gates(self) -> list[Gate]:
+        paused, _ = self._store.gates([])
+        return [] if paused is None else [Gate(paused.until_ms, paused.reason)]
+
+    def of(self, item: StoredMeasurement) -> str:
+        """What is stored, for one that does not wait for its turn or for room."""
+        if item.state == "sending":
+            return item.reason or "it is being sent"
+        if item.state != "queued":
+            return item.reason
+        if item.cost not in self._known:
+            decision = choose(item.cost, self._pool, now_ms=self._now_ms, gates=self._gates)
+            self._known[item.cost] = TURN if isinstance(decision, Send) else decision.reason
+        return self._known[item.cost]
+
+
+def measurement_view(item: StoredMeasurement, why: WaitReasons) -> MeasurementView:
     definitions = item.measurement.definitions
     ids = [one.atlas_id for one in item.atlas]
     return MeasurementView(
@@ -219,7 +251,7 @@ def measurement_view(item: StoredMeasurement) -> MeasurementView:
         atlas_id=ids[0] if ids else None,
         atlas_ids=ids,
         account=item.account,
-        reason=item.reason,
+        reason=why.of(item),
         next_try=to_text_or_none(item.next_ms),
         stopping=item.stopping and item.ended_ms is None,
         cost=item.cost.credits,
@@ -299,7 +331,7 @@ def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, view
     reason, next_ms, room_at, accounts = "", item.next_ms, None, list[AccountReasonView]()
     match decision:
         case Send():
-            reason = "it waits for its turn"
+            reason = TURN
         case Refuse():
             reason = decision.reason
         case Wait():

@@ -219,6 +219,7 @@ def stored_measurement(row: Item, *, job_id: str, owner: str) -> StoredMeasureme
         intent_ms=row.get("intent_ms"),
         answered_ms=row.get("answered_ms"),
         ended_ms=row.get("ended_ms"),
+        passed_ms=row.get("passed_ms"),
         settled=row.get("settled"),
         atlas=tuple(AtlasMeasurement(*one) for one in row.get("atlas", ())),
     )

@@ -205,6 +205,14 @@ def park(
     return won
 
 
+def note_passed(database: Database, seen: Seen, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+    def act(row: Item, _job: Item) -> list[Action]:
+        return [moved(row, passed_ms=row.get("passed_ms", now_ms))]
+
+    for fence in fences:
+        _change_queued(database, fence, act, known=seen.take(fence[0]))
+
+
 def refuse(
     database: Database, seen: Seen, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int
 ) -> list[bool]:

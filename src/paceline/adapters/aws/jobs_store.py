@@ -71,7 +71,10 @@ class AwsJobStore(Part):
         return Quiet(self.news)
 
     def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
-        return jobs_accounts.put_account(self._database, account_id, spec)
+        done = jobs_accounts.put_account(self._database, account_id, spec)
+        if done != "unchanged":
+            self.news.ring()
+        return done
 
     def account(self, account_id: str, *, now_ms: int) -> Account | None:
         return jobs_accounts.account(self._database, account_id, now_ms=now_ms)
@@ -80,7 +83,10 @@ class AwsJobStore(Part):
         return jobs_accounts.accounts(self._database, self._seen, now_ms=now_ms, releases_until_ms=releases_until_ms)
 
     def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded:
-        return jobs_accounts.add_key(self._database, self._numbers, add, now_ms=now_ms)
+        added = jobs_accounts.add_key(self._database, self._numbers, add, now_ms=now_ms)
+        if added.disposition == "created":
+            self.news.ring()
+        return added
 
     def keys(self, account_id: str) -> list[StoredKey]:
         return jobs_accounts.keys(self._database, account_id)
@@ -89,7 +95,10 @@ class AwsJobStore(Part):
         return jobs_accounts.sealed_key(self._database, self._seen, account_id, key_id)
 
     def enable_key(self, account_id: str, key_id: str, *, enabled: bool) -> StoredKey | None:
-        return jobs_accounts.enable_key(self._database, account_id, key_id, enabled=enabled)
+        key = jobs_accounts.enable_key(self._database, account_id, key_id, enabled=enabled)
+        if key is not None and enabled:
+            self.news.ring()
+        return key
 
     def remove_key(self, account_id: str, key_id: str) -> bool:
         self._seen.take_sealed(account_id, jobs_accounts.key_number(key_id))
@@ -167,6 +176,9 @@ class AwsJobStore(Part):
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
         return jobs_sends.park(self._database, self._seen, self._quiet, items, next_ms=next_ms, reason=reason)
 
+    def note_passed(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+        jobs_sends.note_passed(self._database, self._seen, fences, now_ms=now_ms)
+
     def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
         return jobs_sends.refuse(self._database, self._seen, fences, reason=reason, now_ms=now_ms)
 
@@ -190,10 +202,16 @@ class AwsJobStore(Part):
         return jobs_follow.note_progress(self._database, self._seen, progress)
 
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
-        return jobs_follow.end(self._database, self._seen, endings, now_ms=now_ms)
+        ended = jobs_follow.end(self._database, self._seen, endings, now_ms=now_ms)
+        if any(one.won and ending.frees_slot for one, ending in zip(ended, endings, strict=True)):
+            self.news.ring()  # a dispatcher of another process may be waiting for the slot
+        return ended
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        return jobs_follow.free_slots(self._database, self._seen, fences, now_ms=now_ms)
+        freed = jobs_follow.free_slots(self._database, self._seen, fences, now_ms=now_ms)
+        if any(freed):
+            self.news.ring()
+        return freed
 
     def known_atlas_ids(self, atlas_ids: Sequence[int]) -> set[int]:
         return jobs_follow.known_atlas_ids(self._database, atlas_ids)

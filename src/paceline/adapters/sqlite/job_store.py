@@ -163,6 +163,10 @@ class SqliteJobStore:
         with self._db.write() as db:
             return sends.park(db, items, next_ms=next_ms, reason=reason)
 
+    def note_passed(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+        with self._db.write() as db:
+            sends.note_passed(db, fences, now_ms=now_ms)
+
     def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
         with self._db.write() as db:
             return sends.refuse(db, fences, reason=reason, now_ms=now_ms)

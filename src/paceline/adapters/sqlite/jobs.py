@@ -36,7 +36,7 @@ _COLUMNS = """SELECT measurement.id, attempt, job.name,
                      coalesce((SELECT name FROM user WHERE user.id = measurement.owner), ''), state, body, credits,
                      results, concurrent, daily_credits, daily_results, reason, next_ms, lookups, stopping,
                      (SELECT name FROM account WHERE account.id = measurement.account), "key", intent_ms, answered_ms,
-                     ended_ms, measurement.settled"""
+                     ended_ms, measurement.settled, passed_ms"""
 SELECT = f"{_COLUMNS} FROM measurement JOIN job ON job.id = measurement.id >> 14"
 
 
@@ -238,7 +238,7 @@ def stored_job(row: tuple[Any, ...]) -> StoredJob:
 
 def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasurement:
     handle, attempt, job_id, owner, state, body, *cost = row[:11]
-    reason, next_ms, lookups, stopping, account, key, intent_ms, answered_ms, ended_ms, settled = row[11:]
+    reason, next_ms, lookups, stopping, account, key, intent_ms, answered_ms, ended_ms, settled, passed_ms = row[11:]
     atlas: tuple[AtlasMeasurement, ...] = ()
     if answered_ms is not None:
         found = db.execute(
@@ -264,6 +264,7 @@ def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasuremen
         intent_ms=intent_ms,
         answered_ms=answered_ms,
         ended_ms=ended_ms,
+        passed_ms=passed_ms,
         settled=settled,
         atlas=atlas,
     )

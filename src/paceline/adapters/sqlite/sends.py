@@ -146,6 +146,14 @@ def park(db: Connection, items: Sequence[tuple[int, int]], *, next_ms: int, reas
     return won
 
 
+def note_passed(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+    db.executemany(
+        """UPDATE measurement SET passed_ms = ?
+           WHERE id = ? AND attempt = ? AND state = 'queued' AND passed_ms IS NULL""",
+        [(now_ms, *fence) for fence in fences],
+    )
+
+
 def refuse(db: Connection, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
     won = []
     for handle, attempt in fences:

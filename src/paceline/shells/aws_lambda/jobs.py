@@ -38,6 +38,7 @@ def dispatch(event: Event, context: LambdaContext) -> dict[str, Any]:
     A record of the stream says only that there is a new job, so one that comes twice or late is nothing.
     """
     left = time_of(context)
+    _dispatcher().tell()  # others may have made room since its last call
     if "Records" not in event:
         return {"turns": _turn_on(_dispatcher(), left, spare_s=SEND_S)}
     if any(_is_new_job(record) for record in event["Records"]):

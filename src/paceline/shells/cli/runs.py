@@ -46,7 +46,7 @@ def show(
     with call.system() as system:
         view: RunView | CallRunView | MeasurementRun
         if (name := _MEASUREMENT.fullmatch(run)) is not None:
-            view = _show_measurement(system.store, name[1], int(name[2]))
+            view = _show_measurement(system.store, name[1], int(name[2]), now_ms=system.clock.now_ms())
         elif parse_call_run_id(run) is not None:
             view = show_call_run(system.store, run, now_ms=system.clock.now_ms())
         else:
@@ -60,12 +60,12 @@ def show(
     print_fields([*first, *fields.items(), *((f"detail.{name}", value) for name, value in detail.items())])
 
 
-def _show_measurement(store: JobStore, job_id: str, index: int) -> MeasurementRun:
+def _show_measurement(store: JobStore, job_id: str, index: int, *, now_ms: int) -> MeasurementRun:
     job = store.job(job_id)
     found = [] if job is None else store.measurements(job.number, after=index - 1, limit=1)
     if job is None or not found or found[0].index != index:
         raise NotFound(f"There is no run '{job_id[:100]}/{index}'.")
-    view = job_report.measurement_view(found[0])
+    view = job_report.measurement_view(found[0], job_report.WaitReasons(store, now_ms=now_ms))
     return MeasurementRun(run=f"{job.id}/{index}", job=job.id, user=job.owner, **msgspec.structs.asdict(view))
 
 
