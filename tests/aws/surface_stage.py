@@ -199,6 +199,8 @@ def _checker(stage: AtlasWorld, at: Surface) -> None:
     at.ask(alice, "POST", f"{path}/outcome", {"lease": item["lease"], "status": "fine"})
     at.ask(alice, "POST", f"{path}/outcome", {"lease": item["lease"], "status": "ok", "detail": {"a": 1}})
     at.ask(alice, "POST", f"{path}/outcome", {"lease": item["lease"], "status": "ok"})
+    again = {"run": item["run"], "lease": item["lease"], "status": "ok"}
+    at.ask(alice, "POST", "/v1/outgoing/outcomes", {"items": [again, {**again, "status": "fine"}]})
     at.ask(alice, "POST", f"{path}/claim", {"attempt": 1, "lease": "1m"})
     other = next(run for name in ("out1", "out2") if (run := _newest(alice, name)) != item["run"])
     at.ask(alice, "POST", f"{run_path(other)}/claim", {"attempt": 7, "lease": "1m"})

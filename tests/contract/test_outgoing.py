@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any, Literal
 
 import pytest
 
 from paceline.core.checks import Check
-from paceline.core.outcome import Retry
-from paceline.ports import CHECKS, Queue, Store, UserEdit
+from paceline.core.dispatch import RetryPolicy
+from paceline.core.outcome import DETAIL_BYTES_MAX, Retry
+from paceline.errors import PacelineError, StaleLease
+from paceline.ports import CHECKS, Queue, Run, Store, UserEdit
+from paceline.steps.outgoing import OutcomeReport, OutgoingItem, claim_outgoing, settle_outcomes
 from tests.contract.stage import (
     ALL_OUTGOING,
+    DAY_MS,
     GET,
     LEASE_MS,
     OUTGOING,
@@ -124,3 +129,76 @@ def test_an_outgoing_retry_comes_back_in_the_owner_s_queue(store: Store) -> None
     assert claim(store, ALL_OUTGOING) == []
     (again,) = claim(store, ALL_OUTGOING, now_ms=T0_MS + 1_000)
     assert again.attempt == 2
+
+
+# -- outcomes in bulk
+
+POLICY = RetryPolicy(attempts_max=2)
+
+
+def report(item: OutgoingItem, status: Literal["ok", "failed", "retry"] = "ok", *, viewer: str | None = "ann",
+           detail: dict[str, Any] | None = None) -> OutcomeReport:  # fmt: skip
+    return OutcomeReport(item.run, item.lease, status, detail or {}, viewer, chance=0.5)
+
+
+def claimed(store: Store, names_: str, *, owner: str = "ann", now_ms: int = T0_MS) -> list[OutgoingItem]:
+    if names_:
+        make_run_of_each(store, armed_all(store, names_, check=OUTGOING, owner=owner))
+    items = claim_outgoing(store, owner=owner, now_ms=now_ms, runs_max=100, lease_ms=LEASE_MS, policy=POLICY)
+    return sorted(items, key=lambda item: item.monitor)
+
+
+def test_outcomes_in_bulk_each_have_their_own_answer(store: Store, other: Store) -> None:
+    good, bad, again, late, huge = claimed(store, "abcde")
+    (foreign,) = claimed(store, "f", owner="bob")
+    done = settle_outcomes(
+        store,
+        [
+            report(good),
+            report(bad, "failed", detail={"reason": "no"}),
+            report(again, "retry"),
+            report(foreign),
+            report(huge, detail={"text": "x" * DETAIL_BYTES_MAX}),
+            OutcomeReport(late.run, good.lease, "ok", {}, "ann", 0.5),
+            OutcomeReport("nonsense", "lease", "ok", {}, "ann", 0.5),
+        ],
+        now_ms=T0_MS + 1,
+        policy=POLICY,
+    )
+    found = [item.code if isinstance(item, PacelineError) else item.state for item in done]
+    assert found == ["ok", "failed", "retry", "not_found", "invalid_input", "not_found", "not_found"]
+    states = [find_run(other, item).state for item in (good, bad, again, late, foreign)]
+    assert states == ["ok", "failed", "retry", "out", "out"]
+    stale = settle_outcomes(store, [report(late), report(good)], now_ms=T0_MS + LEASE_MS + 1, policy=POLICY)
+    assert [isinstance(item, StaleLease) for item in stale] == [True, True]
+
+
+def test_of_two_outcomes_of_one_run_in_bulk_the_first_counts(store: Store) -> None:
+    one, two = claimed(store, "ab")
+    reports = [report(one, "failed"), report(two), report(one)]
+    done = settle_outcomes(store, reports, now_ms=T0_MS, policy=POLICY)
+    assert [getattr(item, "state", None) for item in done] == ["failed", "ok", None]
+    assert isinstance(done[2], StaleLease)
+    assert find_run(store, one).state == "failed"
+
+
+def test_retry_in_bulk_after_the_last_attempt_ends_the_run(store: Store) -> None:
+    (item,) = claimed(store, "a")
+    (first,) = settle_outcomes(store, [report(item, "retry")], now_ms=T0_MS, policy=POLICY)
+    (item,) = claimed(store, "", now_ms=T0_MS + DAY_MS)
+    (second,) = settle_outcomes(store, [report(item, "retry")], now_ms=T0_MS + DAY_MS, policy=POLICY)
+    assert [getattr(done, "state", None) for done in (first, second)] == ["retry", "dead"]
+
+
+def test_runs_that_are_read_together_are_those_that_are_read_singly(store: Store, other: Store) -> None:
+    items = claimed(store, "abc")
+    settle_outcomes(store, [report(items[0])], now_ms=T0_MS, policy=POLICY)
+    handles = [int(item.lease.partition(".")[0], 16) for item in items]
+    assert other.runs([*handles, 1 << 41]) == {handle: other.run(handle) for handle in handles}
+    assert other.runs([]) == {}
+
+
+def find_run(store: Store, item: OutgoingItem) -> Run:
+    run = store.run(int(item.lease.partition(".")[0], 16))
+    assert run is not None
+    return run

@@ -324,6 +324,9 @@ class MonitorStore(Protocol):
         """Gives claimed runs back that were never started; they may be claimed again at once."""
 
     def run(self, handle: int) -> Run | None: ...
+    def runs(self, handles: Sequence[int]) -> dict[int, Run]:
+        """By handle, those that there are; read together."""
+
     def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
         """Among the newest runs of the monitor; older ones are reached through ``monitor_runs``."""
 

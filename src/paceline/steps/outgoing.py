@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -12,7 +12,16 @@ from paceline.core.checks import OutgoingCheck, check_document
 from paceline.core.dispatch import RetryPolicy, retry_delay_ms
 from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import to_text
-from paceline.core.outcome import DETAIL_BYTES_MAX, REASON_CHARS_MAX, Dead, Done, Outcome, Retry
+from paceline.core.outcome import (
+    DETAIL_BYTES_MAX,
+    REASON_CHARS_MAX,
+    Dead,
+    Done,
+    Outcome,
+    Retry,
+    TerminalState,
+    terminal_state,
+)
 from paceline.core.parsing import document_problem
 from paceline.errors import FieldProblem, InvalidInput, NotClaimable, NotFound, PacelineError, StaleLease
 from paceline.ports import Claimed, Queue, Run, Settlement, Store, Take
@@ -93,23 +102,47 @@ def claim_run(store: Store, ask: RunClaim, *, now_ms: int, policy: RetryPolicy) 
     return answer
 
 
+class Recorded(NamedTuple):
+    """An outcome that was written."""
+
+    handle: int
+    state: TerminalState | Literal["retry"]
+    """``retry``: the run will be made again."""
+
+
+def settle_outcomes(
+    store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
+) -> list[Recorded | PacelineError]:
+    """Settles outgoing runs in one act: for each what it came to, or NotFound, StaleLease or InvalidInput.
+
+    Of several reports of one run the first that holds its lease counts; the others are stale.
+    """
+    answers: dict[int, Recorded | PacelineError] = {}
+    settlements: dict[int, Settlement] = {}
+    fences = [_parse_lease(report.lease) for report in reports]
+    records = store.runs([fence[0] for fence in fences if fence is not None])
+    for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
+        try:
+            settlements[index] = _settlement(report, fence, records, now_ms=now_ms, policy=policy)
+        except PacelineError as error:
+            answers[index] = error
+    won = store.settle(list(settlements.values())) if settlements else []
+    for (index, item), settled in zip(settlements.items(), won, strict=True):
+        state = "retry" if isinstance(item.outcome, Retry) else terminal_state(item.outcome)
+        answers[index] = Recorded(item.handle, state) if settled else _stale(reports[index].run)
+    return [answers[index] for index in range(len(reports))]
+
+
 def record_outcomes(
     store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
 ) -> list[Run | PacelineError]:
-    """Settles outgoing runs in one act: for each the run as it stands then, or NotFound, StaleLease or InvalidInput."""
-    answers: list[Run | PacelineError | None] = []
-    settlements: dict[int, Settlement] = {}
-    for index, report in enumerate(reports):
-        try:
-            settlements[index] = _settlement(store, report, now_ms=now_ms, policy=policy)
-            answers.append(None)
-        except PacelineError as error:
-            answers.append(error)
-    won = store.settle(list(settlements.values())) if settlements else []
-    for (index, settlement), settled in zip(settlements.items(), won, strict=True):
-        run = store.run(settlement.handle) if settled else None
-        answers[index] = run if run is not None else _stale(reports[index].run)
-    return [answer for answer in answers if answer is not None]
+    """The same; for each that was settled the run as it stands then."""
+    recorded = settle_outcomes(store, reports, now_ms=now_ms, policy=policy)
+    runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)])
+    return [
+        item if isinstance(item, PacelineError) else runs.get(item.handle) or _stale(report.run)
+        for item, report in zip(recorded, reports, strict=True)
+    ]
 
 
 def record_outcome(store: Store, report: OutcomeReport, *, now_ms: int, policy: RetryPolicy) -> Run:
@@ -122,7 +155,9 @@ def record_outcome(store: Store, report: OutcomeReport, *, now_ms: int, policy: 
 
 def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
     """The lease's new end, counted from now."""
-    handle, attempt, _ = _leased_run(store, run, lease=lease, viewer=viewer)
+    fence = _parse_lease(lease)
+    records = store.runs([fence[0]] if fence else [])
+    handle, attempt, _ = _leased_run(records, fence, run, viewer=viewer)
     until_ms = now_ms + by_ms
     if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
         raise _stale(run)
@@ -167,15 +202,23 @@ def _why(run: Run, attempt: int | None, now_ms: int) -> str | None:
     return None
 
 
-def _settlement(store: Store, report: OutcomeReport, *, now_ms: int, policy: RetryPolicy) -> Settlement:
-    handle, attempt, record = _leased_run(store, report.run, lease=report.lease, viewer=report.viewer)
+def _settlement(
+    report: OutcomeReport,
+    fence: tuple[int, int] | None,
+    records: Mapping[int, Run],
+    *,
+    now_ms: int,
+    policy: RetryPolicy,
+) -> Settlement:
+    handle, attempt, record = _leased_run(records, fence, report.run, viewer=report.viewer)
     outcome = _outcome(report, attempt=attempt, now_ms=now_ms, policy=policy)
     return Settlement(handle, attempt, outcome, started_ms=_claimed_ms(record), ended_ms=now_ms)
 
 
-def _leased_run(store: Store, run: str, *, lease: str, viewer: str | None) -> tuple[int, int, Run]:
-    fence = _parse_lease(lease)
-    record = store.run(fence[0]) if fence else None
+def _leased_run(
+    records: Mapping[int, Run], fence: tuple[int, int] | None, run: str, *, viewer: str | None
+) -> tuple[int, int, Run]:
+    record = records.get(fence[0]) if fence else None
     if fence is None or record is None or _name(record) != run:
         raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
     if viewer is not None and record.owner != viewer:

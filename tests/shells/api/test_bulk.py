@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.shells.api.monitors import BULK_CHUNK
+from paceline.shells.api.together import ROOM
 from tests.shells.api.conftest import HTTP, Client, World
 
 PATH = "/v1/users/me/monitors"
@@ -84,3 +89,27 @@ def test_the_envelope_is_checked_before_anything_is_written(alice: Client) -> No
 
 def test_a_bulk_put_for_a_user_that_does_not_exist_is_not_found(admin: Client) -> None:
     assert admin("PUT", "/v1/users/nobody/monitors", {"items": [{"id": "x", **HTTP}]}).code == "not_found"
+
+
+def test_promise_13_put_of_one_user_does_not_wait_for_the_bulk_puts_of_another(
+    world: World, alice: Client, bob: Client
+) -> None:
+    """Generations are given in the order of writing: they tell how much was written before bob's monitor."""
+    writers, items = 4, 1_000
+    assert isinstance(world.system.store, SqliteStore)
+    with ThreadPoolExecutor(writers + 1) as pool:
+        with world.system.store._db.write():  # nobody commits until all have come
+            bulks = [pool.submit(alice, "PUT", PATH, _many(writer, items)) for writer in range(writers)]
+            # However long this is, the test holds; it is so long that hers have come before his.
+            time.sleep(0.5)
+            single = pool.submit(bob, "PUT", f"{PATH}/one", HTTP)
+            time.sleep(0.2)
+        one = single.result(60)
+        assert one.status == 201
+        assert all(bulk.result(60).status == 200 for bulk in bulks)
+    assert one.json["schedule"]["generation"] <= ROOM + BULK_CHUNK, "the turn that was under way, and no more"
+    assert world.system.store.status().monitors == writers * items + 1
+
+
+def _many(writer: int, items: int) -> dict[str, Any]:
+    return {"items": [{"id": f"m{writer}-{number}", **HTTP} for number in range(items)]}

@@ -281,3 +281,60 @@ def test_a_drain_ends_every_long_poll_at_once(tmp_path_factory: pytest.TempPathF
             thread.join()
         assert time.monotonic() - started < 0.5
     assert answers == [{"items": []}] * 3
+
+
+OUTCOMES = "/v1/outgoing/outcomes"
+
+
+def test_outcomes_in_bulk_are_settled_and_each_item_has_its_disposition(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "a", "b", "c", "d")
+    one, two, three, four = alice("POST", CLAIM, {"max": 4}).json["items"]
+    items: list[Any] = [
+        {"run": one["run"], "lease": one["lease"], "status": "ok", "detail": {"latency_ms": 2}},
+        {"run": two["run"], "lease": two["lease"], "status": "retry"},
+        {"run": one["run"], "lease": one["lease"], "status": "failed"},
+        {"run": three["run"], "lease": three["lease"], "status": "fine"},
+        {"lease": three["lease"], "status": "ok"},
+        "nonsense",
+        {"run": four["run"], "lease": four["lease"], "status": "failed", "detail": {"reason": "no"}},
+        {"run": "bob/x#1@1", "lease": "1.1", "status": "ok"},
+    ]
+    answer = alice("POST", OUTCOMES, {"items": items})
+    assert answer.status == 200
+    results = answer.json["items"]
+    found = [(item["disposition"], item.get("state"), item.get("error", {}).get("code")) for item in results]
+    assert found == [
+        ("settled", "ok", None),
+        ("retried", None, None),
+        ("stale", None, "stale_lease"),
+        ("refused", None, "invalid_input"),
+        ("refused", None, "invalid_input"),
+        ("refused", None, "invalid_input"),
+        ("settled", "failed", None),
+        ("refused", None, "not_found"),
+    ]
+    assert [item["run"] for item in results[:4]] == [one["run"], two["run"], one["run"], three["run"]]
+    assert results[3]["error"]["errors"][0]["pointer"] == "/items/3/status"
+    assert alice("GET", run_path(one["run"])).json["latency_ms"] == 2.0
+    assert alice("GET", run_path(three["run"])).json["state"] == "out"
+    assert b'paceline_runs_total{kind="outgoing",outcome="failed"} 1.0' in alice("GET", "/metrics").body
+
+
+def test_outcomes_in_bulk_of_another_user_are_refused_and_change_nothing(
+    world: World, alice: Client, bob: Client
+) -> None:
+    put_and_fire(world, alice, "own")
+    item = claim_one(alice)
+    outcome = {"run": item["run"], "lease": item["lease"], "status": "failed"}
+    (refused,) = bob("POST", OUTCOMES, {"items": [outcome]}).json["items"]
+    assert (refused["disposition"], refused["error"]["code"]) == ("refused", "not_found")
+    assert alice("GET", run_path(item["run"])).json["state"] == "out"
+    (settled,) = alice("POST", OUTCOMES, {"items": [outcome]}).json["items"]
+    assert settled == {"run": item["run"], "disposition": "settled", "state": "failed"}
+
+
+def test_more_than_a_thousand_outcomes_are_refused_whole(alice: Client) -> None:
+    item = {"run": "alice/x#1@1", "lease": "1.1", "status": "ok"}
+    answer = alice("POST", OUTCOMES, {"items": [item] * 1_001})
+    assert (answer.status, answer.code, answer.pointers) == (422, "invalid_input", ["/items"])
+    assert alice("POST", OUTCOMES, {"items": []}).json == {"items": []}

@@ -11,7 +11,7 @@ import pytest
 
 from paceline.errors import NotFound, PacelineError
 from paceline.shells.api.arrivals import Arrivals
-from paceline.shells.api.together import ITEMS_MAX, Together
+from paceline.shells.api.together import ROOM, Together
 
 
 class Doubling:
@@ -57,13 +57,13 @@ def test_calls_pile_up_while_a_batch_is_being_committed() -> None:
 
 def test_a_batch_is_bounded_and_different_steps_are_kept_apart() -> None:
     async def main() -> None:
-        calls = [together.do(double, 2 * item) for item in range(ITEMS_MAX + 5)]
+        calls = [together.do(double, 2 * item) for item in range(ROOM + 5)]
         await asyncio.gather(*calls, *(together.do(other, item) for item in (2, 4)))
 
     together, double, other = Together(), Doubling(), Doubling()
     asyncio.run(main())
     together.close()
-    assert [len(batch) for batch in double.batches] == [ITEMS_MAX, 5]
+    assert [len(batch) for batch in double.batches] == [ROOM, 5]
     assert other.batches == [[2, 4]]
 
 
@@ -107,6 +107,39 @@ def test_after_the_close_a_call_fails_instead_of_hanging() -> None:
     together.close()
     with pytest.raises(RuntimeError):
         asyncio.run(asyncio.wait_for(together.do(Doubling(), 2), timeout=2))
+
+
+def test_users_take_turns_and_one_write_does_not_wait_for_anothers_thousand() -> None:
+    async def main() -> None:
+        many = [asyncio.create_task(together.do(double, 2, user="ann")) for _ in range(5 * ROOM)]
+        await asyncio.sleep(0)
+        one = asyncio.create_task(together.do(double, 4, user="bob"))
+        assert await one == 8
+        waiting.append(sum(not task.done() for task in many))
+        await asyncio.gather(*many)
+
+    together, double = Together(), Doubling()
+    waiting: list[int] = []
+    asyncio.run(main())
+    together.close()
+    with_bob = next(number for number, batch in enumerate(double.batches) if 4 in batch)
+    assert with_bob <= 1, "with the first commit that is taken after it came"
+    assert all(len(batch) <= ROOM for batch in double.batches)
+    assert waiting[0] >= 3 * ROOM
+
+
+def test_light_writes_are_answered_before_the_heavy_ones_of_the_same_turn() -> None:
+    async def main() -> None:
+        heavy = [asyncio.create_task(together.do(slow, 2, user="ann", weight=250)) for _ in range(8)]
+        light = asyncio.create_task(together.do(double, 2, user="bob"))
+        await light
+        assert not any(task.done() for task in heavy)
+        await asyncio.gather(*heavy)
+
+    together, slow, double = Together(), Doubling(pause_s=0.2), Doubling()
+    asyncio.run(main())
+    together.close()
+    assert [len(batch) for batch in slow.batches] == [4, 4]
 
 
 # -- arrivals

@@ -224,6 +224,9 @@ class AwsMonitorStore(Part):
     def run(self, handle: int) -> Run | None:
         return monitors_history.run(self._database, handle)
 
+    def runs(self, handles: Sequence[int]) -> dict[int, Run]:
+        return monitors_history.runs(self._database, handles)
+
     def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
         del now_ms
         return monitors_history.find_run(self._database, owner, monitor_id, generation=generation, counter=counter)

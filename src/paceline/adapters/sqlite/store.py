@@ -201,6 +201,11 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.read() as db:
             return history.run(db, handle)
 
+    def runs(self, handles: Sequence[int]) -> dict[int, Run]:
+        with self._db.read() as db:
+            found = {handle: history.run(db, handle) for handle in handles}
+        return {handle: run for handle, run in found.items() if run is not None}
+
     def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
         with self._db.read() as db:
             monitor = definitions.monitor(db, owner, monitor_id)

@@ -119,7 +119,9 @@ class Endpoint:
         if query_string and not route.paged:
             pages.query(query_string, *route.query)
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
-        return await route.handler(Call(self._parts, user, params, headers, query_string, body, receive))
+        return await route.handler(
+            Call(self._parts.of_user(user.id), user, params, headers, query_string, body, receive)
+        )
 
     def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:
         parts = self._parts

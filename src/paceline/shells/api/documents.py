@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from paceline.core.batch import DATE_RULE
 from paceline.core.ids import ID_CHARS_MAX, ID_RULE
+from paceline.core.outcome import TerminalState
 from paceline.ports import Role
 from paceline.shells.api.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
@@ -19,6 +20,7 @@ from paceline.steps.redrive import RUNS_MAX
 
 CLAIM_MAX = 1_000
 ATTEMPT_MAX = 10**9
+OUTCOMES_MAX = 1_000
 WAIT_MS_MAX = 20_000
 
 ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
@@ -34,6 +36,7 @@ Instant = Annotated[str, Meta(description="ISO 8601 in UTC with Z.", extra_json_
 
 
 Date = Annotated[str, Meta(description=f"{DATE_RULE[0].upper()}{DATE_RULE[1:]}.", extra_json_schema={"format": "date"})]
+RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
 CallRunId = Annotated[str, Meta(max_length=800, description="`batch/record@2026-11-15`.")]
 
 
@@ -237,6 +240,36 @@ class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease: Lease
     status: Literal["ok", "failed", "retry"]
     detail: dict[str, Any] = {}
+
+
+class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Outcomes, each with its ``run`` beside the fields of a single one."""
+
+    items: list[msgspec.Raw]
+
+
+class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One of them."""
+
+    run: RunId
+    lease: Lease
+    status: Literal["ok", "failed", "retry"]
+    detail: dict[str, Any] = {}
+
+
+class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``state`` says how a settled run ended; ``error`` why an item is stale or was refused."""
+
+    run: str | None
+    disposition: Literal["settled", "retried", "stale", "refused"]
+    state: TerminalState | None = None
+    error: Problem | None = None
+
+
+class OutcomesAnswer(msgspec.Struct, frozen=True):
+    """In the order of the request."""
+
+    items: list[OutcomeResult]
 
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,6 +15,7 @@ from paceline.core.measurement import KINDS, Probes
 from paceline.core.provider import ProviderSpec
 from paceline.errors import PacelineError
 from paceline.ports import AccountSpec
+from paceline.shells.api.documents import OutcomeItem
 from paceline.shells.api.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.problems import Internal, Problem
 from paceline.shells.api.routes import Route
@@ -87,7 +88,7 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
     """The components, and the schema of each type that a route names."""
     types: dict[Any, None] = dict.fromkeys(
-        [Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec, AccountSpec, *KINDS.values(), Probes]
+        [Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec, AccountSpec, *KINDS.values(), Probes, OutcomeItem]
     )
     for route in table:
         for kind in route.answers.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote, unquote
@@ -13,20 +14,27 @@ import msgspec
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
 from paceline.core.ids import call_run_id
 from paceline.core.instants import to_ms, to_text
-from paceline.errors import FieldProblem, InvalidInput, NotFound
+from paceline.core.parsing import decode
+from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, StaleLease
 from paceline.shells.api.answers import Answer, disconnected, json_answer
 from paceline.shells.api.auth import owner_of, viewer_of
 from paceline.shells.api.bodies import ClientGone
 from paceline.shells.api.documents import (
+    OUTCOMES_MAX,
     WAIT_MS_MAX,
     ClaimAnswer,
     ClaimBody,
     ExtendAnswer,
     ExtendBody,
     OutcomeBody,
+    OutcomeItem,
+    OutcomeResult,
+    OutcomesAnswer,
+    OutcomesBody,
     RunClaimBody,
 )
 from paceline.shells.api.parts import Call
+from paceline.shells.api.problems import problem_of
 from paceline.shells.api.writes import ClaimAsk
 from paceline.steps import outgoing
 from paceline.steps.access import get_user
@@ -35,13 +43,24 @@ from paceline.steps.report import run_view, show_run
 
 POLL_S = 0.5
 """A long poll looks again after this time even without news: another process may make runs in the same store."""
+OUTCOMES_PER_PUT, CLAIMS_PER_PUT = 4, 4
+"""So many take about as long as one put of a monitor."""
+RUN_CHARS_MAX = 300
 _chance = random.SystemRandom().random
+
+
+class _Named(msgspec.Struct):
+    run: str
+
+
+_OUTCOME = msgspec.json.Decoder(OutcomeItem)
+_NAMED = msgspec.json.Decoder(_Named)
 
 
 async def claim(call: Call) -> Answer:
     """Waits for the first runs, up to ``wait``. A client that has gone away claims nothing any more."""
     body: ClaimBody = call.body
-    arrivals, together, writes = call.parts.hooks.arrivals, call.parts.together, call.parts.writes
+    arrivals, parts = call.parts.hooks.arrivals, call.parts
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     wait_ms = _duration(body.wait, "/wait", ms_min=0, ms_max=WAIT_MS_MAX)
     ask = ClaimAsk(_claimed_owner(call, body), lease_ms, body.max)
@@ -51,7 +70,7 @@ async def claim(call: Call) -> Answer:
     try:
         while True:
             mark = arrivals.mark()
-            items = await together.do(writes.claim, ask)
+            items = await parts.do(parts.writes.claim, ask, weight=1 + body.max // CLAIMS_PER_PUT)
             left_s = until_s - loop.time()
             if items or left_s <= 0 or arrivals.closed:
                 _count_starts(call, items)
@@ -71,7 +90,7 @@ async def claim_run(call: Call) -> Answer:
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
     ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer_of(call.user))
-    item = await call.parts.together.do(call.parts.writes.claim_runs, ask)
+    item = await call.parts.do(call.parts.writes.claim_runs, ask)
     _count_starts(call, [item])
     return json_answer(200, item)
 
@@ -80,11 +99,67 @@ async def report_outcome(call: Call) -> Answer:
     body: OutcomeBody = call.body
     parts, run = call.parts, canonical_run(call.params["run"])
     report = outgoing.OutcomeReport(run, body.lease, body.status, body.detail, viewer_of(call.user), _chance())
-    settled = await parts.together.do(parts.writes.report, report)
+    settled = await parts.do(parts.writes.report, report)
     parts.hooks.metrics.count_runs("outgoing", settled.state)
     # The next run of the same monitor may be claimable now.
     parts.hooks.arrivals.notify()
     return json_answer(200, run_view(settled))
+
+
+async def report_outcomes(call: Call) -> Answer:
+    """Settles many in one act; each item is judged by itself."""
+    parts, viewer = call.parts, viewer_of(call.user)
+    reports, results = _parse_outcomes(call.body, viewer)
+    weight = 1 + len(reports) // OUTCOMES_PER_PUT
+    done = await parts.do(parts.writes.report_lists, list(reports.values()), weight=weight) if reports else []
+    for (index, report), recorded in zip(reports.items(), done, strict=True):
+        results[index] = _outcome_result(report.run, recorded)
+    states = Counter(recorded.state for recorded in done if isinstance(recorded, outgoing.Recorded))
+    for state, count in states.items():
+        parts.hooks.metrics.count_runs("outgoing", state, count)
+    if states:
+        parts.hooks.arrivals.notify()
+    return json_answer(200, OutcomesAnswer(results))
+
+
+def _parse_outcomes(
+    body: OutcomesBody, viewer: str | None
+) -> tuple[dict[int, outgoing.OutcomeReport], list[OutcomeResult]]:
+    """What can be recorded, by its place, and for the rest why not."""
+    if len(body.items) > OUTCOMES_MAX:
+        raise InvalidInput.of(FieldProblem("/items", f"at most {OUTCOMES_MAX} items; send the rest in another request"))
+    reports: dict[int, outgoing.OutcomeReport] = {}
+    results = [OutcomeResult(None, "refused")] * len(body.items)
+    for index, raw in enumerate(body.items):
+        try:
+            item = decode(_OUTCOME, bytes(raw), f"/items/{index}")
+        except PacelineError as error:
+            results[index] = OutcomeResult(_named(raw), "refused", error=problem_of(error))
+            continue
+        run = canonical_run(item.run)
+        reports[index] = outgoing.OutcomeReport(run, item.lease, item.status, item.detail, viewer, _chance())
+    return reports, results
+
+
+def _named(raw: msgspec.Raw) -> str | None:
+    """The run that an item names, if nothing else in it is right."""
+    try:
+        return str(_NAMED.decode(raw).run)[:RUN_CHARS_MAX]
+    except msgspec.MsgspecError:
+        return None
+
+
+def _outcome_result(run: str, recorded: outgoing.Recorded | PacelineError) -> OutcomeResult:
+    match recorded:
+        case StaleLease():
+            return OutcomeResult(run, "stale", error=problem_of(recorded))
+        case PacelineError():
+            return OutcomeResult(run, "refused", error=problem_of(recorded))
+        case outgoing.Recorded(state="retry"):
+            return OutcomeResult(run, "retried")
+        case outgoing.Recorded(state=state):
+            assert state != "retry"
+            return OutcomeResult(run, "settled", state)
 
 
 async def extend_lease(call: Call) -> Answer:

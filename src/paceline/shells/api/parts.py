@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.types import Receive
@@ -16,14 +16,18 @@ from paceline.shells.api.arrivals import Arrivals
 from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.auth import Brake, Recent, owner_of
 from paceline.shells.api.readiness import Readiness
-from paceline.shells.api.together import Together
+from paceline.shells.api.together import Batch, Together
 from paceline.shells.api.writes import Writes, each
 from paceline.shells.metrics import Metrics
 from paceline.wiring import System, open_atlas
 
 HEAVY_MAX = 2
 """Jobs that are parsed or shown whole at once: large ones must not take every thread from the small requests."""
+OWN_WEIGHT = 20
+"""A commit of its own takes about as long as so many puts that share one."""
 T = TypeVar("T")
+Item = TypeVar("Item")
+Written = TypeVar("Written")
 
 
 class LoopHealth(NamedTuple):
@@ -64,6 +68,8 @@ class Parts:
     body_timeout_s: float
     reads: AtlasReads
     heavy: asyncio.Semaphore
+    user: str = ""
+    """Whose writes these are: users take turns."""
 
     @classmethod
     def of(cls, system: System, hooks: ApiHooks) -> Parts:
@@ -91,9 +97,17 @@ class Parts:
     def now_ms(self) -> int:
         return self.system.clock.now_ms()
 
-    async def write(self, job: Callable[[], T]) -> T:
+    def of_user(self, user: str) -> Parts:
+        """The same, for one user's request."""
+        return replace(self, user=user)
+
+    async def do(self, batch: Batch[Item, Written], item: Item, *, weight: int = 1) -> Written:
+        """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""
+        return await self.together.do(batch, item, user=self.user, weight=weight)
+
+    async def write(self, job: Callable[[], T], *, weight: int = OWN_WEIGHT) -> T:
         """A write of its own, in the writing thread: the event loop never waits for the disk."""
-        return await self.together.do(each, job)
+        return await self.do(each, job, weight=weight)
 
 
 class Call(NamedTuple):

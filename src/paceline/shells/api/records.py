@@ -13,9 +13,8 @@ from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineE
 from paceline.shells.api.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
-from paceline.shells.api.monitors import BULK_CHUNK
 from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import Call, Parts
+from paceline.shells.api.parts import OWN_WEIGHT, Call, Parts
 from paceline.shells.api.problems import problem_of
 from paceline.steps import batches
 from paceline.steps.batches import PutRecord
@@ -23,6 +22,10 @@ from paceline.steps.newcomers import plan_newcomers
 
 LINE_BYTES_MAX = 2 * BODY_BYTES_MAX + ENDPOINT_CHARS_MAX
 REFUSALS_MAX = 1_000
+RECORDS_CHUNK = 1_000
+"""Other writes come in between the chunks."""
+RECORDS_PER_PUT = 4
+"""So many records take about as long as one put of a monitor."""
 """So many refused lines at most are named; the others are counted."""
 _BODY = msgspec.json.Decoder(RecordsBody)
 
@@ -74,8 +77,8 @@ async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
         detail = f"at most {settings.bulk_max} items; send the rest in another request, or all as application/x-ndjson"
         raise InvalidInput.of(FieldProblem("/items", detail))
     results: list[BulkResult] = []
-    for first in range(0, len(items), BULK_CHUNK):
-        chunk = items[first : first + BULK_CHUNK]
+    for first in range(0, len(items), RECORDS_CHUNK):
+        chunk = items[first : first + RECORDS_CHUNK]
         judged = [batches.judge_record(raw, pointer=f"/items/{first + index}") for index, raw in enumerate(chunk)]
         done = await _write(call.parts, batch, judged)
         results += [_result(put, f"/items/{first + index}") for index, put in enumerate(done)]
@@ -98,7 +101,10 @@ async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
 
 async def _write(parts: Parts, batch: Batch, judged: Sequence[RecordSpec | PutRecord]) -> list[PutRecord]:
     """Newcomers stay to be planned: that is done once, when all have come."""
-    return await parts.write(lambda: batches.put_parsed_records(parts.store, batch, judged, now_ms=parts.now_ms()))
+    return await parts.write(
+        lambda: batches.put_parsed_records(parts.store, batch, judged, now_ms=parts.now_ms()),
+        weight=max(OWN_WEIGHT, len(judged) // RECORDS_PER_PUT),
+    )
 
 
 def _judge(line: Line) -> RecordSpec | PutRecord:

@@ -76,6 +76,16 @@ HOT = (
         body=documents.OutcomeBody,
         problems=(StaleLease,),
     ),
+    Route(
+        "POST",
+        "/v1/outgoing/outcomes",
+        outgoing.report_outcomes,
+        "Outgoing queue",
+        "Settles up to 1,000 leased runs; answers a disposition for each.",
+        {200: documents.OutcomesAnswer},
+        body=documents.OutcomesBody,
+        body_bytes_max=sys.maxsize,
+    ),
 )
 """Matched first."""
 

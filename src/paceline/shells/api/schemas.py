@@ -13,7 +13,7 @@ from paceline.core.parsing import TEXT_CHARS_MAX
 from paceline.core.provider import ATTEMPTS_MAX, FAILURES_MAX, IN_FLIGHT_MAX, RATE_RULE
 from paceline.core.provider import HEADERS_MAX as PROVIDER_HEADERS_MAX
 from paceline.core.targets import HOST_CHARS_MAX, URL_CHARS_MAX
-from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN
+from paceline.shells.api.documents import DURATION_PATTERN, ID_PATTERN, OUTCOMES_MAX
 from paceline.steps.accounts import LIMIT_MAX
 
 JOB_TITLE_CHARS_MAX = 1_024
@@ -56,6 +56,14 @@ def monitor_schemas() -> dict[str, Schema]:
         },
         "MonitorBody": {**body, "title": "MonitorBody", "additionalProperties": False},
         "BulkItem": {**bulk_item, "title": "BulkItem", "additionalProperties": False},
+        "OutcomesBody": {
+            "title": "OutcomesBody",
+            "description": "Each item is judged by itself. Of several of one run the first counts.",
+            "type": "object",
+            "properties": {"items": {"type": "array", "items": ref("OutcomeItem"), "maxItems": OUTCOMES_MAX}},
+            "required": ["items"],
+            "additionalProperties": False,
+        },
         "BulkBody": {
             "title": "BulkBody",
             "description": "Each item is judged by itself. Of several with one id the first counts.",

@@ -9,7 +9,7 @@ from paceline.core.definition import Monitor
 from paceline.errors import PacelineError
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor, Run
 from paceline.steps import define, outgoing
-from paceline.steps.outgoing import OutcomeReport, OutgoingItem, RunClaim
+from paceline.steps.outgoing import OutcomeReport, OutgoingItem, Recorded, RunClaim
 from paceline.steps.report import MonitorView, monitor_views
 from paceline.wiring import System
 
@@ -102,6 +102,13 @@ class Writes:
     def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
         """One commit for all outcomes that came together."""
         return outgoing.record_outcomes(self._store, reports, now_ms=self._system.clock.now_ms(), policy=self._policy)
+
+    def report_lists(
+        self, lists: Sequence[Sequence[OutcomeReport]]
+    ) -> list[list[Recorded | PacelineError] | PacelineError]:
+        """Outcomes in bulk: every list is one act."""
+        now_ms = self._system.clock.now_ms()
+        return [outgoing.settle_outcomes(self._store, one, now_ms=now_ms, policy=self._policy) for one in lists]
 
     def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
         results = define.put_monitors(self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms)

@@ -72,9 +72,10 @@ class RipeApi:
         query = _query(scope["query_string"])
         client = scope["client"]
         page = scope["path"] if scope["method"] in ("GET", "HEAD") else None
+        user = find_user(self._parts, headers, query, page=page, address=client[0] if client else "")
         return Call(
-            parts=self._parts,
-            user=find_user(self._parts, headers, query, page=page, address=client[0] if client else ""),
+            parts=self._parts.of_user(user.id if user else ""),
+            user=user,
             method=scope["method"],
             path=scope["path"],
             part=part,
