@@ -136,6 +136,11 @@ class System:
         return 0 if aws_prefix(self.settings.store) is None else AWS_REST_MS
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a single request to the store may hang for seconds while the others do not."""
+        return aws_prefix(self.settings.store) is not None
+
+    @property
     def keep_ms(self) -> int:
         """How old the figures that are read from the store may be. On AWS they are counted over many partitions."""
         return KEEP_MS if aws_prefix(self.settings.store) is None else AWS_KEEP_MS
@@ -180,7 +185,8 @@ def open_system(settings: Settings) -> System:
         find_secret_key(settings)  # one that is too short is refused before anything is opened
     if (prefix := aws_prefix(settings.store)) is not None:
         return System(settings, _open_aws(prefix), SystemClock())
-    return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous), SystemClock())
+    clock = SystemClock()
+    return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous, clock=clock), clock)
 
 
 def has_store(url: str) -> bool:
@@ -231,7 +237,7 @@ def _open_aws(prefix: str) -> AwsStore:
     except ImportError as error:
         missing = error.name or "boto3"
         raise WrongSetting(f"PACELINE_STORE: {missing} is not installed: pip install 'paceline[aws]'.") from None
-    store = AwsStore(prefix)
+    store = AwsStore(prefix, clock=SystemClock())
     # Loops look by themselves, and where functions run, the entries' stream sets every alarm: ours would be a second.
     store.bell.rings = False
     return store

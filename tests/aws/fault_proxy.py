@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
-Fault = Literal["drop_before", "drop_after", "throttle", "duplicate", "delay", "reorder", "partial", "stale"]
+Fault = Literal["drop_before", "drop_after", "throttle", "duplicate", "delay", "reorder", "partial", "stale", "hold"]
 FAULTS: tuple[Fault, ...] = get_args(Fault)
 HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "x-amz-crc32", "host"})
 BATCHES = frozenset({"BatchWriteItem", "BatchGetItem", "SendMessageBatch"})
@@ -30,6 +30,7 @@ class Faults:
     drop_before: the connection ends before anything happened. drop_after: it happened, and the answer is lost.
     duplicate: it arrives twice. delay: it is late. reorder: a later request overtakes it. throttle: AWS is busy.
     partial: of a batch AWS takes the first half. stale: an index answers as it did before, or knows nothing yet.
+    hold: it happened at once, and the answer comes ``hold_s`` later, for example when a lease is over.
     """
 
     drop_before: float = 0.0
@@ -40,8 +41,10 @@ class Faults:
     reorder: float = 0.0
     partial: float = 0.0
     stale: float = 0.0
+    hold: float = 0.0
     delay_s: float = 0.02
     overtaken_s_max: float = 0.2
+    hold_s: float = 0.0
     only: frozenset[str] = frozenset()
     """The operations that are hit; empty: all."""
     reads: float = 1.0
@@ -126,6 +129,10 @@ class FaultProxy:
             case "drop_after":
                 self._forward(request, body)
                 return None
+            case "hold":
+                answer = self._forward(request, body)
+                time.sleep(self.faults.hold_s)
+                return answer
             case None:
                 pass
         answer = self._forward(request, body)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
+
+import pytest
 
 from paceline.core.batch import RecordSpec
 from paceline.core.provider import BreakerSpec
@@ -80,6 +83,35 @@ def test_a_claim_is_bounded_and_providers_do_not_wait_for_each_other(store: Stor
     assert names(claim(store, T0_MS + 20, runs_max=1)) == ["x0"]
     assert names(claim(store, T0_MS + 20, runs_max=4)) == ["r0", "r1", "r2", "r3"]
     assert names(claim(store, T0_MS + 20)) == ["r4", "r5", "r6", "r7", "r8", "r9"]
+
+
+@pytest.mark.parametrize("turns", [("a", "b"), ("b", "a")], ids="-".join)
+def test_promise_13_a_claim_is_shared_evenly_by_wide_providers_and_what_one_leaves_another_uses(
+    store: Store, turns: tuple[str, str]
+) -> None:
+    """Whichever stands first: by name, by number or by time."""
+    first, second = turns
+    numbers = {name: provide(store, name, max_in_flight=20) for name in turns}
+    batch = make_batch(store)
+    plan(store, batch, {f"{first}{n}": T0_MS + n for n in range(8)}, provider=first)
+    late = make_batch(store, "late")
+    plan(store, late, {f"{second}{n}": T0_MS + 5 + n for n in range(8)}, provider=second)
+    now_ms = T0_MS + SECOND_MS
+    half = Counter(call.provider for call in claim(store, now_ms, runs_max=6))
+    assert half == {numbers[first]: 3, numbers[second]: 3}
+    rest = Counter(call.provider for call in claim(store, now_ms, runs_max=8))
+    assert sum(rest.values()) == 8
+    assert half + rest == {numbers[first]: 7, numbers[second]: 7}
+
+
+@pytest.mark.parametrize("few", ["a", "b"])
+def test_promise_13_what_a_provider_with_few_runs_leaves_another_uses(store: Store, few: str) -> None:
+    many = "b" if few == "a" else "a"
+    numbers = {name: provide(store, name, max_in_flight=20) for name in ("a", "b")}
+    plan(store, make_batch(store), {f"{few}0": T0_MS}, provider=few)
+    plan(store, make_batch(store, "late"), {f"{many}{n}": T0_MS + n for n in range(8)}, provider=many)
+    found = Counter(call.provider for call in claim(store, T0_MS + SECOND_MS, runs_max=6))
+    assert found == {numbers[few]: 1, numbers[many]: 5}
 
 
 def test_promise_6_a_retry_keeps_its_place_and_counts_its_attempts(store: Store) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
+from structlog.testing import capture_logs
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.config import Settings
+from paceline.config import Settings, load_settings
 from paceline.core.definition import SpecLimits
 from paceline.core.due import CatchUp
 from paceline.core.outcome import Done
@@ -80,3 +85,61 @@ def test_a_check_that_outlives_its_lease_does_not_confuse_its_second_attempt(sto
     run = store.run(second.handle)
     assert run is not None
     assert (run.state, run.attempt) == ("ok", 2)
+
+
+class Wall:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+def due_check(store: SqliteStore, now_ms: int) -> None:
+    store.add_user(User("ann", "user", 0, disabled=False, created_ms=now_ms))
+    spec = b'{"check": {"kind": "http", "url": "http://example.org/", "timeout": "100ms"}, "every": "1s"}'
+    put_monitor(store, parse_put("ann", "a", spec, SpecLimits()), monitors_max=1, now_ms=now_ms)
+    due_ms = store.next_due_ms()
+    assert due_ms is not None
+    tick(store, now_ms=due_ms, catch_up=CatchUp())
+
+
+@contextmanager
+def locked(path: Path, seconds: float) -> Iterator[None]:
+    """Another process writes for so long."""
+    other = apsw.Connection(str(path))
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(seconds, lambda: other.execute("COMMIT"))
+    timer.start()
+    yield
+    timer.join()
+    other.close()
+
+
+def test_check_whose_claim_took_longer_than_its_lease_is_given_back_and_not_sent(tmp_path: Path) -> None:
+    """Whoever reads no clock in the lock has a lease that counts from before; so has a reply that hangs."""
+    wall = Wall()
+    with closing(SqliteStore(str(tmp_path / "p.db"))) as store:
+        due_check(store, wall.now_ms())
+        hand = Hand()
+        hand.now_ms = wall.now_ms  # type: ignore[method-assign]
+        sender = Sender(System(load_settings(check_lease="1s"), store, hand), hand, Metrics())
+        with locked(tmp_path / "p.db", 1.2), capture_logs() as logs:
+            sender.turn()
+        assert hand.started == []
+        assert [line["checks"] for line in logs if line["event"] == "claimed_too_late"] == [1]
+        sender.turn()
+        assert [order.attempt for order in hand.started] == [2], "it was given back, and is claimed anew at once"
+
+
+def test_lease_of_a_claim_that_waited_for_the_lock_counts_from_its_write(tmp_path: Path) -> None:
+    wall = Wall()
+    with closing(SqliteStore(str(tmp_path / "p.db"), clock=wall)) as store:
+        due_check(store, wall.now_ms())
+        hand = Hand()
+        hand.now_ms = wall.now_ms  # type: ignore[method-assign]
+        sender = Sender(System(load_settings(check_lease="5s"), store, hand), hand, Metrics())
+        asked_ms = wall.now_ms()
+        with locked(tmp_path / "p.db", 1.2):
+            sender.turn()
+        [order] = hand.started
+        assert order.lease_until_ms >= asked_ms + 1_100 + 5_000

@@ -31,6 +31,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     counter: int
     check: PolledCheck
     due_ms: int = 0
+    lease_until_ms: int = 0
 
     @property
     def run_id(self) -> str:

@@ -135,7 +135,7 @@ class JobEngine:
             settle_ms=duration_ms(settings.atlas_settle),
         )
         self._caller = open_caller(settings, system.clock, own=own)
-        self._herald = Herald(system, self._caller, metrics, chance=chance)
+        self._herald = Herald(system, self._caller, metrics, chance=chance, apart=system.is_remote)
         self._telling = Loop("herald", self._herald.turn, metrics)
         self._told: list[Callable[[], None]] = []
 

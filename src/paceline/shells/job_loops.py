@@ -16,6 +16,7 @@ from paceline.core.definition import duration_ms
 from paceline.core.measurement import Measurement
 from paceline.core.pool import LOOK_AGAIN_MS
 from paceline.ports import Atlas, Caller, Credits, Delivered, KeyCheck, Listed, Stopped, StoredJob, Unanswered
+from paceline.shells.errands import SETTLES_MAX, Errands
 from paceline.shells.loops import Loop, Turn
 from paceline.shells.metrics import Metrics
 from paceline.steps.counting import Watch
@@ -25,7 +26,7 @@ from paceline.steps.lookup import LookedUp, look_up, lose_stale_sends
 from paceline.steps.questions import Quarantined, Trouble
 from paceline.steps.reconcile import reconcile
 from paceline.steps.sync import sync_accounts
-from paceline.steps.webhook import Hook, HookEnded, begin_webhooks, end_webhooks
+from paceline.steps.webhook import Hook, HookEnded, begin_webhooks, end_webhooks, hooks_in_time
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
@@ -358,18 +359,26 @@ class Follower:
 class Herald:
     """Calls the webhooks of finished jobs."""
 
-    def __init__(self, system: System, caller: Caller, metrics: Metrics, *, chance: Callable[[], float]) -> None:
+    def __init__(
+        self, system: System, caller: Caller, metrics: Metrics, *, chance: Callable[[], float], apart: bool = False
+    ) -> None:
+        """``apart``: tries are begun and noted beside this loop, for a store whose replies may hang."""
         self._system = system
         self._caller = caller
         self._metrics = metrics
         self._chance = chance
         self._out: dict[tuple[int, int], Hook] = {}
         self._ended: list[CallResult] = []
+        self._begins: Errands[int, list[Hook]] = Errands("begins-webhooks", apart=apart, done=caller.wake)
+        self._ends: Errands[list[CallResult], list[HookEnded]] = Errands(
+            "ends-webhooks", apart=apart, done=caller.wake, most=SETTLES_MAX
+        )
 
     def turn(self) -> Turn:
         """While calls are out, the caller does the sleeping."""
         self._begin()
-        if not self._out:
+        self._end()
+        if not self._out and not self._begins.busy:
             return Turn(LOOK_MS)
         self._ended += self._caller.finished(wait_ms=HOOK_WAIT_MS)
         self._end()
@@ -384,28 +393,46 @@ class Herald:
 
     def _begin(self) -> None:
         room = HOOKS_IN_FLIGHT_MAX - len(self._out)
-        if room <= 0:
-            return
-        hooks = begin_webhooks(
+        if room > 0 and not self._begins.full:
+            self._begins.begin(room, self._find)
+        self._start(self._begins.result() or [])
+
+    def _find(self, room: int) -> list[Hook]:
+        return begin_webhooks(
             self._system.store,
             secret=self._system.secret_key,
             now_ms=self._system.clock.now_ms(),
             chance=self._chance,
             limit=room,
         )
+
+    def _start(self, begun: Sequence[Hook]) -> None:
+        """Those that are over before somebody else may make the next try; the others are left for that."""
+        hooks, late = hooks_in_time(begun, now_ms=self._system.clock.now_ms())
+        if late:
+            log.warning(
+                "claimed_too_late", webhooks=len(late), hint="the store answers too slowly; each is tried again"
+            )
         self._out.update((hook.fence, hook) for hook in hooks)
         self._caller.start([hook.call for hook in hooks])
 
     def _end(self) -> None:
-        if not self._ended:
-            return
-        reports = end_webhooks(self._system.store, self._out, self._ended)
-        # Only now: had the store been unavailable, they would be noted with the next turn.
-        for result in self._ended:
-            del self._out[result.handle, result.attempt]
-        self._ended.clear()
-        for one in reports:
-            self._note(one)
+        if self._ended and not self._ends.full:
+            batch, self._ended = self._ended, []
+            hooks = {(one.handle, one.attempt): self._out[one.handle, one.attempt] for one in batch}
+            self._ends.begin(batch, lambda batch: end_webhooks(self._system.store, hooks, batch))
+        failed: Exception | None = None
+        for batch, reports, error in self._ends.fetch():
+            if reports is None:
+                self._ended += batch  # the store was unavailable: they are noted with the next turn
+                failed = error
+                continue
+            for result in batch:
+                del self._out[result.handle, result.attempt]
+            for one in reports:
+                self._note(one)
+        if failed is not None:
+            raise failed
 
     def _note(self, one: HookEnded) -> None:
         """Without the URL: it may have a secret in it."""

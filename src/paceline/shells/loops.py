@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import structlog
 
@@ -14,16 +14,16 @@ from paceline.core.checks import PolledCheck, repeatable
 from paceline.core.definition import duration_ms
 from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.ports import Finished, Order, Provider
+from paceline.shells.errands import SETTLES_MAX, Errands, Returns
 from paceline.shells.metrics import Metrics
+from paceline.shells.outlook import Outlook
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.steps.react import react_to_all
-from paceline.steps.send import claim_orders, settle
+from paceline.steps.send import SettleReport, claim_orders, orders_in_time, settle
 from paceline.steps.tick import next_entries_max, pull_back, tick
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
-
-T = TypeVar("T")
 
 LOOK_MS = 200
 """How long a loop sleeps at most: another process may have written, and it cannot wake us."""
@@ -40,6 +40,9 @@ BUSY_MS = 1
 CLAIM_MS = 20
 """More checks are claimed after this time, or when half the room is free: few claims, each of many."""
 DRAIN_S = 10.0
+TOO_LATE = (
+    "the store answers too slowly for these leases: look at it, or set a longer PACELINE_CHECK_LEASE or CALL_LEASE"
+)
 FAULT_PAUSE_S = 1.0
 
 
@@ -123,38 +126,6 @@ class Loop:
             self._wake.clear()
 
 
-class Outlook:
-    """Whether a loop should look into the store: if others have written, if it was told, and now and then anyway."""
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._told = threading.Event()
-        self._version: int | None = None
-        self._looked_ms = 0
-
-    def tell(self) -> None:
-        self._told.set()
-
-    def is_time(self) -> bool:
-        """Asked before a look. A look that fails must be made again: so ``looked`` says that it was made."""
-        if abs(self._system.clock.now_ms() - self._looked_ms) >= self._system.rest_ms or self._told.is_set():
-            return True
-        return self._system.store.version() != self._version
-
-    def looked(self, look: Callable[[], T]) -> T:
-        """Looks. What is written or told meanwhile is for the next time."""
-        now_ms = self._system.clock.now_ms()
-        self._told.clear()
-        try:
-            version = self._system.store.version() if self._system.rest_ms else None
-            found = look()
-        except BaseException:
-            self._told.set()
-            raise
-        self._version, self._looked_ms = version, now_ms
-        return found
-
-
 class Ticker:
     """Lets recorded changes drive entries, and due entries make runs; sleeps until the next one is due."""
 
@@ -203,7 +174,11 @@ class Ticker:
 
 
 class Sender:
-    """Keeps checks in flight up to the limit and settles what has ended in batches."""
+    """Keeps checks in flight up to the limit and settles what has ended in batches.
+
+    Where a request to the store may hang, claims and settlements are made beside this loop, each on its own thread: it
+    goes on reading answers, and what has ended is settled however long a claim takes.
+    """
 
     def __init__(self, system: System, provider: Provider, metrics: Metrics) -> None:
         self._system = system
@@ -217,6 +192,12 @@ class Sender:
         self._look_ms = max(LOOK_MS, system.look_ms_min)
         self._news = threading.Event()
         self._lease_ms = duration_ms(system.settings.check_lease)
+        apart, done = system.is_remote, provider.wake
+        self._claims: Errands[int, list[Order]] = Errands("claims", apart=apart, done=done)
+        self._settles: Errands[list[Finished], SettleReport] = Errands(
+            "settles", apart=apart, done=done, most=SETTLES_MAX
+        )
+        self._returns = Returns("returns", self._release, apart=apart, done=done)
 
     def wake(self) -> None:
         """There may be runs to claim."""
@@ -226,9 +207,11 @@ class Sender:
     def turn(self) -> Turn:
         """The provider does the sleeping: it wakes for a socket as well as for news."""
         self._claim()
+        self._start(self._claims.result() or [])
         ended = self._provider.finished(wait_ms=self._wait_ms())
         self._ended.extend(ended)
         self._settle()
+        self._returns.turn()
         in_flight = self._provider.in_flight
         self._metrics.set_in_flight(in_flight)
         busy = in_flight >= BUSY_MIN and len(ended) < BUSY_MIN
@@ -237,11 +220,15 @@ class Sender:
     def drain(self) -> None:
         """No new claims; what is in flight settles, or is given back where it can be repeated safely."""
         until_s = time.monotonic() + DRAIN_S
-        while self._provider.in_flight and time.monotonic() < until_s:
+        while (self._provider.in_flight or self._claims.busy) and time.monotonic() < until_s:
             self._ended.extend(self._provider.finished(wait_ms=100))
             self._settle()
+            self._returns.add((order.handle, order.attempt) for order in self._claims.result() or [])
         self._ended.extend(self._provider.finished(wait_ms=0))
-        self._settle(at_once=True)
+        while (self._ended or self._settles.busy) and time.monotonic() < until_s + DRAIN_S:
+            self._settle(at_once=True)
+            self._note_settled(wait_s=0.1)
+        self._returns.turn(wait_s=DRAIN_S)
         left = [(order.handle, order.attempt) for order in self._out.values() if repeatable(order.check)]
         if left:
             self._system.store.release(left, now_ms=self._system.clock.now_ms())
@@ -263,14 +250,19 @@ class Sender:
         room = settings.checks_in_flight_max - in_flight
         passed_ms = abs(now_ms - self._looked_ms)
         soon = passed_ms < CLAIM_MS and room < in_flight
-        if room <= 0 or soon or not (self._news.is_set() or passed_ms >= self._look_ms):
+        if room <= 0 or soon or self._claims.busy or not (self._news.is_set() or passed_ms >= self._look_ms):
             return
         self._looked_ms = now_ms
-        if not self._news.is_set():
+        told = self._news.is_set()
+        self._news.clear()
+        self._claims.begin(room, lambda room: self._claimed(room, told=told, now_ms=now_ms))
+
+    def _claimed(self, room: int, *, told: bool, now_ms: int) -> list[Order]:
+        """``told``: there may be something; else the store is asked first, which costs less than a claim."""
+        if not told:
             next_ms = self._system.store.next_run_ms()
             if next_ms is None or next_ms > now_ms:
-                return
-        self._news.clear()
+                return []
         orders = claim_orders(
             self._system.store,
             now_ms=now_ms,
@@ -278,28 +270,54 @@ class Sender:
             lease_ms=self._lease_ms,
             policy=self._system.retry_policy,
         )
-        self._out.update(((order.handle, order.attempt), order) for order in orders)
-        self._provider.start(orders)
-        self._count_starts(orders, now_ms)
         if len(orders) == room:
             self._news.set()  # there may be more
+        return orders
+
+    def _start(self, orders: Sequence[Order]) -> None:
+        """Those that cannot outlive their lease, however long it took to get it. The others are given back."""
+        if not orders:
+            return
+        now_ms = self._system.clock.now_ms()
+        start, late = orders_in_time(orders, lease_ms=self._lease_ms, now_ms=now_ms)
+        self._out.update(((order.handle, order.attempt), order) for order in start)
+        self._provider.start(start)
+        self._count_starts(start, now_ms)
+        if late:
+            log.warning("claimed_too_late", checks=len(late), hint=TOO_LATE)
+            self._returns.add((order.handle, order.attempt) for order in late)
+
+    def _release(self, late: Sequence[tuple[int, int]]) -> None:
+        self._system.store.release(late, now_ms=self._system.clock.now_ms())
+        self._news.set()
 
     def _settle(self, *, at_once: bool = False) -> None:
+        self._note_settled()
         now_ms = self._system.clock.now_ms()
         soon = len(self._ended) < SETTLE_MAX and abs(now_ms - self._settled_ms) < SETTLE_MS
-        if not self._ended or (soon and not at_once):
+        if not self._ended or self._settles.full or (soon and not at_once):
             return
         batch = list(self._ended)
-        report = settle(self._system.store, batch)
-        # Only now: had the store been unavailable, the batch would be tried again.
         self._ended.clear()
         self._settled_ms = now_ms
-        self._count(report.settled)
-        if report.stale:
-            log.warning("stale_outcomes", count=report.stale)
-        for item in batch:
-            self._out.pop((item.handle, item.attempt), None)
-        self._news.set()  # what was parked behind these may start
+        self._settles.begin(batch, lambda batch: settle(self._system.store, batch))
+        self._note_settled()
+
+    def _note_settled(self, *, wait_s: float = 0.0) -> None:
+        failed: Exception | None = None
+        for batch, report, error in self._settles.fetch(wait_s=wait_s):
+            if report is None:
+                self._ended.extendleft(reversed(batch))  # the store was unavailable: they are tried again
+                failed = error
+                continue
+            self._count(report.settled)
+            if report.stale:
+                log.warning("stale_outcomes", count=report.stale)
+            for item in batch:
+                self._out.pop((item.handle, item.attempt), None)
+            self._news.set()  # what was parked behind these may start
+        if failed is not None:
+            raise failed
 
     def _count_starts(self, orders: Sequence[Order], now_ms: int) -> None:
         late_ms: dict[type[PolledCheck], list[int]] = {}

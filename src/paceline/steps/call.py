@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -11,6 +11,7 @@ import msgspec
 from paceline.core.batch import call_url
 from paceline.core.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
 from paceline.core.ids import call_run_id
+from paceline.core.leases import Leased, sort_out
 from paceline.core.provider import Method, Policy, method_of, policy_of
 from paceline.errors import WrongSetting
 from paceline.ports import BatchStore, ClaimedCall, Vault
@@ -43,6 +44,11 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     provider: str
     policy: Policy
     due_ms: int
+    lease_until_ms: int
+
+    @property
+    def fence(self) -> Fence:
+        return self.call.handle, self.call.attempt
 
 
 class SettleReport(NamedTuple):
@@ -103,6 +109,11 @@ def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max:
     )
 
 
+def calls_in_time(sent: Iterable[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
+    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    return sort_out(sent, lambda one: Leased(one.lease_until_ms, one.call.timeout_ms), now_ms=now_ms)
+
+
 def settle_calls(
     store: BatchStore, sent: Mapping[Fence, Sent], results: Sequence[CallResult], *, chance: Callable[[], float]
 ) -> SettleReport:
@@ -153,7 +164,7 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
         if isinstance(built, Refusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
         else:
-            sent.append(Sent(built, known.id, known.policy, item.due_ms))
+            sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
     if refused:
         store.settle_calls(refused)
     return sent

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
 from paceline.core.checks import OutgoingCheck
+from paceline.core.definition import duration_ms
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
+from paceline.core.leases import check_lease, sort_out
 from paceline.core.outcome import Dead, Outcome
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
 
@@ -65,21 +67,20 @@ def make_orders(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy
             reason = "the check became 'outgoing' before this run started"
             misplaced.append(_settlement(item, Dead(reason), now_ms))
             continue
-        orders.append(
-            Order(
-                item.handle,
-                item.attempt,
-                item.owner,
-                item.monitor,
-                item.generation,
-                item.counter,
-                item.check,
-                item.due_ms,
-            )
-        )
+        names = (item.owner, item.monitor, item.generation, item.counter)
+        orders.append(Order(item.handle, item.attempt, *names, item.check, item.due_ms, item.lease_until_ms))
     if misplaced:
         store.settle(misplaced)
     return orders
+
+
+def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
+    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    return sort_out(
+        orders,
+        lambda order: check_lease(order.lease_until_ms, timeout_ms=duration_ms(order.check.timeout), lease_ms=lease_ms),
+        now_ms=now_ms,
+    )
 
 
 def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:

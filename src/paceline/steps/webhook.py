@@ -7,13 +7,14 @@ two processes do not tell the same twice, and only a success has to be written a
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from paceline.core.calls import Call, CallResult
 from paceline.core.hook import SIGNATURE_HEADER, TRIES_MAX, again_ms, signature_text, signed_bytes
+from paceline.core.leases import Leased, sort_out
 from paceline.ports import JobStore, StoredJob
 from paceline.steps.job_report import job_progress
 
@@ -27,6 +28,8 @@ class Hook(NamedTuple):
     job: StoredJob
     tries: int
     call: Call
+    next_ms: int
+    """When somebody else may make the next try: this one must be over by then."""
 
     @property
     def fence(self) -> tuple[int, int]:
@@ -66,8 +69,14 @@ def begin_webhooks(
             continue
         next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=TIMEOUT_MS, chance=chance())
         if store.note_webhook(job.number, tries=before, next_ms=next_ms):
-            begun.append(Hook(job, tries, _call(store, job, tries=tries, secret=secret, now_ms=now_ms)))
+            call = _call(store, job, tries=tries, secret=secret, now_ms=now_ms)
+            begun.append(Hook(job, tries, call, next_ms))
     return begun
+
+
+def hooks_in_time(hooks: Iterable[Hook], *, now_ms: int) -> tuple[list[Hook], list[Hook]]:
+    """Those to be called now, and those to be left for their next try: writing them took nearly until then."""
+    return sort_out(hooks, lambda hook: Leased(hook.next_ms, hook.call.timeout_ms), now_ms=now_ms)
 
 
 def end_webhooks(

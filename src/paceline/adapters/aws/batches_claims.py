@@ -23,6 +23,7 @@ from paceline.adapters.aws.batches_sidings import Wishes, bring_back, sift
 from paceline.adapters.aws.database import Database
 from paceline.core.pace import LATE_MS, Backlog, Front, open_lane
 from paceline.core.provider import Policy
+from paceline.core.shares import Claimant, fair_shares
 from paceline.ports import ClaimedCall
 
 PASSES_MAX = 8
@@ -143,7 +144,8 @@ class _Claiming:
         for lane in lanes:
             self._turns.setdefault(lane.provider, len(self._turns))
         wanted = [self._startable(lane, known[lane.provider].policy) for lane in lanes]
-        budgets = list(zip(lanes, _shares(wanted, runs_max), strict=False))
+        shares = fair_shares(runs_max, [Claimant(one) for one in wanted[:runs_max]])  # at least one for each
+        budgets = list(zip(lanes, shares, strict=False))
         fan_out = self._db.threads.fan_out
         seen = fan_out(lambda one: self._look(one[0], known[one[0].provider], one[1]), budgets)
         now_ms = self._now_ms
@@ -202,9 +204,10 @@ class _Claiming:
             phase=look.known.phase,
         )
         ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
-        until_ms = now_ms + look.known.policy.timeout_ms + self._lease_ms
+        write_ms = self._db.write_ms(now_ms)
+        until_ms = write_ms + look.known.policy.timeout_ms + self._lease_ms
         started = {start.handle for start in starts}
-        held = {run.due_ms: _out(run, until_ms, now_ms) for run in look.runs if run.due_ms in started}
+        held = {run.due_ms: _out(run, until_ms, write_ms) for run in look.runs if run.due_ms in started}
         left = [run.due_ms for run in look.runs if run.state == "waiting" and run.due_ms not in started]
         opened = lane.change(
             lane=after,
@@ -270,19 +273,6 @@ class _Claiming:
 
 def _in_turn(lanes: Iterable[LaneItem]) -> list[LaneItem]:
     return sorted(lanes, key=lambda lane: (lane.ready_ms, lane.provider))
-
-
-def _shares(wanted: Sequence[int], runs_max: int) -> list[int]:
-    """What each of the first ones may start, at least one and all together no more than the most.
-
-    Where it is not enough for all they want, none gets more than another that wants as much.
-    """
-    turns = min(len(wanted), runs_max)
-    shares, left = [0] * turns, runs_max
-    for done, turn in enumerate(sorted(range(turns), key=wanted.__getitem__)):
-        shares[turn] = min(wanted[turn], left // (turns - done))
-        left -= shares[turn]
-    return shares
 
 
 def _out(run: Run, until_ms: int, now_ms: int) -> Held:

@@ -22,7 +22,9 @@ from paceline.adapters.aws.items import (
     key_of,
     query_params,
 )
+from paceline.core.leases import write_time_ms
 from paceline.errors import StoreUnavailable
+from paceline.ports import Clock
 
 ACTIONS_MAX = 100
 """Of one transaction."""
@@ -52,9 +54,10 @@ class Transacted(NamedTuple):
 class Database:
     """All tables of one prefix. Thread-safe."""
 
-    def __init__(self, clients: Clients, *, prefix: str, threads: Threads) -> None:
+    def __init__(self, clients: Clients, *, prefix: str, threads: Threads, clock: Clock | None = None) -> None:
         self.prefix = prefix
         self.threads = threads
+        self._clock = clock
         self._client = clients.dynamodb
         self._mark = token_hex(6)
         self._marks = count()
@@ -173,6 +176,10 @@ class Database:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     # -- writing
+
+    def write_ms(self, asked_ms: int) -> int:
+        """For who is about to write: the time now, where a clock was given. What was read before may be old."""
+        return write_time_ms(asked_ms, self._clock.now_ms() if self._clock else None)
 
     def write(self, action: Action) -> Written:
         """One write; if its condition fails it is lost, and nothing is written."""

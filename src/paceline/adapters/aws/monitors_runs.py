@@ -114,6 +114,7 @@ def take(db: Database, bell: Bell, takes: Sequence[Take], *, now_ms: int) -> lis
     facts = facts_of(db, [found[key] for key in chosen])
     acts: dict[int, Act] = {}
     early: list[Item] = []
+    write_ms = db.write_ms(now_ms)
     for key, position in chosen.items():
         run, user = found[key], facts[found[key]["generation"]].user
         if user is None or user["disabled"] or (run["state"] == "out" and run["at"] > now_ms):
@@ -122,13 +123,13 @@ def take(db: Database, bell: Bell, takes: Sequence[Take], *, now_ms: int) -> lis
         if run["state"] in {"retry", "later"} and run["at"] > now_ms:
             early.append(run)
             continue
-        acts[position] = [_take(run, now_ms=now_ms, until_ms=now_ms + takes[position].lease_ms)]
+        acts[position] = [_take(run, now_ms=write_ms, until_ms=write_ms + takes[position].lease_ms)]
     taken: list[Claimed | None] = [None] * len(takes)
     for position, happened in zip(acts, transact_acts(db, list(acts.values())), strict=True):
         if happened:
             item = takes[position]
             run = found[run_key(item.generation, item.counter)]
-            taken[position] = _claimed(run, facts[item.generation], until_ms=now_ms + item.lease_ms)
+            taken[position] = _claimed(run, facts[item.generation], until_ms=write_ms + item.lease_ms)
     bell.offer(early, now_ms=now_ms)
     return taken
 
@@ -200,6 +201,7 @@ def _lease(db: Database, found: Sequence[Item], *, now_ms: int, runs_max: int, l
     if not runs:
         return []
     facts = facts_of(db, runs)
+    until_ms = db.write_ms(now_ms) + lease_ms
     taken: list[Item] = []
     acts: list[Act] = []
     held: list[Act] = []
@@ -209,10 +211,10 @@ def _lease(db: Database, found: Sequence[Item], *, now_ms: int, runs_max: int, l
             held.append([_hold(run, now_ms)])
         elif len(taken) < runs_max:
             taken.append(run)
-            acts.append([_take(run, now_ms=now_ms, until_ms=now_ms + lease_ms)])
+            acts.append([_take(run, now_ms=until_ms - lease_ms, until_ms=until_ms)])
     won = transact_acts(db, acts + held)[: len(acts)]
     return [
-        _claimed(run, facts[run["generation"]], until_ms=now_ms + lease_ms)
+        _claimed(run, facts[run["generation"]], until_ms=until_ms)
         for run, happened in zip(taken, won, strict=True)
         if happened
     ]

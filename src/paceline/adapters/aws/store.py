@@ -18,7 +18,7 @@ from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.queues import Queues
 from paceline.errors import StoreUnavailable
-from paceline.ports import Replayed, StoreStatus
+from paceline.ports import Clock, Replayed, StoreStatus
 
 SCHEMA_VERSION = 1
 
@@ -26,12 +26,15 @@ SCHEMA_VERSION = 1
 class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
     """Fills ``ports.Store``. Any number of processes and hosts may have one open on the same tables."""
 
-    def __init__(self, prefix: str, *, clients: connect.Clients | None = None) -> None:
-        """``clients``, if given, are shared and stay open. The tables are made by ``create``, not here."""
+    def __init__(self, prefix: str, *, clients: connect.Clients | None = None, clock: Clock | None = None) -> None:
+        """``clients``, if given, are shared and stay open. The tables are made by ``create``, not here.
+
+        ``clock``: leases then count from when they are written, however long what was read before took.
+        """
         self._owned = clients is None
         self._clients = clients or connect.open_clients()
         self._threads = connect.Threads()
-        self._database = Database(self._clients, prefix=prefix, threads=self._threads)
+        self._database = Database(self._clients, prefix=prefix, threads=self._threads, clock=clock)
         self._queues = Queues(self._clients, prefix=prefix, threads=self._threads)
         self._numbers = Numbers(self._database)
         self.news = News(self._database)

@@ -174,6 +174,7 @@ class SqliteBatchStore:
 
     def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
         with self._db.write() as db:
+            now_ms = self._db.write_ms(now_ms)
             return calls.claim(db, self._policies, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
     def next_call_ms(self) -> int | None:
@@ -188,7 +189,7 @@ class SqliteBatchStore:
         self, settlements: Sequence[CallSettlement], *, now_ms: int, runs_max: int, lease_ms: int
     ) -> tuple[list[bool], list[ClaimedCall]]:
         with self._db.write() as db:
-            won = calls.settle(db, self._policies, settlements)
+            won, now_ms = calls.settle(db, self._policies, settlements), self._db.write_ms(now_ms)
             return won, calls.claim(db, self._policies, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
     def release_calls(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:

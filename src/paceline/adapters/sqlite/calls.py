@@ -26,6 +26,7 @@ from paceline.core.pace import (
     open_lane,
     starts_at_once,
 )
+from paceline.core.shares import Claimant, fair_shares
 from paceline.ports import ClaimedCall
 
 DEAD_STATES = frozenset({"failed", "unknown"})
@@ -39,20 +40,23 @@ SIFTED_MAX = 500
 def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
     claiming = _Claiming(db, policies, now_ms=now_ms, lease_ms=lease_ms)
     passes = []
+    divided = False
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
         found = looks(db, now_ms=now_ms, limit=max(left, LOOKS_MIN)).fetchall() if left > 0 else []
         if not found:
             break
-        for row in found:
-            if len(claiming.claimed) >= runs_max:
-                break
-            if not claiming.start_head(row):
-                claiming.open(row, runs_max=runs_max - len(claiming.claimed))
+        wide = [row for row in found[:left] if not claiming.start_head(row)]
+        if wide:
+            room = runs_max - len(claiming.claimed)  # at least one for each
+            shares = fair_shares(room, [Claimant(claiming.startable(row)) for row in wide])
+            for row, share in zip(wide, shares, strict=True):
+                claiming.open(row, runs_max=share)
+        divided |= bool(wide)
         claiming.write()
         passes.append(found)
-    if claiming.sifted and len(passes) > 1:
-        # What was taken out of a provider's way costs it a pass, and not its turn.
+    if divided:
+        # Who has more than one place, or something taken out of its way, is opened later, and keeps its turn.
         turns = {provider: place for place, (provider, *_) in reversed(list(enumerate(chain.from_iterable(passes))))}
         claiming.claimed.sort(key=lambda call: turns[call.provider])
     return claiming.claimed
@@ -103,6 +107,11 @@ class _Claiming:
             )
         )
         return True
+
+    def startable(self, row: tuple[Any, ...]) -> int:
+        """How many of a provider's runs may start at once at most."""
+        provider, revision = row[:2]
+        return 1 if revision is None else self._policies.at(self._db, provider, revision).policy.max_in_flight
 
     def open(self, row: tuple[Any, ...], *, runs_max: int) -> None:
         """Starts what may start at one provider."""

@@ -16,7 +16,9 @@ import apsw
 
 from paceline.adapters.sqlite.file_watch import FileWatch
 from paceline.adapters.sqlite.turns import FairLock
+from paceline.core.leases import write_time_ms
 from paceline.errors import PacelineError, StoreDamaged, StoreUnavailable
+from paceline.ports import Clock
 
 BUSY_TIMEOUT_MS = 10_000
 """One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
@@ -70,8 +72,9 @@ class Connection(Protocol):
 class Database:
     """Connections to one file. Writes of this process queue at one lock; other processes queue at SQLite's."""
 
-    def __init__(self, path: str, *, synchronous: str) -> None:
+    def __init__(self, path: str, *, synchronous: str, clock: Clock | None = None) -> None:
         self.path = path
+        self._clock = clock
         self._synchronous = synchronous
         self._lock = FairLock()  # else a thread that writes without a pause keeps the tick out
         self._readers: list[apsw.Connection] = []
@@ -115,6 +118,10 @@ class Database:
             yield
         finally:
             self._local.until_s = None
+
+    def write_ms(self, asked_ms: int) -> int:
+        """For who holds the lock: the time now, where a clock was given. It may have waited for long to get there."""
+        return write_time_ms(asked_ms, self._clock.now_ms() if self._clock else None)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -23,6 +23,7 @@ from paceline.core.schedule import Entry
 from paceline.ports import (
     Change,
     Claimed,
+    Clock,
     PurgeReport,
     PutMonitor,
     PutResult,
@@ -44,9 +45,10 @@ from paceline.ports import (
 class SqliteStore(SqliteBatchStore, SqliteJobStore):
     """``path`` is a file, or ``:memory:``. The schema is brought up to date when it is opened."""
 
-    def __init__(self, path: str, *, synchronous: str = "full") -> None:
+    def __init__(self, path: str, *, synchronous: str = "full", clock: Clock | None = None) -> None:
+        """``clock``: leases then count from when they are written, however long the lock was waited for."""
         refuse_foreign(path)
-        self._db = Database(path, synchronous=synchronous)
+        self._db = Database(path, synchronous=synchronous, clock=clock)
         self._cadences = Cadences()
         self._lanes = runs.Lanes()
         self._policies = Policies()
@@ -159,6 +161,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
         with self._db.write() as db:
+            now_ms = self._db.write_ms(now_ms)
             return runs.claim(db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
     def next_run_ms(self) -> int | None:
@@ -167,6 +170,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
         with self._db.write() as db:
+            now_ms = self._db.write_ms(now_ms)
             return [self._take(db, item, now_ms) for item in takes]
 
     def _take(self, db: Connection, item: Take, now_ms: int) -> Claimed | None:

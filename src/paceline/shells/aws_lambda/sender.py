@@ -22,8 +22,8 @@ from paceline.ports import CHECKS, Order
 from paceline.ports.messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
-from paceline.steps.call import Fence, ProviderBook, Sent, make_calls, settle_calls
-from paceline.steps.send import make_orders, settle
+from paceline.steps.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
+from paceline.steps.send import make_orders, orders_in_time, settle
 from paceline.wiring import open_caller, open_provider
 
 CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
@@ -124,6 +124,10 @@ class Checks:
         else:
             claimed = store.claim_checks_of(self._generations, now_ms=now_ms, runs_max=room, lease_ms=lease_ms)
         orders = make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy)
+        orders, late = orders_in_time(orders, lease_ms=lease_ms, now_ms=self._now.now_ms())
+        if late:
+            logger.warning("claimed_too_late", extra={"checks": len(late)})
+            store.release([(order.handle, order.attempt) for order in late], now_ms=self._now.now_ms())
         self._out.update(((order.handle, order.attempt), order) for order in orders)
         self._provider.start(orders)
         return len(orders)
@@ -182,8 +186,11 @@ class Calls:
             claimed = store.claim_calls(now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
         else:
             claimed = store.claim_calls_of(self._providers, now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
-        sent = make_calls(store, self._book, claimed, now_ms=now_ms)
-        self._out.update(((one.call.handle, one.call.attempt), one) for one in sent)
+        sent, late = calls_in_time(make_calls(store, self._book, claimed, now_ms=now_ms), now_ms=self._now.now_ms())
+        if late:
+            logger.warning("claimed_too_late", extra={"calls": len(late)})
+            store.release_calls([one.fence for one in late], now_ms=self._now.now_ms())
+        self._out.update((one.fence, one) for one in sent)
         self._caller.start([one.call for one in sent])
         self._wait_ms = WAIT_MS
         return len(sent)
