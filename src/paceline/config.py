@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from paceline.core.checks import ANSWER_BYTES_MAX
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
 from paceline.errors import WrongSetting
 
@@ -113,6 +114,11 @@ class Settings(BaseSettings):
     bulk_max: int = Field(10_000, ge=1, description="How many monitors one bulk request may carry.")
     page_max: int = Field(1_000, ge=1, le=1_000, description="How many items one page of a list may have.")
     checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")
+    checks_bytes_max: int = Field(
+        67_108_864,
+        ge=ANSWER_BYTES_MAX,
+        description="How much memory answers to checks may take; fewer checks are out at once where it is little.",
+    )
     check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
     calls_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many calls to providers are out at once.")
     call_lease: Duration = Field(
@@ -133,6 +139,11 @@ class Settings(BaseSettings):
     wrong_tokens_max: int = Field(
         30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
     )
+
+    @property
+    def check_places(self) -> int:
+        """How many checks may be out at once, so that their answers keep within ``checks_bytes_max``."""
+        return min(self.checks_in_flight_max, self.checks_bytes_max // ANSWER_BYTES_MAX)
 
     @classmethod
     def settings_customise_sources(

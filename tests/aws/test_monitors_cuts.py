@@ -84,7 +84,7 @@ def staged(clients: Clients, stack: ExitStack) -> AwsStore:
     store = stack.enter_context(closing(AwsStore(prefix, clients=clients)))
     store.bell.rings = store.bell.offers = False
     with_users(store)
-    store.add_token(token("t", "ann"))
+    store.add_token(token("t", "ann"), tokens_max=100)
     for name in ("a", "b"):
         make_runs(store, armed(store, name), 3)
     return store

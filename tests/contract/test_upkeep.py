@@ -215,7 +215,7 @@ def test_a_store_that_can_be_written_answers_a_ping(store: Store, other: Store) 
 @pytest.mark.sqlite  # a copy in one file
 def test_a_backup_is_a_usable_copy_of_everything(store: Store, tmp_path: Path) -> None:
     monitor = armed(store, "a")
-    store.add_token(token("t1", "ann"))
+    store.add_token(token("t1", "ann"), tokens_max=100)
     make_runs(store, monitor, 3)
     settle(store, claim(store), Done(ok=False, detail={"x": 1}))
     (out,) = claim(store)

@@ -60,7 +60,7 @@ def test_removing_a_user_removes_tokens_and_monitors_and_records_their_changes(s
     arm_all(store, T0_MS)
     put(store, "c", owner="bob")
     arm_all(store, T0_MS)
-    assert store.add_token(token("t1", "ann"))
+    assert store.add_token(token("t1", "ann"), tokens_max=100) == "added"
     assert other.remove_user("ann")
     assert not other.remove_user("ann")
     assert store.user("ann") is None
@@ -100,10 +100,10 @@ def test_the_number_of_monitors_is_kept(store: Store) -> None:
 
 
 def test_a_token_belongs_to_a_user(store: Store, other: Store) -> None:
-    assert store.add_token(token("t1", "ann"))
-    assert store.add_token(token("t2", "ann", created_ms=T0_MS + 1))
-    assert store.add_token(token("t3", "bob"))
-    assert not store.add_token(token("t4", "nobody"))
+    assert store.add_token(token("t1", "ann"), tokens_max=100) == "added"
+    assert store.add_token(token("t2", "ann", created_ms=T0_MS + 1), tokens_max=100) == "added"
+    assert store.add_token(token("t3", "bob"), tokens_max=100) == "added"
+    assert store.add_token(token("t4", "nobody"), tokens_max=100) == "no_user"
     found = other.token("t1")
     assert found is not None
     assert found[0] == token("t1", "ann")
@@ -113,7 +113,7 @@ def test_a_token_belongs_to_a_user(store: Store, other: Store) -> None:
 
 
 def test_only_its_own_user_s_token_is_removed(store: Store, other: Store) -> None:
-    assert store.add_token(token("t1", "ann"))
+    assert store.add_token(token("t1", "ann"), tokens_max=100) == "added"
     assert not store.remove_token("bob", "t1")
     assert other.token("t1") is not None
     assert other.remove_token("ann", "t1")
@@ -122,8 +122,18 @@ def test_only_its_own_user_s_token_is_removed(store: Store, other: Store) -> Non
 
 
 def test_a_disabled_user_is_seen_with_the_token(store: Store) -> None:
-    assert store.add_token(token("t1", "ann"))
+    assert store.add_token(token("t1", "ann"), tokens_max=100) == "added"
     store.edit_user("ann", UserEdit(disabled=True))
     found = store.token("t1")
     assert found is not None
     assert found[1].disabled
+
+
+def test_tokens_of_a_user_stop_at_the_limit_and_go_on_when_one_is_revoked(store: Store, other: Store) -> None:
+    assert [store.add_token(token(f"t{index}", "ann"), tokens_max=3) for index in range(4)] == [*["added"] * 3, "full"]
+    assert other.add_token(token("t9", "bob"), tokens_max=3) == "added"
+    assert other.remove_token("ann", "t1")
+    assert not other.remove_token("ann", "t1")
+    assert store.add_token(token("t5", "ann"), tokens_max=3) == "added"
+    assert store.add_token(token("t6", "ann"), tokens_max=3) == "full"
+    assert {found.id for found in store.tokens("ann")} == {"t0", "t2", "t5"}

@@ -219,3 +219,8 @@ def test_an_unknown_time_zone_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(YEARS))
 def test_a_known_time_zone_is_accepted(name: str) -> None:
     assert timezone_problem(name) is None
+
+
+@pytest.mark.parametrize("name", ["localtime", "posixrules", "Factory"])
+def test_zones_of_the_machine_are_no_time_zones(name: str) -> None:
+    assert timezone_problem(name) is not None

@@ -28,6 +28,7 @@ LIMITS = SpecLimits(every_ms_min=1_000)
 HTTP: dict[str, Any] = {"kind": "http", "url": "https://example.org/"}
 
 plain_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20)
+one_line = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=20)
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -75,7 +76,7 @@ rest = st.fixed_dictionaries(
         "jitter": st.sampled_from(["0s", "10s"]),
         "missed": st.sampled_from(["skip", "once", "all"]),
         "paused": st.booleans(),
-        "tags": st.lists(plain_text, max_size=3),
+        "tags": st.lists(one_line, max_size=3),
     },
 )
 documents = st.builds(lambda check, cadence, more: {"check": check} | cadence | more, checks, cadences, rest)

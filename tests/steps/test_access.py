@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.errors import AlreadyExists, InvalidInput, NotFound
+from paceline.errors import AlreadyExists, InvalidInput, LimitReached, NotFound
 from paceline.ports import Store, UserEdit
 from paceline.steps.access import (
     DAILY_CREDITS_MAX,
+    TOKENS_MAX,
     NewToken,
     add_token,
     add_user,
@@ -155,3 +156,16 @@ def test_a_label_has_its_limits(store: Store) -> None:
         with pytest.raises(InvalidInput) as caught:
             new_token(store, "ann", seed=3, label=label)
         assert [problem.pointer for problem in caught.value.errors] == ["/label"]
+
+
+@pytest.mark.parametrize("name", ["me", "ME", "Me", "mE"])
+def test_no_user_can_be_named_me_in_any_case(name: str, store: Store) -> None:
+    with pytest.raises(InvalidInput, match="reserved"):
+        add_user(store, name, role="user", daily_credits=0, token_bytes=b"x" * 32, secret_key=KEY, now_ms=T0_MS)
+
+
+def test_a_user_gets_no_more_tokens_than_the_limit_whoever_asks(store: Store) -> None:
+    for seed in range(TOKENS_MAX - len(store.tokens("ann"))):
+        new_token(store, "ann", seed=seed)
+    with pytest.raises(LimitReached, match="Revoke some first"):
+        new_token(store, "ann", seed=255)

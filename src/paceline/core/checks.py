@@ -14,6 +14,8 @@ CHECK_BYTES_MAX = 65_536
 HEADERS_MAX = 32
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
 BYTES_CAP_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = 131_072
+"""More is never kept of one answer: its head, one piece of its body, and the end of the piece before."""
 
 DnsType = Literal["A", "AAAA", "CNAME", "MX", "NS", "TXT", "SOA", "SRV", "CAA", "PTR"]
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

@@ -18,6 +18,8 @@ from cronsim import CronSim, CronSimError
 from paceline.core.instants import to_datetime, to_ms
 
 CRON_CHARS_MAX = 256
+_MACHINE_ZONES = frozenset({"localtime", "posixrules", "Factory"})
+"""Files among the zones that mean another thing on each machine, or nothing."""
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 
 
@@ -56,7 +58,7 @@ def next_cron_ms(expression: str, timezone: str, after_ms: int) -> int:
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    return frozenset(available_timezones())
+    return frozenset(available_timezones()) - _MACHINE_ZONES
 
 
 @lru_cache(maxsize=1024)

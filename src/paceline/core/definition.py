@@ -10,7 +10,7 @@ import msgspec
 from paceline.core.checks import Check, OutgoingCheck, check_document, check_problems, parse_check
 from paceline.core.cron import cron_problem, timezone_problem
 from paceline.core.durations import parse_duration_ms
-from paceline.core.parsing import decode, duration_problems, text_problem
+from paceline.core.parsing import decode, duration_problems, line_problem
 from paceline.core.schedule import SLOT_MS, Cadence, Missed, Wish
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -154,7 +154,7 @@ def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
     if len(spec.tags) > TAGS_MAX:
         problems.append(FieldProblem("/tags", f"at most {TAGS_MAX} tags"))
     for index, tag in enumerate(spec.tags[:TAGS_MAX]):
-        if problem := text_problem(tag, f"/tags/{index}", chars_max=TAG_CHARS_MAX):
+        if problem := line_problem(tag, f"/tags/{index}", chars_max=TAG_CHARS_MAX):
             problems.append(problem)
     return problems
 

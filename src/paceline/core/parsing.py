@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,11 +16,21 @@ TEXT_CHARS_MAX = 4_096
 LEVELS_MAX = 32
 NAME_CHARS_MAX = 256
 T = TypeVar("T")
+_BREAKING = frozenset({"Cc", "Zl", "Zp"})
+"""Unicode categories: control characters, line and paragraph separators."""
 _PATH = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
-    """JSON to a value; what is wrong becomes an error that names the field."""
+    """JSON to a value; what is wrong becomes an error that names the field, also a field that is given twice."""
+    value = decode_part(decoder, body, pointer)
+    if repeated := repeated_name(body):
+        raise InvalidInput.of(FieldProblem(pointer + repeated, "this field is given twice; keep one of them"))
+    return value
+
+
+def decode_part(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
+    """Like ``decode``, for a part of a body that was looked through for repeated names as a whole."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -39,6 +51,23 @@ def field_problem(error: msgspec.ValidationError, pointer: str = "") -> FieldPro
     if (missing := re.search(r"missing required field `(.*)`", detail)) is not None:
         return FieldProblem(f"{pointer}{_to_pointer(path)}/{missing[1]}", "this field is required")
     return FieldProblem(pointer + _to_pointer(path), detail[:1].lower() + detail[1:])
+
+
+def repeated_name(body: bytes) -> str | None:
+    """The JSON pointer of the first name that an object of this valid JSON has twice; None if there is none."""
+    text = bytes(body).decode("utf-8", "replace")  # of a part of a body, its decoder judges what is broken
+    try:
+        _LOOK.decode(text)
+    except _Repeated:
+        return _find_repeated(_TREE.decode(text))
+    return None
+
+
+def line_problem(text: str, pointer: str, *, chars_max: int) -> FieldProblem | None:
+    """Why this is not a text of one line, fit to be shown in lists and logs."""
+    if any(unicodedata.category(char) in _BREAKING for char in text):
+        return FieldProblem(pointer, "control characters and line breaks are not allowed")
+    return text_problem(text, pointer, chars_max=chars_max)
 
 
 def text_problem(text: str, pointer: str, *, chars_max: int = TEXT_CHARS_MAX) -> FieldProblem | None:
@@ -79,6 +108,40 @@ def duration_problems(pointer: str, text: str, *, ms_min: int, ms_max: int) -> l
 
 def _to_pointer(path: str) -> str:
     return path.replace("[...]", "").replace("[", "/").replace("]", "").replace(".", "/")
+
+
+class _Repeated(Exception):
+    """An object has a name twice."""
+
+
+class _Members(list[tuple[str, Any]]):
+    """An object's members, each as often as it is given."""
+
+
+def _look(members: list[tuple[str, Any]]) -> None:
+    if len(dict(members)) != len(members):
+        raise _Repeated
+
+
+def _find_repeated(value: Any, pointer: str = "") -> str | None:
+    """Recursion is safe: the same text was decoded before, by a decoder with a limit on nesting."""
+    parts: list[tuple[str, Any]] = []
+    if isinstance(value, _Members):
+        seen: set[str] = set()
+        for name, _ in value:
+            if name in seen:
+                return f"{pointer}/{escape_pointer(name[:NAME_CHARS_MAX])}"
+            seen.add(name)
+        parts = [(escape_pointer(name[:NAME_CHARS_MAX]), part) for name, part in value]
+    elif isinstance(value, list):
+        parts = [(str(index), part) for index, part in enumerate(value)]
+    found = (_find_repeated(part, f"{pointer}/{name}") for name, part in parts)
+    return next((one for one in found if one is not None), None)
+
+
+# Numbers are not needed, and a long one would be refused: their texts will do.
+_LOOK = json.JSONDecoder(object_pairs_hook=_look, parse_int=str, parse_float=str)
+_TREE = json.JSONDecoder(object_pairs_hook=_Members, parse_int=str, parse_float=str)
 
 
 def escape_pointer(name: str) -> str:

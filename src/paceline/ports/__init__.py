@@ -90,6 +90,7 @@ from paceline.ports.monitors import (
     StoreStatus,
     Take,
     Token,
+    TokenAdded,
     User,
     UserEdit,
 )
@@ -172,6 +173,7 @@ __all__ = [
     "Take",
     "TargetFull",
     "Token",
+    "TokenAdded",
     "Unanswered",
     "Unsure",
     "User",

@@ -18,6 +18,7 @@ from paceline.core.outcome import Outcome, RunState
 from paceline.core.schedule import Entry, Reaction
 
 Role = Literal["admin", "user"]
+TokenAdded = Literal["added", "no_user", "full"]
 
 
 class User(msgspec.Struct, frozen=True):
@@ -232,8 +233,8 @@ class MonitorStore(Protocol):
     def remove_user(self, user_id: str) -> bool:
         """The user, the tokens and the monitors, each removed monitor with its recorded change."""
 
-    def add_token(self, token: Token) -> bool:
-        """False: there is no such user."""
+    def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
+        """``full``: the user has ``tokens_max`` already. Judged and written in one act."""
 
     def token(self, token_id: str) -> tuple[Token, User] | None: ...
     def tokens(self, user_id: str) -> list[Token]: ...

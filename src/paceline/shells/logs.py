@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import re
 import sys
@@ -56,6 +57,23 @@ def configure_logs(*, level: str, log_format: Literal["auto", "json", "text"], s
     root.setLevel(level.upper())
     # The daemon says itself when it serves and stops; of the server only trouble is news.
     logging.getLogger("uvicorn").setLevel("DEBUG" if level == "debug" else "WARNING")
+
+
+def warn_of_plain_http(host: str, *, tls: bool) -> None:
+    """Logs a warning if tokens would cross a network in the clear."""
+    if tls or host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        structlog.get_logger("paceline").warning(
+            "plain_http",
+            host=host,
+            detail="Tokens and answers cross the network in the clear. Use --tls-cert and --tls-key, --tls-self-signed,"
+            " or listen on 127.0.0.1 behind a proxy that speaks HTTPS.",
+        )
 
 
 def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -238,7 +238,7 @@ class Sender:
         """Until something must be settled, or may be claimed."""
         now_ms = self._system.clock.now_ms()
         wait_ms = self._look_ms
-        if self._news.is_set() and self._provider.in_flight < self._system.settings.checks_in_flight_max:
+        if self._news.is_set() and self._provider.in_flight < self._system.settings.check_places:
             wait_ms = max(0, CLAIM_MS - abs(now_ms - self._looked_ms))
         if self._ended:
             wait_ms = min(wait_ms, max(0, SETTLE_MS - abs(now_ms - self._settled_ms)))
@@ -247,7 +247,7 @@ class Sender:
     def _claim(self) -> None:
         settings, now_ms = self._system.settings, self._system.clock.now_ms()
         in_flight = self._provider.in_flight
-        room = settings.checks_in_flight_max - in_flight
+        room = settings.check_places - in_flight
         passed_ms = abs(now_ms - self._looked_ms)
         soon = passed_ms < CLAIM_MS and room < in_flight
         if room <= 0 or soon or self._claims.busy or not (self._news.is_set() or passed_ms >= self._look_ms):

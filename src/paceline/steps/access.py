@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from paceline.core.ids import id_problem
-from paceline.core.parsing import text_problem
-from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound
+from paceline.core.parsing import line_problem
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReached, NotFound
 from paceline.ports import Role, Store, Token, User, UserEdit
 from paceline.steps.react import react_to_all
 
@@ -17,7 +17,10 @@ TOKEN_ID_CHARS = 12
 LABEL_CHARS_MAX = 100
 DAILY_CREDITS_DEFAULT = 1_000_000
 DAILY_CREDITS_MAX = 10**15
+TOKENS_MAX = 100
+"""Tokens that one user may have."""
 RESERVED_IDS = frozenset({"me"})
+"""In any case: whoever reads "ME" in a path takes it for "me"."""
 
 
 class NewToken(NamedTuple):
@@ -39,7 +42,7 @@ def add_user(
 ) -> tuple[User, NewToken]:
     """A new user with a first token."""
     problem = id_problem(user_id, "/id")
-    if problem is None and user_id in RESERVED_IDS:
+    if problem is None and user_id.lower() in RESERVED_IDS:
         problem = FieldProblem("/id", f"{user_id!r} is reserved; choose another id")
     if problem is None:
         problem = credits_problem(daily_credits)
@@ -56,14 +59,20 @@ def add_token(
 ) -> NewToken:
     """``token_bytes`` are 32 random bytes."""
     assert len(token_bytes) == TOKEN_BYTES
-    if problem := text_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
+    if problem := line_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
         raise InvalidInput.of(problem)
     token_id = sha256(b"id" + token_bytes).hexdigest()[:TOKEN_ID_CHARS]
     secret = f"pl_{token_id}_{token_bytes.hex()}"
     token = Token(id=token_id, user=user_id, label=label, digest=digest(secret, secret_key), created_ms=now_ms)
-    if not store.add_token(token):
-        raise no_user(user_id)
-    return NewToken(token, secret)
+    match store.add_token(token, tokens_max=TOKENS_MAX):
+        case "added":
+            return NewToken(token, secret)
+        case "no_user":
+            raise no_user(user_id)
+        case "full":
+            raise LimitReached(f"User {user_id!r} has {TOKENS_MAX} tokens, the most there may be. Revoke some first.")
+        case never:
+            assert_never(never)
 
 
 def revoke_token(store: Store, user_id: str, token_id: str) -> None:

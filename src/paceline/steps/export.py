@@ -16,7 +16,8 @@ from paceline.steps.days import CallRunView, day_runs
 PAGE_RUNS = 1_000
 Format = Literal["ndjson", "csv"]
 COLUMNS = tuple(field.name for field in msgspec.structs.fields(CallRunView))
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula may begin with. The last four are the full-width forms of the first four."""
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 

@@ -16,7 +16,7 @@ from paceline.core.definition import SpecLimits, parse_spec, wish_of
 from paceline.core.ids import id_problem
 from paceline.core.meters import Reading
 from paceline.core.provider import provider_problems
-from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError
+from paceline.errors import AlreadyExists, InvalidInput, LimitReached, MalformedBody, PacelineError
 from paceline.ports import (
     AddKey,
     Change,
@@ -30,6 +30,7 @@ from paceline.ports import (
     UserEdit,
     Vault,
 )
+from paceline.steps.access import TOKENS_MAX
 from paceline.steps.accounts import put_account_spec
 from paceline.steps.move import (
     AccountLine,
@@ -192,7 +193,8 @@ class _Move:
     def _token(self, token: Token) -> str:
         found = self._store.token(token.id)
         if found is None:
-            self._store.add_token(token)
+            if self._store.add_token(token, tokens_max=TOKENS_MAX) == "full":
+                raise LimitReached(f"user {token.user!r} has {TOKENS_MAX} tokens already: revoke some there first")
             return "created"
         if (found[0].user, found[0].digest) != (token.user, token.digest):
             raise AlreadyExists(f"token {token.id} is there already and is another one: revoke it first")

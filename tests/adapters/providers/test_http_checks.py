@@ -299,3 +299,19 @@ def test_a_certificate_is_verified_unless_asked_not_to(tmp_path_factory: pytest.
             assert not done.ok, "what was reached without verification is not reused for one with"
     finally:
         provider.close()
+
+
+@pytest.mark.parametrize(
+    "head", [b"X: " + b"a" * 200_000 + b"\r\n", b"X: y\r\n" * 60_000], ids=["one line", "many lines"]
+)
+def test_headers_that_are_too_large_are_called_so(head: bytes, provider: CheckProvider) -> None:
+    with raw_server(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 0\r\n\r\n") as url:
+        done = outcome(provider, HttpCheck(url=url))
+    assert (done.ok, done.reason) == (False, "the headers of the answer are too large")
+
+
+def test_text_is_found_in_the_character_set_of_the_answer(provider: CheckProvider) -> None:
+    body = "größer".encode("latin-1")
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=iso-8859-1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with raw_server(head + body) as url:
+        assert outcome(provider, HttpCheck(url=url, expect=HttpExpect(body_contains="größer"))).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import threading
@@ -252,4 +253,18 @@ def test_store_of_the_version_before_the_kept_figures_counts_as_it_did(
     status = store.status()
     assert (status.runs_waiting, status.runs_out) == (1, 1)
     assert not [problem for problem in store.verify() if "number of runs" in problem]
+
+
+def test_a_backup_to_a_full_disk_says_so_and_leaves_no_half_copy(tmp_path: Path) -> None:
+    store = loaded(tmp_path / "p.db")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, hard))
+    try:
+        with pytest.raises(StoreUnavailable) as caught:
+            store.backup(tmp_path / "copy.db", progress=lambda *_: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "disk is full" in caught.value.detail
+    assert "not an error" not in caught.value.detail
+    assert list(tmp_path.glob("copy.db*")) == []
     store.close()

@@ -209,3 +209,10 @@ def test_keys_are_disabled_enabled_and_removed(lab: Program) -> None:
     assert lab.json("key", "rm", "lab", "k1") == {"removed": "k1"}
     assert lab.run("key", "rm", "lab", "k1").code == 3
     assert lab.json("account", "list")["items"][0]["reason"] == "it has no key"
+
+
+def test_a_key_on_the_command_line_is_warned_of_and_one_from_stdin_is_not(lab: Program) -> None:
+    given = lab.run("key", "add", "lab", CANARY, "--no-check")
+    assert (given.code, "Warning: a key on the command line" in given.err) == (0, True)
+    read = lab.run("key", "add", "lab", "-", "--no-check", stdin=f"{CANARY}-two\n")
+    assert (read.code, "Warning" in read.err) == (0, False)

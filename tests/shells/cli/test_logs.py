@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from paceline.shells.logs import MASK, configure_logs
+from paceline.shells.logs import MASK, configure_logs, warn_of_plain_http
 
 TOKEN = "pl_0123456789ab_" + "c0ffee" * 10
 CANARY = "canary-4711"
@@ -114,3 +114,21 @@ def test_what_is_not_secret_stays_readable() -> None:
     structlog.get_logger("t").info("said", url="https://example.org/?monkey=1&page=2", token_id="0123456789ab", keys=3)
     (line,) = lines(stream)
     assert (line["url"], line["token_id"], line["keys"]) == ("https://example.org/?monkey=1&page=2", "0123456789ab", 3)
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "warned"),
+    [
+        ("127.0.0.1", False, False),
+        ("::1", False, False),
+        ("localhost", False, False),
+        ("0.0.0.0", False, True),  # noqa: S104  nothing listens here
+        ("::", False, True),
+        ("192.0.2.1", False, True),
+        ("192.0.2.1", True, False),
+    ],
+)
+def test_plain_http_beyond_this_machine_is_warned_of(host: str, tls: bool, warned: bool) -> None:  # noqa: FBT001
+    stream = logged()
+    warn_of_plain_http(host, tls=tls)
+    assert [(line["event"], line["level"]) for line in lines(stream)] == [("plain_http", "warning")] * warned

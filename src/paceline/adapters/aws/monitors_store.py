@@ -43,6 +43,7 @@ from paceline.ports.monitors import (
     StoreStatus,
     Take,
     Token,
+    TokenAdded,
     User,
     UserEdit,
 )
@@ -95,8 +96,8 @@ class AwsMonitorStore(Part):
             self.news.ring(heard=True)
         return removed
 
-    def add_token(self, token: Token) -> bool:
-        return monitors_users.add_token(self._database, token)
+    def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
+        return monitors_users.add_token(self._database, token, tokens_max=tokens_max)
 
     def token(self, token_id: str) -> tuple[Token, User] | None:
         return monitors_users.token(self._database, token_id)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from paceline.adapters.aws.connect import attempts
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, key_of, padded, put, setting, update
+from paceline.adapters.aws.items import ABSENT, Action, Item, Key, delete, key_of, padded, put, setting, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_keys import (
     FAN,
@@ -27,7 +27,7 @@ from paceline.adapters.aws.monitors_runs import unhold
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import ITEMS
 from paceline.errors import StoreUnavailable
-from paceline.ports import Token, User, UserEdit
+from paceline.ports import Token, TokenAdded, User, UserEdit
 
 TOKENS_MAX = 1_000
 Act = Literal["removed", "disabled", "enabled"]
@@ -105,10 +105,27 @@ def behind(db: Database, pk: str, after: str, *, limit: int) -> list[Item]:
     return db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk=pk, after=after)
 
 
-def add_token(db: Database, token: Token) -> bool:
-    owner = db.get(ITEMS, user_key(token.user))
-    if owner is None:
-        return False
+def add_token(db: Database, token: Token, *, tokens_max: int) -> TokenAdded:
+    for _ in attempts():
+        owner = db.get(ITEMS, user_key(token.user))
+        if owner is None:
+            return "no_user"
+        tokens_now = _count_tokens(db, owner)
+        if tokens_now >= tokens_max:
+            return "full"
+        if db.transact(_token_actions(token, owner, tokens_now=tokens_now)).won:
+            return "added"
+    raise StoreUnavailable(f"AWS: tokens of {token.user!r} are written to all the time: try again in a moment.")
+
+
+def _count_tokens(db: Database, owner: Item) -> int:
+    """The user's item counts them; one that was written by an earlier version does not yet."""
+    if "tokens" in owner:
+        return int(owner["tokens"])
+    return len(db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=tokens_of(owner["number"])))
+
+
+def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action]:
     number = owner["number"]
     item = as_key(token_key(token.id)) | {
         "id": token.id,
@@ -118,12 +135,27 @@ def add_token(db: Database, token: Token) -> bool:
         "digest": token.digest,
         "created_ms": token.created_ms,
     }
-    actions = [
-        check(ITEMS, user_key(token.user), when="#number = :number", number=number),
+    return [
+        _set_tokens(owner, tokens_now + 1),
         put(ITEMS, item, when=ABSENT),
         put(ITEMS, {"pk": tokens_of(number), "sk": token.id}),
     ]
-    return db.transact(actions).won
+
+
+def _set_tokens(owner: Item, tokens: int) -> Action:
+    """Counts the user's tokens, if their number is still what it was when the item was read."""
+    counted = "#tokens = :counted" if "tokens" in owner else "attribute_not_exists(#tokens)"
+    believed = {"counted": owner["tokens"]} if "tokens" in owner else {}
+    when = f"#number = :number AND {counted}"
+    return update(
+        ITEMS,
+        user_key(owner["id"]),
+        "SET #tokens = :tokens",
+        when=when,
+        number=owner["number"],
+        tokens=tokens,
+        **believed,
+    )
 
 
 def token(db: Database, token_id: str) -> tuple[Token, User] | None:
@@ -144,12 +176,19 @@ def tokens(db: Database, name: str) -> list[Token]:
 
 
 def remove_token(db: Database, name: str, token_id: str) -> bool:
-    owner = db.get(ITEMS, user_key(name))
-    if owner is None:
-        return False
-    number = owner["number"]
-    mine = delete(ITEMS, token_key(token_id), when="#user = :user", user=number)
-    return db.transact([mine, delete(ITEMS, Key(tokens_of(number), token_id))]).won
+    for _ in attempts():
+        owner, item = db.get(ITEMS, user_key(name)), db.get(ITEMS, token_key(token_id))
+        if owner is None or item is None or item["user"] != owner["number"]:
+            return False
+        number = owner["number"]
+        actions = [
+            delete(ITEMS, token_key(token_id), when="#user = :user", user=number),
+            delete(ITEMS, Key(tokens_of(number), token_id)),
+            _set_tokens(owner, _count_tokens(db, owner) - 1),
+        ]
+        if db.transact(actions).won:
+            return True
+    raise StoreUnavailable(f"AWS: tokens of {name!r} are written to all the time: try again in a moment.")
 
 
 # -- what concerns all monitors of a user

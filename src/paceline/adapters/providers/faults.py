@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import socket
+from urllib.parse import urlsplit
 
 import pycurl
 
@@ -29,6 +31,8 @@ _ERRNO_WORDS = {
     errno.EADDRNOTAVAIL: "no local address or port was free to connect from",
 }
 
+HEADERS_TOO_LARGE = "the headers of the answer are too large"
+
 _WORDS = {
     pycurl.E_URL_MALFORMAT: "the host or URL cannot be used; check its spelling",
     pycurl.E_COULDNT_RESOLVE_HOST: "could not resolve host",
@@ -41,6 +45,7 @@ _WORDS = {
     pycurl.E_OUT_OF_MEMORY: "out of memory",
     77: "the store of trusted certificates cannot be read; name one with SSL_CERT_FILE",  # E_SSL_CACERT_BADFILE
     16: "the HTTP/2 connection failed",  # E_HTTP2
+    100: HEADERS_TOO_LARGE,  # E_TOO_LARGE: one line alone
     92: "the HTTP/2 stream was broken off",  # E_HTTP2_STREAM
 }
 
@@ -60,6 +65,8 @@ def fault_words(transfer: Transfer, error: int, *, timeout: str) -> str:
         return "the redirect leads to something other than http or https" if redirected else "the answer is not HTTP"
     if error == pycurl.E_TOO_MANY_REDIRECTS:
         return "more redirects than follow_redirects allows"
+    if error == pycurl.E_RECV_ERROR and "response headers" in transfer.curl.errstr():
+        return HEADERS_TOO_LARGE
     return _WORDS.get(error) or f"failed: {pycurl.easy_strerror(error).lower()}"
 
 
@@ -72,7 +79,7 @@ def certificate_words(curl: pycurl.Curl) -> str:
 
 
 def _phase_words(curl: pycurl.Curl) -> str:
-    if not curl.getinfo(pycurl.NAMELOOKUP_TIME):
+    if not curl.getinfo(pycurl.NAMELOOKUP_TIME) and not _is_address(curl.getinfo(pycurl.EFFECTIVE_URL)):
         return "while resolving the host name"
     if not curl.getinfo(pycurl.CONNECT_TIME):
         return "while connecting"
@@ -81,6 +88,19 @@ def _phase_words(curl: pycurl.Curl) -> str:
     if not curl.getinfo(pycurl.STARTTRANSFER_TIME):
         return "while waiting for the answer"
     return "while reading the answer"
+
+
+def _is_address(url: str) -> bool:
+    """Whether the host is an IP address in any spelling: there is no name to resolve then."""
+    host = urlsplit(url).hostname or ""
+    try:
+        socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
+        try:
+            socket.inet_aton(host)
+        except OSError:
+            return False
+    return True
 
 
 def _handshake_words(curl: pycurl.Curl) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import pycurl
 
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.transfer import Transfer, phases_ms
+from paceline.adapters.providers.search import StreamSearch
+from paceline.adapters.providers.transfer import Transfer, encode_like, phases_ms
 from paceline.core.checks import HttpCheck, HttpExpect
 from paceline.core.outcome import REASON_CHARS_MAX, Done
 
@@ -21,7 +22,6 @@ _CODE, _ADDRESS = pycurl.RESPONSE_CODE, pycurl.PRIMARY_IP
 _VERSION, _NEW_CONNECTIONS = pycurl.INFO_HTTP_VERSION, pycurl.NUM_CONNECTS
 _HTTP_VERSIONS = {1: "1.0", 2: "1.1", 3: "2", 30: "3"}
 _USERINFO = re.compile(r"//[^/?#]*@")
-_CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
 _OBEY_CODE = 2
 """Follow redirects with the method that their status code asks for; older libcurl takes any number for "follow"."""
 
@@ -34,6 +34,7 @@ def is_plain(check: HttpCheck) -> bool:
         and check.verify_tls
         and not check.follow_redirects
         and not check.expect.headers
+        and not _wanted(check.expect)
     )
 
 
@@ -41,8 +42,7 @@ def prepare(transfer: Transfer, check: HttpCheck) -> None:
     transfer.aim(check.url, check.timeout)
     transfer.judge = judge
     transfer.bytes_max = check.max_bytes
-    expect = check.expect
-    transfer.keeps_body = expect.body_contains is not None or expect.body_lacks is not None
+    transfer.wanted = _wanted(check.expect)
 
 
 def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
@@ -66,8 +66,13 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
     if check.follow_redirects:
         set_option(pycurl.FOLLOWLOCATION, _OBEY_CODE)
         set_option(pycurl.MAXREDIRS, check.follow_redirects)
-    if check.expect.headers:
+    if check.expect.headers or transfer.wanted:  # the character set of the body stands in the head
         transfer.keep_head()
+
+
+def _wanted(expect: HttpExpect) -> tuple[str, ...]:
+    """The texts that are looked for in the body."""
+    return tuple(text for text in (expect.body_contains, expect.body_lacks) if text is not None)
 
 
 def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
@@ -81,7 +86,7 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
         reason = fault_words(transfer, error, timeout=check.timeout)
     else:
         expect = check.expect
-        if expect.status is None and 200 <= code < 300 and not transfer.keeps_body and not expect.headers:
+        if expect.status is None and 200 <= code < 300 and not transfer.wanted and not expect.headers:
             reason = ""
         else:
             reason = _mismatch(transfer, check, code)[:REASON_CHARS_MAX]
@@ -145,18 +150,18 @@ def _headers_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
 
 
 def _body_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
-    if not transfer.keeps_body:
+    if not transfer.wanted:
         return ""
-    body = b"".join(transfer.pieces)
-    content_type = transfer.curl.getinfo(pycurl.CONTENT_TYPE) or ""
-    if (wanted := expect.body_contains) is not None and _encode(wanted, content_type) not in body:
+    content_type = transfer.content_type()
+    search = transfer.search or StreamSearch(encode_like(text, content_type) for text in transfer.wanted)
+    if (wanted := expect.body_contains) is not None and not search.found(encode_like(wanted, content_type)):
         if transfer.capped:
             return (
                 f"the first {transfer.bytes_max} bytes of the body do not contain {_quote(wanted)};"
                 " the rest was not read (max_bytes)"
             )
         return f"the body does not contain {_quote(wanted)}"
-    if (unwanted := expect.body_lacks) is not None and _encode(unwanted, content_type) in body:
+    if (unwanted := expect.body_lacks) is not None and search.found(encode_like(unwanted, content_type)):
         return f"the body contains {_quote(unwanted)}"
     return ""
 
@@ -164,15 +169,6 @@ def _body_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
 def _header_line(name: str, value: str) -> str:
     """For libcurl, "Name:" is an order to leave the header out, and "Name;" the header without a value."""
     return f"{name}: {value}" if value.strip() else f"{name};"
-
-
-def _encode(text: str, content_type: str) -> bytes:
-    """In the character set that the answer says it is in, if that is known and has these characters."""
-    match = _CHARSET.search(content_type)
-    try:
-        return text.encode(match[1]) if match else text.encode()
-    except (LookupError, UnicodeError):
-        return text.encode("utf-8", "replace")
 
 
 def _quote(text: str) -> str:

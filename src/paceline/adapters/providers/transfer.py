@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,6 +13,7 @@ import pycurl
 from paceline import __version__
 from paceline.adapters.providers.authorities import Authorities
 from paceline.adapters.providers.guard import NOT_PUBLIC, Guard
+from paceline.adapters.providers.search import StreamSearch
 from paceline.core.definition import duration_ms
 from paceline.core.outcome import Done
 from paceline.ports import Order
@@ -22,7 +24,10 @@ CONNECTION_AGE_S_MAX = 60
 CONNECTION_REST_S_MAX = 30
 NAMES_KEPT_S = 30
 TIMEOUTS_CACHED_MAX = 1_024
+HEAD_BYTES_MAX = 65_536
+"""So much of an answer's header lines is kept; the rest is passed over."""
 
+_CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
 _WEB = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
 timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
 _TOTAL, _FIRST_BYTE = pycurl.TOTAL_TIME_T, pycurl.STARTTRANSFER_TIME_T
@@ -55,14 +60,17 @@ class Transfer:
         "capped",
         "curl",
         "head",
+        "head_bytes",
         "judge",
         "keeps_body",
         "order",
         "pieces",
         "pool",
         "refusal",
+        "search",
         "started_ms",
         "timeout",
+        "wanted",
     )
 
     order: Order
@@ -77,6 +85,7 @@ class Transfer:
         self.pieces: list[bytes] = []
         self.head: list[bytes] = []
         self.keeps_body = False
+        self.wanted: tuple[str, ...] = ()
         self.bytes_max = 0
         self.clear()
         self.reset()
@@ -90,6 +99,8 @@ class Transfer:
             self.pieces = []
         if self.head:
             self.head = []
+        self.head_bytes = 0
+        self.search: StreamSearch | None = None
 
     def reset(self) -> None:
         """Every option as each check begins with it."""
@@ -121,6 +132,14 @@ class Transfer:
             self.curl.setopt(pycurl.TIMEOUT_MS, timeout_ms(timeout))
             self.timeout = timeout
 
+    def content_type(self) -> str:
+        """As the kept head has it; libcurl does not tell before the transfer is over."""
+        for line in self.head:
+            name, _, value = line.partition(b":")
+            if name.strip().lower() == b"content-type":
+                return value.decode("latin-1")
+        return ""
+
     def keep_head(self) -> None:
         """Gathers the header lines of the answer."""
         self.curl.setopt(pycurl.HEADERFUNCTION, self._take_head_line)
@@ -148,12 +167,28 @@ class Transfer:
         self.bytes_read += len(piece)
         if self.keeps_body:
             self.pieces.append(piece)
+        elif self.wanted:
+            if self.search is None:
+                self.search = StreamSearch(encode_like(text, self.content_type()) for text in self.wanted)
+            self.search.feed(piece)
         return 0 if self.capped else None
 
     def _take_head_line(self, line: bytes) -> None:
         if line.startswith(b"HTTP/"):  # the next answer after a redirect
             self.head.clear()
-        self.head.append(line)
+            self.head_bytes = 0
+        self.head_bytes += len(line)
+        if self.head_bytes <= HEAD_BYTES_MAX:
+            self.head.append(line)
+
+
+def encode_like(text: str, content_type: str) -> bytes:
+    """In the character set that the answer says it is in, if that is known and has these characters."""
+    match = _CHARSET.search(content_type)
+    try:
+        return text.encode(match[1]) if match else text.encode()
+    except (LookupError, UnicodeError):
+        return text.encode("utf-8", "replace")
 
 
 def phases_ms(curl: pycurl.Curl, *, reused: bool = False) -> dict[str, float]:

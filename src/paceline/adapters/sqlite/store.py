@@ -37,6 +37,7 @@ from paceline.ports import (
     StoreStatus,
     Take,
     Token,
+    TokenAdded,
     User,
     UserEdit,
 )
@@ -81,9 +82,9 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             return users.remove_user(db, user_id)
 
-    def add_token(self, token: Token) -> bool:
+    def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
         with self._db.write() as db:
-            return users.add_token(db, token)
+            return users.add_token(db, token, tokens_max=tokens_max)
 
     def token(self, token_id: str) -> tuple[Token, User] | None:
         with self._db.peek() as db:

@@ -189,9 +189,24 @@ def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]
         raise StoreUnavailable(f"{target} exists already; give a new file name.") from None
     copy = apsw.Connection(str(target))
     try:
-        with copy.backup("main", cast("apsw.Connection", db), "main") as steps:
-            while not steps.done:
-                steps.step(BACKUP_PAGES)
-                progress(steps.page_count - steps.remaining, steps.page_count)
+        _copy_pages(db, copy, progress=progress)
+    except (apsw.FullError, apsw.IOError) as error:
+        copy.close()
+        target.unlink(missing_ok=True)  # half a backup must not be taken for one
+        raise StoreUnavailable(
+            f"{target} cannot be written: its disk is full or broken ({type(error).__name__}). The unfinished copy was"
+            " removed; make room, or name a file on another disk."
+        ) from error
     finally:
         copy.close()
+
+
+def _copy_pages(db: Connection, copy: apsw.Connection, *, progress: Callable[[int, int], None]) -> None:
+    """Not ``with``: finishing a copy that failed raises the error again, then as "not an error"."""
+    steps = copy.backup("main", cast("apsw.Connection", db), "main")
+    try:
+        while not steps.done:
+            steps.step(BACKUP_PAGES)
+            progress(steps.page_count - steps.remaining, steps.page_count)
+    finally:
+        steps.close(force=True)

@@ -7,7 +7,7 @@ from typing import Any
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import record_changes
 from paceline.adapters.sqlite.keys import user_lane
-from paceline.ports import Token, User, UserEdit
+from paceline.ports import Token, TokenAdded, User, UserEdit
 
 
 def add_user(db: Connection, user: User) -> bool:
@@ -66,13 +66,20 @@ def remove_user(db: Connection, name: str) -> bool:
     return True
 
 
-def add_token(db: Connection, token: Token) -> bool:
+def add_token(db: Connection, token: Token, *, tokens_max: int) -> TokenAdded:
+    row = db.execute(
+        "SELECT id, (SELECT count(*) FROM token WHERE token.user = user.id) FROM user WHERE name = ?", (token.user,)
+    ).fetchone()
+    if row is None:
+        return "no_user"
+    owner, tokens_now = row
+    if tokens_now >= tokens_max:
+        return "full"
     db.execute(
-        """INSERT INTO token (id, user, label, digest, created_ms)
-           SELECT ?, id, ?, ?, ? FROM user WHERE name = ?""",
-        (token.id, token.label, token.digest, token.created_ms, token.user),
+        "INSERT INTO token (id, user, label, digest, created_ms) VALUES (?, ?, ?, ?, ?)",
+        (token.id, owner, token.label, token.digest, token.created_ms),
     )
-    return db.changes() == 1
+    return "added"
 
 
 def token(db: Connection, token_id: str) -> tuple[Token, User] | None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from paceline.core.definition import Monitor, MonitorSpec
-from paceline.core.parsing import decode
+from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, PacelineError, RevisionMismatch
 from paceline.ports import PutMonitor, PutResult, RemoveMonitor
 from paceline.shells.api.answers import Answer, Header, empty_answer, json_answer
@@ -181,10 +181,10 @@ def _parse_bulk(parts: Parts, owner: str, body: BulkBody) -> tuple[list[tuple[in
         pointer = f"/items/{index}"
         monitor_id: str | None = None
         try:
-            document = decode(_ITEM, bytes(raw), pointer)
+            document = decode_part(_ITEM, bytes(raw), pointer)
             if "id" not in document:
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this field is required"))
-            monitor_id = decode(_ID, bytes(document.pop("id")), f"{pointer}/id")
+            monitor_id = decode_part(_ID, bytes(document.pop("id")), f"{pointer}/id")
             if monitor_id in seen:
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
             put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), parts.limits, pointer=pointer)

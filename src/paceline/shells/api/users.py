@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from paceline.errors import LimitReached
 from paceline.ports import Token, UserEdit
 from paceline.shells.api.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.auth import owner_of
@@ -18,8 +17,6 @@ from paceline.steps import access
 from paceline.steps.report import token_view, user_view
 
 T = TypeVar("T")
-TOKENS_MAX = 100
-"""Tokens that one user may have."""
 
 
 async def add_user(call: Call) -> Answer:
@@ -94,8 +91,6 @@ async def revoke_token(call: Call) -> Answer:
 
 
 def _add_token(parts: Parts, owner: str, label: str) -> access.NewToken:
-    if len(parts.store.tokens(owner)) >= TOKENS_MAX:
-        raise LimitReached(f"User {owner!r} may have at most {TOKENS_MAX} tokens. Revoke some.")
     return access.add_token(
         parts.store,
         owner,

@@ -19,6 +19,10 @@ from paceline.steps.account_report import KeyView, key_view
 app = typer.Typer(name="key", help="Add, list, enable, disable and remove the keys of RIPE Atlas accounts.")
 
 LINE_CHARS_MAX = 1_024
+ON_COMMAND_LINE = (
+    "Warning: a key on the command line can be read by other users of this machine and stays in the shell's history."
+    " Leave it out next time: it is then asked for, or read from stdin."
+)
 
 AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id.")]
 KeyIdArgument = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, as `paceline key list` shows it.")]
@@ -47,6 +51,8 @@ def add(
 
     with call.system() as system, ExitStack() as stack:
         accounts.get_account(system.store, account, now_ms=system.clock.now_ms())
+        if key not in (None, "-") and not call.as_json:
+            print_note(ON_COMMAND_LINE)
         secret = _read_secret() if key is None or key == "-" else key
         added = accounts.check_and_add_key(
             system.store,

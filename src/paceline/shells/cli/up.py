@@ -131,9 +131,11 @@ def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
 
 def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None]) -> int:
     from paceline.shells.daemon import run_daemon
-    from paceline.shells.logs import configure_logs
+    from paceline.shells.logs import configure_logs, warn_of_plain_http
 
     configure_logs(level=system.settings.log_level, log_format=system.settings.log_format)
+    if serve_api:
+        warn_of_plain_http(system.settings.host, tls=system.tls is not None)
     return run_daemon(system, serve_api=serve_api, ready=ready)
 
 
