@@ -37,6 +37,7 @@ SECRET_BYTES_MIN = 16
 AWS_LOOK_MS = 1_000
 AWS_REST_MS = 30_000
 KEEP_MS, AWS_KEEP_MS = 1_000, 60_000
+BEAT_MS, AWS_BEAT_MS = 5_000, 30_000
 AWS_APART_MS = 5_000
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -144,6 +145,11 @@ class System:
     def keep_ms(self) -> int:
         """How old the figures that are read from the store may be. On AWS they are counted over many partitions."""
         return KEEP_MS if aws_prefix(self.settings.store) is None else AWS_KEEP_MS
+
+    @property
+    def beat_ms(self) -> int:
+        """How often a daemon says in the store that it is there."""
+        return BEAT_MS if aws_prefix(self.settings.store) is None else AWS_BEAT_MS
 
     @property
     def apart_ms(self) -> int:

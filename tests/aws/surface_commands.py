@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
+from paceline.config import load_settings
+from paceline.core.daemons import Daemon
 from paceline.shells.cli.app import app, main
+from paceline.wiring import SystemClock, open_system
 from tests.aws.surface_stage import RECORDS, Told, shape
 from tests.shells.api.day import TOMORROW
 from tests.shells.api.job_stage import AtlasWorld, job
@@ -96,9 +99,12 @@ def tell_commands(stage: AtlasWorld, folder: Path, store: str, secret: str) -> T
         patch.setenv("PACELINE_STORE", store)
         patch.setenv("PACELINE_SECRET_KEY", secret)
         patch.setenv("PACELINE_ATLAS_URL", stage.simulator.base_url)
-        patch.setenv("PACELINE_PORT", str(stage.world.port))
-        terminal.run("export", "moved.ndjson")  # a Paceline answers there
         patch.setenv("PACELINE_PORT", str(free_port()))
+        with contextlib.closing(open_system(load_settings()).store) as there:
+            now_ms = SystemClock().now_ms()
+            there.beat(Daemon("d1", "up", "another-host", 1, "http://10.0.0.7:8080", now_ms, now_ms, 3_600_000))
+            terminal.run("export", "moved.ndjson")  # a Paceline runs on it
+            there.forget_daemon("d1")
         for part in (_users, _monitors, _batches, _jobs, _upkeep):
             part(terminal, stage)
     return terminal

@@ -12,6 +12,7 @@ import pytest
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
 from paceline.core.batch import RecordSpec
+from paceline.core.instants import to_text
 from paceline.core.schedule import Rest
 from paceline.errors import InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Reacted, Store
@@ -145,19 +146,32 @@ def test_what_is_under_way_is_named_and_nothing_else_is_in_the_way(source: Store
     move_scene.with_users_and_monitors(source)
     move_scene.with_batch(source)
     move_scene.with_accounts(source)
-    assert obstacles(source) == []
+    assert obstacles(source, now_ms=NOON_MS) == []
     job_stage.admitted(source, owner="ann")
     run_tick(source, now_ms=T0_MS + 11 * MINUTE_MS)
     assert len(take(source, now_ms=T0_MS + 11 * MINUTE_MS)) == 1
     assert len(source.claim_calls(now_ms=NOON_MS, runs_max=1, lease_ms=MINUTE_MS)) == 1
     (batch,) = move_scene.all_batches(source)
     source.open_day(batch, "2026-09-23", start_ms=NOON_MS + DAY_MS, end_ms=NOON_MS + 2 * DAY_MS)
-    assert obstacles(source) == [
-        "1 runs of monitors are out",
+    leased_ms = source.leases(now_ms=T0_MS + 11 * MINUTE_MS).until_ms
+    assert leased_ms is not None
+    until = f"let those who have them report, or wait until their leases have ended at {to_text(leased_ms)}"
+    assert obstacles(source, now_ms=leased_ms - 1) == [
+        f"1 runs of monitors are out ({until})",
         "1 jobs have not ended (let them end, or cancel them)",
         "day 2026-09-23 of batch 'daily' is half planned",
         f"1 runs of day {DATE} of batch 'daily' are out",
     ]
+
+
+def test_a_run_whose_lease_has_ended_is_not_under_way(source: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    run_tick(source, now_ms=T0_MS + 11 * MINUTE_MS)
+    assert len(take(source, now_ms=T0_MS + 11 * MINUTE_MS)) == 1
+    leased_ms = source.leases(now_ms=T0_MS + 11 * MINUTE_MS).until_ms
+    assert leased_ms is not None
+    assert len(obstacles(source, now_ms=leased_ms - 1)) == 1
+    assert obstacles(source, now_ms=leased_ms) == []
 
 
 @pytest.mark.parametrize("cut", [1, 4, 9, 13, 20])
@@ -288,7 +302,7 @@ def test_from_sqlite_to_aws_and_back_nothing_is_lost_and_no_run_is_doubled(
     assert authenticate(aws_store, secret, secret_key=SECRET_KEY) is not None
     again = take_in(aws_store, there, now_ms=NOON_MS)
     assert {word for counts in again.counts.values() for word in counts} == {"unchanged"}
-    assert obstacles(aws_store) == []
+    assert obstacles(aws_store, now_ms=NOON_MS) == []
     back, _ = take_out(aws_store, now_ms=NOON_MS)
     take_in(target, back, now_ms=NOON_MS)
     assert picture(target) == picture(source)

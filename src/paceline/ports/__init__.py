@@ -29,6 +29,7 @@ from paceline.ports.batches import (
     RecordPut,
     Replayed,
 )
+from paceline.ports.daemons import DaemonStore, Leases
 from paceline.ports.edges import (
     Caller,
     Clock,
@@ -117,6 +118,7 @@ __all__ = [
     "ClaimedCall",
     "Clock",
     "Credits",
+    "DaemonStore",
     "DayCount",
     "DeadChoice",
     "Delivered",
@@ -130,6 +132,7 @@ __all__ = [
     "KeyAdded",
     "KeyCheck",
     "KeyRefused",
+    "Leases",
     "Listed",
     "MeterFull",
     "MonitorStore",
@@ -182,7 +185,7 @@ __all__ = [
 ]
 
 
-class Store(MonitorStore, BatchStore, JobStore, Protocol):
+class Store(MonitorStore, BatchStore, JobStore, DaemonStore, Protocol):
     """One SQLite file, or DynamoDB and SQS."""
 
     def proof(self) -> str | None:

@@ -25,6 +25,7 @@ from paceline.ports import Atlas
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.serving import server_config
 from paceline.shells.batch_loops import CallSender, Planner
+from paceline.shells.heartbeat import Heartbeat
 from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
 from paceline.shells.loops import Keeper, Loop, Sender, Ticker, Turn
 from paceline.shells.metrics import Metrics
@@ -45,8 +46,15 @@ class Engine:
     """The loops of one process."""
 
     def __init__(
-        self, system: System, metrics: Metrics, *, arrived: Callable[[], None], own: tuple[str, int] | None
+        self,
+        system: System,
+        metrics: Metrics,
+        *,
+        arrived: Callable[[], None],
+        own: tuple[str, int] | None,
+        url: str = "",
     ) -> None:
+        """``own``, ``url``: where our own API listens, if there is one."""
         owned = [own] if own else []
         run_loops_on(system)
         self._provider = open_provider(system.settings, system.clock, own=owned)
@@ -63,6 +71,8 @@ class Engine:
         keeper = Keeper(system, metrics, loops=lambda: self.loops, beat=self._keep_keeping)
         self._keeper = Loop("keeper", keeper.turn, metrics)
         self._watcher = Loop("watcher", Watcher(system).turn, metrics)
+        self._heartbeat = Heartbeat(system, kind="up" if url else "worker", url=url)
+        self._beating = Loop("heartbeat", self._heartbeat.turn, metrics)
         self._jobs = JobEngine(system, metrics, own=owned)
 
     @property
@@ -71,9 +81,11 @@ class Engine:
 
     @property
     def _own_loops(self) -> list[Loop]:
-        return [self._ticker, self._sending, self._planner, self._calling, self._keeper, self._watcher]
+        engine = [self._ticker, self._sending, self._planner, self._calling]
+        return [*engine, self._keeper, self._watcher, self._beating]
 
     def start(self) -> None:
+        self._heartbeat.begin()
         for loop in self.loops:
             loop.start()
 
@@ -103,6 +115,7 @@ class Engine:
         _end(self._sender.drain)
         calls.join()
         jobs.join()
+        self._heartbeat.end()
         self._provider.close()
         self._caller.close()
 
@@ -237,7 +250,8 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
         loops=loops,
         metrics=metrics,
     )
-    engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port))
+    url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
     app = build_app(system, hooks)
     config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
     server = _Server(config)
@@ -248,7 +262,6 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening(serving)
     renewing = asyncio.create_task(_renew_certificate(system, config))
-    url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
     log.info("serving", url=url, store=system.settings.store)
     try:
         if ready is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from paceline.core.batch import Batch, BatchSpec, Day
+from paceline.core.instants import to_text
 from paceline.core.provider import ProviderSpec
 from paceline.errors import InvalidInput, MalformedBody, WrongSetting
 from paceline.ports import AccountSpec, Role, Store, StoredJob, Vault
@@ -169,11 +170,14 @@ def check_head(line: AnyLine, vault: Vault) -> Head:
     return line
 
 
-def obstacles(store: Store) -> list[str]:
+def obstacles(store: Store, *, now_ms: int) -> list[str]:
     """What is under way, in words: moved now, it would be lost, doubled or spent twice. Empty: it may be moved."""
     found: list[str] = []
-    if out := store.status().runs_out:
-        found.append(f"{out} runs of monitors are out")
+    if (out := store.leases(now_ms=now_ms)).until_ms is not None:
+        found.append(
+            f"{out.runs} runs of monitors are out (let those who have them report, or wait until their leases have"
+            f" ended at {to_text(out.until_ms)})"
+        )
     counts = store.send_counts()
     if counts.open_jobs:
         found.append(f"{counts.open_jobs} jobs have not ended (let them end, or cancel them)")
@@ -181,8 +185,8 @@ def obstacles(store: Store) -> list[str]:
         for day in store.days(batch, before=None, limit=DAYS_MAX):
             if day.state == "planning":
                 found.append(f"day {day.date} of batch {batch.id!r} is half planned")
-            elif out := sum(count.runs for count in store.day_counts(day) if count.state == "out"):
-                found.append(f"{out} runs of day {day.date} of batch {batch.id!r} are out")
+            elif busy := sum(count.runs for count in store.day_counts(day) if count.state == "out"):
+                found.append(f"{busy} runs of day {day.date} of batch {batch.id!r} are out")
     return found
 
 

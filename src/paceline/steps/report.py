@@ -25,6 +25,7 @@ from paceline.core.provider import (
 from paceline.core.schedule import Entry, Missed
 from paceline.errors import NotFound
 from paceline.ports import BatchStore, ProviderStanding, Role, Run, Scheduler, Store, StoreStatus, Token, User
+from paceline.steps.daemons import DaemonView, daemon_views
 
 LATE_AFTER_MS = 10_000
 _TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
@@ -165,6 +166,8 @@ class StatusView(msgspec.Struct, frozen=True):
     """By dead queue, about; on AWS only."""
     call_age_s: float
     file_bytes: int
+    daemons: list[DaemonView]
+    """The processes that work on the store, as they said themselves."""
 
 
 def monitor_views(
@@ -303,6 +306,7 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         dead_messages=store.dead_messages(),
         call_age_s=_age_s(status.oldest_call_due_ms, now_ms),
         file_bytes=status.file_bytes,
+        daemons=daemon_views(store, now_ms=now_ms),
     )
 
 

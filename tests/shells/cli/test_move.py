@@ -80,7 +80,7 @@ def test_half_a_stream_is_refused_and_so_is_another_secret(program: Program) -> 
 def test_nothing_moves_while_a_daemon_runs_unless_it_is_only_a_copy(program: Program) -> None:
     fill(program)
     program.ok("export", "before.ndjson")
-    with program.running("up"):
+    with program.running("up", "--port", "0"):
         for words in (("export", "now.ndjson"), ("import", "before.ndjson")):
             ended = program.run(*words)
             assert (ended.code, "a Paceline answers at" in ended.err) == (2, True)

@@ -34,7 +34,7 @@ from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL, come_to_front
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
-from paceline.ports import PurgeReport, StoreStatus
+from paceline.ports import Leases, PurgeReport, StoreStatus
 
 KEPT_MORE_MS = 3_600_000
 """A lane that was purged is looked at again when its oldest run is so much older: then some go together."""
@@ -322,3 +322,11 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
         kind = is_outgoing(run["queue"])
         starts[kind] = min(starts.get(kind, start_ms), start_ms)
     return OpenRuns(behind - out, out, min(due, default=None), starts.get(False), starts.get(True))
+
+
+def leases(db: Database, *, now_ms: int) -> Leases:
+    """Of the fronts that the index has after now; whether they are out is asked of the runs themselves."""
+    rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
+    fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values())
+    ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]
+    return Leases(len(ends), max(ends, default=None))

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from paceline.adapters.aws import connect, dead_queues, secret, tables
+from paceline.adapters.aws import connect, daemons, dead_queues, secret, tables
 from paceline.adapters.aws.batches_store import AwsBatchStore
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Key, update
 from paceline.adapters.aws.jobs_store import AwsJobStore
 from paceline.adapters.aws.monitors_store import AwsMonitorStore
+from paceline.adapters.aws.monitors_upkeep import leases
 from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.queues import Queues
+from paceline.core.daemons import Daemon
 from paceline.errors import StoreUnavailable
-from paceline.ports import Clock, Replayed, StoreStatus
+from paceline.ports import Clock, Leases, Replayed, StoreStatus
 
 SCHEMA_VERSION = 1
 
@@ -70,6 +72,21 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
             self.sweep_alarms(now_ms=now_ms)
 
         return dead_queues.replay(self._database, self._queues, now_ms=now_ms, limit=limit, follow=follow)
+
+    def beat(self, daemon: Daemon) -> None:
+        daemons.beat(self._database, daemon)
+
+    def daemons(self, *, limit: int) -> list[Daemon]:
+        return daemons.daemons(self._database, limit=limit)
+
+    def forget_daemon(self, daemon_id: str) -> None:
+        daemons.forget(self._database, daemon_id)
+
+    def forget_daemons(self, *, before_ms: int) -> int:
+        return daemons.forget_before(self._database, before_ms=before_ms)
+
+    def leases(self, *, now_ms: int) -> Leases:
+        return leases(self._database, now_ms=now_ms)
 
     def verify(self) -> list[str]:
         return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from paceline.adapters.sqlite import definitions, entries, history, runs, secret, strides, upkeep, users
+from paceline.adapters.sqlite import daemons, definitions, entries, history, runs, secret, strides, upkeep, users
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection, Database, file_bytes
@@ -16,6 +16,7 @@ from paceline.adapters.sqlite.job_store import SqliteJobStore
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.providers import Policies
 from paceline.adapters.sqlite.retention import Retention
+from paceline.core.daemons import Daemon
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
@@ -24,6 +25,7 @@ from paceline.ports import (
     Change,
     Claimed,
     Clock,
+    Leases,
     PurgeReport,
     PutMonitor,
     PutResult,
@@ -225,6 +227,28 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
     def glances(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
         with self._db.read() as db:
             return history.glances(db, self._cadences, generations, now_ms=now_ms)
+
+    # -- daemons
+
+    def beat(self, daemon: Daemon) -> None:
+        with self._db.write() as db:
+            daemons.beat(db, daemon)
+
+    def daemons(self, *, limit: int) -> list[Daemon]:
+        with self._db.read() as db:
+            return daemons.daemons(db, limit=limit)
+
+    def forget_daemon(self, daemon_id: str) -> None:
+        with self._db.write() as db:
+            daemons.forget(db, daemon_id)
+
+    def forget_daemons(self, *, before_ms: int) -> int:
+        with self._db.write() as db:
+            return daemons.forget_before(db, before_ms=before_ms)
+
+    def leases(self, *, now_ms: int) -> Leases:
+        with self._db.read() as db:
+            return daemons.leases(db, now_ms=now_ms)
 
     # -- upkeep
 

@@ -15,12 +15,12 @@ import typer
 from paceline.errors import AlreadyExists, InvalidInput
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.upkeep import daemon_answers, daemon_url
+from paceline.shells.cli.upkeep import daemon_text, running_daemons
 from paceline.steps.move import obstacles
 
 if TYPE_CHECKING:
-    from paceline.config import Settings
     from paceline.steps.move_out import Exported
+    from paceline.wiring import System
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes, mode 0600; - writes to stdout.")]
 LiveOption = Annotated[
@@ -37,24 +37,23 @@ def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = Fal
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
     from paceline.steps import move_out
 
-    settings = call.settings()
-    if not live:
-        refuse_while_running(settings, act="exported")
-    with call.system(settings) as system:
-        if not live and (found := obstacles(system.store)):
+    with call.system() as system:
+        if not live:
+            refuse_while_running(system, act="exported")
+        if not live and (found := obstacles(system.store, now_ms=system.clock.now_ms())):
             raise InvalidInput(_under_way(found))
         with _open_output(file) as write:
             done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms())
     _tell(call, file, done)
 
 
-def refuse_while_running(settings: Settings, *, act: str) -> None:
+def refuse_while_running(system: System, *, act: str) -> None:
     """What runs meanwhile would be in neither store, or in both."""
-    if daemon_answers(settings):
-        url = daemon_url(settings)
+    running = running_daemons(system.store, now_ms=system.clock.now_ms())
+    if running:
         raise InvalidInput(
-            f"Nothing was {act}: a Paceline answers at {url}. Stop all that run on this store first (SIGTERM lets them"
-            " finish what is out); if that one is on another store, or you only want to try, add --live."
+            f"Nothing was {act}: a Paceline {daemon_text(running[0])}. Stop all that run on this store first (SIGTERM"
+            " lets them finish what is out); or, if you only want to try, add --live."
         )
 
 

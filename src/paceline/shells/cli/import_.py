@@ -17,7 +17,7 @@ from paceline.shells.cli.monitor_items import open_input
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What paceline export wrote; - reads stdin.")]
-LiveOption = Annotated[bool, typer.Option("--live", help="Although a Paceline answers: it is on another store.")]
+LiveOption = Annotated[bool, typer.Option("--live", help="Although a Paceline runs on this store.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,14 +28,13 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
     """Take in an export: what differs is replaced, what it does not name stays. Done twice, it is done once."""
     from paceline.steps.move_in import import_lines
 
-    settings = call.settings()
-    if not live:
-        refuse_while_running(settings, act="imported")
     with (
         open_input(file) as stream,
-        call.new_system(settings) as system,
+        call.new_system() as system,
         output.progress_bar("Importing", of_bytes=False) as progress,
     ):
+        if not live:
+            refuse_while_running(system, act="imported")
         done = import_lines(
             system.store,
             system.vault,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, print_json, print_line, print_note, printable
-from paceline.shells.cli.upkeep import daemon_answers, daemon_url
+from paceline.shells.cli.upkeep import running_daemons
 from paceline.steps import job_report
 from paceline.steps.job_report import JobView, WaitingView
 
@@ -104,11 +104,11 @@ def _moving(view: JobView) -> str:
 
 
 def _ask_for_daemon(system: System, call: Call) -> None:
-    if not daemon_answers(system.settings):
+    if not running_daemons(system.store, now_ms=system.clock.now_ms()):
         store = f" --store {call.store}" if call.store else ""
         print_note(
-            f"Nothing has moved for {QUIET_S:.0f} s, and no daemon answers at {daemon_url(system.settings)}."
-            f" Unless a worker runs elsewhere, start one: paceline{store} up (or: paceline{store} worker)"
+            f"Nothing has moved for {QUIET_S:.0f} s, and no daemon answers: none runs on this store."
+            f" Start one: paceline{store} up (or: paceline{store} worker)"
         )
 
 

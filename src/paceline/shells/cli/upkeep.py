@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import os
-import ssl
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +18,12 @@ from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.steps import account_report, report
 from paceline.steps import purge as purge_step
+from paceline.steps.daemons import DaemonView, daemon_views
 
 if TYPE_CHECKING:
     from paceline.config import Settings
 
-ANSWER_TIMEOUT_S = 1.0
+DAEMONS_SHOWN_MAX = 10
 PURGE_PASSES_MAX = 1_000_000
 
 
@@ -65,16 +65,16 @@ def register(app: typer.Typer) -> None:
 
 
 def status(call: Call) -> None:
-    """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and whether a daemon answers."""
+    """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and which daemons run."""
     with call.system() as system:
         settings = system.settings  # where there is only a demo, the demo's
         now_ms = system.clock.now_ms()
         view = report.status_view(system.store, now_ms=now_ms)
         jobs = _job_figures(system.store, now_ms=now_ms)
-    url = daemon_url(settings)
-    answering = daemon_answers(settings)
+        running = running_daemons(system.store, now_ms=now_ms)
+    url = next((one.url for one in running if one.url), None)
     if call.as_json:
-        daemon = {"url": url, "answering": answering}
+        daemon = {"url": url or daemon_url(settings), "answering": url is not None}
         output.print_json(
             {"store": settings.store, **msgspec.to_builtins(view), **msgspec.to_builtins(jobs), "daemon": daemon}
         )
@@ -82,7 +82,7 @@ def status(call: Call) -> None:
     output.print_fields(
         [
             ("store", f"{settings.store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else settings.store),
-            ("daemon", f"answering at {url}" if answering else f"none answers at {url}; start one: paceline up"),
+            *_daemon_rows(view.daemons, running, settings),
             ("users", view.users),
             ("monitors", view.monitors),
             ("entries", view.entries),
@@ -246,27 +246,41 @@ def _duration_ms(option: str, text: str) -> int:
     return ms
 
 
+def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
+    """Those that said so lately and, if they are on this machine, still have their process."""
+    return [one for one in daemon_views(store, now_ms=now_ms) if one.state == "running" and not _has_ended(one)]
+
+
+def daemon_text(daemon: DaemonView) -> str:
+    where = f"answers at {daemon.url}" if daemon.url else "works without an API"
+    return f"{where} (process {daemon.pid} on {daemon.host})"
+
+
+def _daemon_rows(views: list[DaemonView], running: list[DaemonView], settings: Settings) -> list[tuple[str, str]]:
+    rows = [("daemon" if one.url else "worker", daemon_text(one)) for one in running]
+    gone = [one for one in views if one not in running]
+    rows += [(one.kind, f"gone without a word since {one.seen_at} (process {one.pid} on {one.host})") for one in gone]
+    if not running:
+        rows.insert(0, ("daemon", f"none answers at {daemon_url(settings)}; start one: paceline up"))
+    return rows[:DAEMONS_SHOWN_MAX]
+
+
+def _has_ended(daemon: DaemonView) -> bool:
+    """A process of this machine that is not there any more; of another machine nobody here can tell."""
+    if daemon.host != socket.gethostname():
+        return False
+    try:
+        os.kill(daemon.pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # it is there, and somebody else's
+        return False
+    return False
+
+
 def daemon_url(settings: Settings) -> str:
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     return f"{'https' if _speaks_tls(settings) else 'http'}://{host}:{settings.port}"
-
-
-def daemon_answers(settings: Settings) -> bool:
-    """Whether a daemon says that it is alive at the configured address."""
-    everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # asked, not bound
-    host = everywhere.get(settings.host, settings.host)
-    connection = http.client.HTTPConnection(host, settings.port, timeout=ANSWER_TIMEOUT_S)
-    if _speaks_tls(settings):
-        # Nothing secret is said: whose certificate it is does not matter, and it may well be one of its own.
-        unchecked = ssl._create_unverified_context()  # noqa: S323, SLF001
-        connection = http.client.HTTPSConnection(host, settings.port, timeout=ANSWER_TIMEOUT_S, context=unchecked)
-    try:
-        connection.request("GET", "/healthz")
-        return connection.getresponse().status == 200
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def _speaks_tls(settings: Settings) -> bool:

@@ -1,0 +1,55 @@
+"""A daemon's row in the store: written every few seconds, deleted when the daemon ends as it should."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import suppress
+
+import msgspec
+
+from paceline.core.daemons import Daemon, DaemonKind
+from paceline.errors import StoreUnavailable
+from paceline.shells.loops import Turn
+from paceline.steps import daemons
+from paceline.wiring import System
+
+
+class Heartbeat:
+    """Every turn writes the row again, and now and then forgets those of daemons that are long gone."""
+
+    FORGET_TURNS = 100
+
+    def __init__(self, system: System, *, kind: DaemonKind, url: str = "") -> None:
+        self._system = system
+        self._turns = 0
+        now_ms = system.clock.now_ms()
+        self._daemon = Daemon(
+            id=secrets.token_hex(8),
+            kind=kind,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            url=url,
+            started_ms=now_ms,
+            beat_ms=now_ms,
+            every_ms=system.beat_ms,
+        )
+
+    def begin(self) -> None:
+        """Before anybody is told that it runs."""
+        with suppress(StoreUnavailable):  # the loop tries again
+            self.turn()
+
+    def turn(self) -> Turn:
+        now = msgspec.structs.replace(self._daemon, beat_ms=self._system.clock.now_ms())
+        if self._turns % self.FORGET_TURNS:
+            self._system.store.beat(now)
+        else:
+            daemons.beat(self._system.store, now)
+        self._turns += 1
+        return Turn(self._system.beat_ms)
+
+    def end(self) -> None:
+        with suppress(StoreUnavailable):  # then it is seen as gone after some missed beats
+            self._system.store.forget_daemon(self._daemon.id)
