@@ -69,12 +69,21 @@ class Ticker:
         spent_s, entries = 0.0, 0
         for _ in range(batches):
             now_ms = self._next_now_ms()
+            self._settle_all()
             start_s = time.perf_counter()
             report = tick(self._store, now_ms=now_ms, catch_up=CatchUp(), limit=BATCH)
             spent_s += time.perf_counter() - start_s
             assert report.entries == report.runs >= BATCH, report
             entries += report.entries  # others may be due in the same slot as the last of the batch
         return entries / spent_s
+
+    def _settle_all(self) -> None:
+        """Runs of the batch before have ended, as they have when an entry fires again: beside the measurement."""
+        self._probe.execute(
+            """INSERT INTO outcome (handle, state, attempt, started_ms, ended_ms, reason, detail)
+               SELECT handle, 'ok', 1, due_ms, due_ms, '', '{}' FROM run
+               WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)"""
+        )
 
     def _next_now_ms(self) -> int:
         """When the last entry of the next batch is due: read beside the measurement, not in it."""

@@ -131,6 +131,12 @@ class Settings(BaseSettings):
     retry_cap: Duration = Field("5m", description="No retry waits longer than this.")
     missed_grace: Duration = Field("30s", description="A firing handled within this time is late, not missed.")
     missed_max: int = Field(100, ge=1, le=10_000, description="How many missed runs `missed: all` makes up for.")
+    waiting_runs_max: int = Field(
+        100,
+        ge=1,
+        le=10_000,
+        description="How many runs of a monitor with `overlap: queue` may wait behind its first; the newest are kept.",
+    )
     missed_window: Duration = Field("10m", description="Missed runs are spread over this time at most.")
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
     runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from paceline.core.due import Due, OnTime
-from paceline.ports import Claimed, PurgeReport, Queue, Store
+from paceline.ports import Claimed, Moved, PurgeReport, Queue, Store
 from tests.aws.monitor_stage import WRITES
 from tests.world.batch_world import BatchWorld
 from tests.world.job_world import JobWorld
@@ -40,9 +40,9 @@ class Agreed:
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         return self._seen_by.armed_after(after, from_ms=from_ms, limit=limit)
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         del rule, limit
-        return Counter()
+        return Moved(Counter(), 0)
 
     def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
         del runs_max

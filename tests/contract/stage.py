@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from paceline.core.checks import Check, HttpCheck, OutgoingCheck
 from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.due import Advance, Due, Firing
 from paceline.core.outcome import Done, Outcome
-from paceline.core.schedule import Arm, Cadence, Reaction, Remove
+from paceline.core.schedule import Arm, Cadence, Overlap, Reaction, Remove
 from paceline.ports import (
     CHECKS,
     Claimed,
@@ -38,8 +40,15 @@ def outgoing_of(owner: str) -> Queue:
     return Queue(outgoing=True, owner=owner)
 
 
-def spec(check: Check = GET, *, every: str = "60s", paused: bool = False, tags: tuple[str, ...] = ()) -> MonitorSpec:
-    return MonitorSpec(check=check, every=every, paused=paused, tags=tags)
+def spec(
+    check: Check = GET,
+    *,
+    every: str = "60s",
+    paused: bool = False,
+    tags: tuple[str, ...] = (),
+    overlap: Overlap = "skip",
+) -> MonitorSpec:
+    return MonitorSpec(check=check, every=every, paused=paused, tags=tags, overlap=overlap)
 
 
 def user(user_id: str, *, created_ms: int = T0_MS) -> User:
@@ -79,10 +88,17 @@ def arm_all(store: Store, due_ms: int, *, cadence: Cadence = EVERY_MINUTE, outgo
 
 
 def armed(
-    store: Store, monitor_id: str, *, check: Check = GET, owner: str = "ann", due_ms: int = T0_MS, every: str = "60s"
+    store: Store,
+    monitor_id: str,
+    *,
+    check: Check = GET,
+    owner: str = "ann",
+    due_ms: int = T0_MS,
+    every: str = "60s",
+    overlap: Overlap = "skip",
 ) -> Monitor:
     """A monitor whose entry is due at the given time."""
-    (monitor,) = armed_all(store, [monitor_id], check=check, owner=owner, due_ms=due_ms, every=every)
+    (monitor,) = armed_all(store, [monitor_id], check=check, owner=owner, due_ms=due_ms, every=every, overlap=overlap)
     return monitor
 
 
@@ -94,11 +110,12 @@ def armed_all(
     owner: str = "ann",
     due_ms: int = T0_MS,
     every: str = "60s",
+    overlap: Overlap = "skip",
 ) -> list[Monitor]:
     """Many alike, put and armed together."""
-    puts = [PutMonitor(owner, monitor_id, spec(check, every=every)) for monitor_id in monitor_ids]
+    puts = [PutMonitor(owner, monitor_id, spec(check, every=every, overlap=overlap)) for monitor_id in monitor_ids]
     results = store.put_monitors(puts, monitors_max=MONITORS_MAX, now_ms=T0_MS)
-    arm_all(store, due_ms, outgoing=isinstance(check, OutgoingCheck))
+    arm_all(store, due_ms, cadence=replace(EVERY_MINUTE, overlap=overlap), outgoing=isinstance(check, OutgoingCheck))
     monitors = [result.monitor for result in results if result.monitor is not None]
     assert len(monitors) == len(puts)
     return monitors

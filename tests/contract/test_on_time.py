@@ -102,7 +102,7 @@ def test_the_act_is_bounded_and_counts_by_due_time() -> None:
     store = filled([("ann", '"every": "60s"', 1_000 * index, "skip", '{"kind": "outgoing"}') for index in range(5)])
     rule = OnTime(T0_MS + 10_000, grace_ms=30_000)
     first = store.advance_on_time(rule, limit=3)
-    assert first == {T0_MS: 1, T0_MS + 1_000: 1, T0_MS + 2_000: 1}
-    assert store.advance_on_time(rule, limit=3).total() == 2
-    assert store.advance_on_time(rule, limit=3).total() == 0
+    assert first.made == {T0_MS: 1, T0_MS + 1_000: 1, T0_MS + 2_000: 1}
+    assert store.advance_on_time(rule, limit=3).entries == 2
+    assert store.advance_on_time(rule, limit=3).entries == 0
     store.close()

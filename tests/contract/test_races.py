@@ -48,7 +48,7 @@ def test_promise_5_however_many_tick_each_run_is_made_once(
 ) -> None:
     """However few there are: each is raced for by all, in each minute."""
     count, minutes, limit = (12, 4, 3) if by_request else (40, 10, 7)
-    monitors = armed_all(store, (f"m{number}" for number in range(count)))
+    monitors = armed_all(store, (f"m{number}" for number in range(count)), overlap="queue")
 
     def tick(handle: Store) -> int:
         made = 0

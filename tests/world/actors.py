@@ -25,7 +25,7 @@ from tests.world.ledger import Ledger
 OWNERS = ("ann", "bob", "1-a", "1")
 NAMES = ("a", "b", "a-b", "c")
 POLICY = RetryPolicy(attempts_max=3, base_ms=1_000, cap_ms=20_000)
-CATCH_UP = CatchUp(grace_ms=10_000, runs_max=5, window_ms=60_000)
+CATCH_UP = CatchUp(grace_ms=10_000, runs_max=5, window_ms=60_000, waiting_max=0)
 CHECK_LEASE_MS = 60_000
 KEEP_MS, EXPIRE_MS = 7_200_000, 3_600_000
 CHECKS = (
@@ -241,8 +241,8 @@ class Users:
     def _put(self, owner: str, name: str, spec: MonitorSpec) -> str:
         put = PutMonitor(owner=owner, id=name, spec=spec)
         result = define.put_monitors(self._store, [put], monitors_max=100, now_ms=self._world.now_ms)[0]
-        cadence = spec.every or spec.cron
-        return f"{result.disposition} {owner}/{name} {cadence} jitter {spec.jitter} {spec.missed} paused {spec.paused}"
+        cadence = f"{spec.every or spec.cron} jitter {spec.jitter} {spec.missed} {spec.overlap}"
+        return f"{result.disposition} {owner}/{name} {cadence} paused {spec.paused}"
 
     def _edit(self, owner: str, name: str) -> str:
         now_ms, random = self._world.now_ms, self._world.random
@@ -288,6 +288,7 @@ class Users:
             initial_delay=random.choice(("0s", "0s", "0s", "7s", "3m")),
             jitter=random.choice(("0s", "0s", "4s", "2m")),
             missed=random.choice(("skip", "once", "all")),
+            overlap=random.choice(("skip", "queue")),
             paused=random.random() < 0.1,
             tags=(random.choice(("x", "y")),),
         )

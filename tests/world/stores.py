@@ -9,6 +9,7 @@ from typing import Any
 from paceline.core.due import Advance, Firing, OnTime
 from paceline.ports import (
     Claimed,
+    Moved,
     PurgeReport,
     PutMonitor,
     PutResult,
@@ -83,20 +84,24 @@ class Watched:
         self._past.append(("commit", (advances,), {"now_ms": now_ms}))
         return won
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         """The act tells only how many moved; who they were is found by looking before and after."""
         before = self._inner.due(now_ms=rule.now_ms, limit=EVERYTHING)
         moved = self._inner.advance_on_time(rule, limit=limit)
-        after = {due.token for due in self._inner.armed_after(None, from_ms=0, limit=EVERYTHING)}
-        gone = [due for due in before if due.token not in after]
-        demand(5, Counter(due.due_ms for due in gone) == moved, f"{moved} were said to be made, but {gone} moved")
+        after = self._inner.armed_after(None, from_ms=0, limit=EVERYTHING)
+        tokens, counters = {due.token for due in after}, {due.generation: due.counter for due in after}
+        gone = [due for due in before if due.token not in tokens]
+        fired = [due for due in gone if counters[due.generation] > due.counter]
+        said = Moved(Counter(due.due_ms for due in fired), len(gone) - len(fired))
+        demand(5, said == moved, f"{moved} were said to be made, but {gone} moved")
         demand(5, len(gone) <= limit, f"{len(gone)} moved, more than {limit}")
         for due in gone:
             late_ms, every_ms = rule.now_ms - due.due_ms, due.cadence.every_ms
             demand(
                 2, late_ms < every_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up"
             )
-            advance = Advance(due, due.due_ms + every_ms, (Firing(due.counter, due.due_ms, 0),))
+            firings = (Firing(due.counter, due.due_ms, 0),) if due in fired else ()
+            advance = Advance(due, due.due_ms + every_ms, firings)
             self._ledger.commit([advance], [True], now_ms=rule.now_ms)
         return moved
 

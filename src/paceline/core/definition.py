@@ -11,7 +11,7 @@ from paceline.core.checks import Check, OutgoingCheck, check_document, check_pro
 from paceline.core.cron import cron_problem, timezone_problem
 from paceline.core.durations import parse_duration_ms
 from paceline.core.parsing import decode, duration_problems, line_problem
-from paceline.core.schedule import SLOT_MS, Cadence, Missed, Wish
+from paceline.core.schedule import SLOT_MS, Cadence, Missed, Overlap, Wish
 from paceline.errors import FieldProblem, InvalidInput
 
 TAGS_MAX = 32
@@ -29,6 +29,7 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     initial_delay: str = "0s"
     jitter: str = "0s"
     missed: Missed = "skip"
+    overlap: Overlap = "skip"
     paused: bool = False
     tags: tuple[str, ...] = ()
 
@@ -57,6 +58,7 @@ class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
     initial_delay: str = "0s"
     jitter: str = "0s"
     missed: Missed = "skip"
+    overlap: Overlap = "skip"
     paused: bool = False
     tags: list[str] = []
 
@@ -91,7 +93,7 @@ def encode_spec(spec: MonitorSpec) -> bytes:
 
 def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
     return Wish(
-        cadence=_cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed),
+        cadence=_cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed, spec.overlap),
         initial_delay_ms=duration_ms(spec.initial_delay),
         resting=spec.paused or owner_disabled,
         outgoing=isinstance(spec.check, OutgoingCheck),
@@ -100,7 +102,9 @@ def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish
 
 
 @lru_cache(maxsize=4_096)
-def _cadence(every: str | None, cron: str | None, timezone: str, jitter: str, missed: Missed) -> Cadence:
+def _cadence(
+    every: str | None, cron: str | None, timezone: str, jitter: str, missed: Missed, overlap: Overlap
+) -> Cadence:
     """Memoised: most monitors share their cadence with many others."""
     return Cadence(
         every_ms=duration_ms(every) if every is not None else 0,
@@ -108,6 +112,7 @@ def _cadence(every: str | None, cron: str | None, timezone: str, jitter: str, mi
         timezone=timezone if cron is not None else "UTC",
         jitter_ms=duration_ms(jitter),
         missed=missed,
+        overlap=overlap,
     )
 
 
@@ -128,6 +133,7 @@ def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
     document["initial_delay"] = spec.initial_delay
     document["jitter"] = spec.jitter
     document["missed"] = spec.missed
+    document["overlap"] = spec.overlap
     document["paused"] = spec.paused
     document["tags"] = list(spec.tags)
     return document
@@ -142,6 +148,7 @@ def _to_spec(document: _SpecDocument, pointer: str) -> MonitorSpec:
         initial_delay=document.initial_delay,
         jitter=document.jitter,
         missed=document.missed,
+        overlap=document.overlap,
         paused=document.paused,
         tags=tuple(document.tags),
     )

@@ -1,7 +1,8 @@
 """A due entry advances: which runs it makes, and when it is due next.
 
 An advance never leaves an entry due, however late it comes. What was missed follows the cadence's policy, and what is
-caught up is spread, never sent in one spike.
+caught up is spread, never sent in one spike. A firing that finds an earlier run of its entry unsettled follows the
+cadence's overlap policy.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from paceline.core.ids import stable_fraction
+from paceline.core.overlap import is_skipped
 from paceline.core.schedule import Cadence, next_due_ms
 
 
@@ -19,6 +22,7 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     """What a tick needs to know of one due entry; the first four are the compare-and-set token.
 
     ``place`` is the store's own note of where it found the entry; it is handed back untouched and is no part of it.
+    ``busy``: its newest run is not settled. It may settle any moment, but none is made unless the token changes.
     """
 
     generation: int
@@ -27,6 +31,8 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     due_ms: int
     cadence: Cadence
     place: Any = None
+    busy: bool = False
+    overlapped: int = 0
 
     @property
     def token(self) -> tuple[int, int, int, int]:
@@ -56,6 +62,10 @@ class Advance(msgspec.Struct, frozen=True, gc=False):
     due: Due
     next_due_ms: int
     firings: tuple[Firing, ...]
+    overlapped: int = 0
+    """As ``Entry.overlapped``, behind this advance."""
+    waiting_max: int = 0
+    """Of the runs that then wait behind the oldest open one, the newest so many are kept; 0: all of them."""
 
 
 class CatchUp(NamedTuple):
@@ -66,7 +76,9 @@ class CatchUp(NamedTuple):
     runs_max: int = 100
     """At most so many missed runs are made up for under ``missed: all``: the newest."""
     window_ms: int = 600_000
-    """Missed runs are spread over this time, or over the cadence's own period if that is shorter."""
+    """Missed runs are spread over this time, or at twice the cadence's usual pace if that is sooner over."""
+    waiting_max: int = 100
+    """Under ``overlap: queue`` so many runs of a monitor may wait behind the one that is first."""
 
 
 class OnTime(NamedTuple):
@@ -93,11 +105,25 @@ def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[
     """A step forward for each."""
     on_time = OnTime(now_ms, catch_up.grace_ms)
     return [
-        Advance(due, due.due_ms + due.cadence.every_ms, (Firing(due.counter, due.due_ms, 0),))
-        if on_time.covers(due)
-        else _advance_late(due, now_ms=now_ms, catch_up=catch_up)
+        overlap(
+            Advance(due, due.due_ms + due.cadence.every_ms, (Firing(due.counter, due.due_ms, 0),))
+            if on_time.covers(due)
+            else _advance_late(due, now_ms=now_ms, catch_up=catch_up),
+            waiting_max=catch_up.waiting_max,
+        )
         for due in dues
     ]
+
+
+def overlap(advance: Advance, *, waiting_max: int) -> Advance:
+    """What becomes of an advance if the entry's newest run is not settled."""
+    due, firings = advance.due, advance.firings
+    if not due.busy:
+        return advance
+    made_up = bool(firings) and firings[0].after_ms > 0
+    if is_skipped(due.cadence, busy=due.busy, made_up=made_up):
+        return replace(advance, firings=(), overlapped=due.overlapped + len(firings))
+    return replace(advance, overlapped=due.overlapped + len(firings), waiting_max=waiting_max)
 
 
 def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
@@ -143,7 +169,8 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
             missed = [] if on_time else [newest_ms]
         case "all":
             pass
-    window_ms = min(max(following_ms - newest_ms, 1), catch_up.window_ms)
+    period_ms = max(following_ms - newest_ms, 1)
+    window_ms = min(max(len(missed) * period_ms // 2, period_ms), catch_up.window_ms)
     phase = stable_fraction(f"catch-up:{due.generation}")
     firings = [
         Firing(due.counter + index, slot_ms, now_ms + int((index + phase) / len(missed) * window_ms))

@@ -17,6 +17,7 @@ SLOT_MS = 50
 """Due times lie on this raster, so that a store may cluster its due table by a small integer."""
 
 Missed = Literal["skip", "once", "all"]
+Overlap = Literal["skip", "queue"]
 
 
 class Cadence(msgspec.Struct, frozen=True):
@@ -27,6 +28,7 @@ class Cadence(msgspec.Struct, frozen=True):
     timezone: str = "UTC"
     jitter_ms: int = 0
     missed: Missed = "skip"
+    overlap: Overlap = "skip"
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +47,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     outgoing: bool
     last_due_ms: int | None = None
     """When the newest run was due; None if there was none, or its record is gone."""
+    overlapped: int = 0
+    """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
 
 
 class Arm(msgspec.Struct, frozen=True, gc=False):

@@ -177,6 +177,19 @@ class Run(msgspec.Struct, frozen=True):
     detail: dict[str, Any] = {}
 
 
+class Moved(NamedTuple):
+    """Entries that advanced together."""
+
+    made: Counter[int]
+    """How many runs were made, by their due time."""
+    skipped: int
+    """Entries that made none, because their run before has not ended."""
+
+    @property
+    def entries(self) -> int:
+        return self.made.total() + self.skipped
+
+
 class PurgeReport(NamedTuple):
     runs_deleted: int
     runs_expired: int
@@ -279,10 +292,11 @@ class MonitorStore(Protocol):
         A run is visible to ``claim`` when this returns.
         """
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
-        """Advances due entries that the rule covers, at most ``limit``, in one act; how many by their due time.
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
+        """Advances due entries that the rule covers, at most ``limit``, in one act.
 
-        It does what ``due``, ``advance`` and ``commit`` would do to them. A store without a faster way advances none.
+        It does what ``due``, ``advance`` and ``commit`` would do to them. A store without a faster way advances none,
+        and entries whose run would queue behind another may be left out.
         """
 
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:

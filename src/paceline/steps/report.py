@@ -22,7 +22,7 @@ from paceline.core.provider import (
     WhenUnknown,
     provider_document,
 )
-from paceline.core.schedule import Entry, Missed
+from paceline.core.schedule import Entry, Missed, Overlap
 from paceline.errors import NotFound
 from paceline.ports import BatchStore, ProviderStanding, Role, Run, Scheduler, Store, StoreStatus, Token, User
 from paceline.steps.daemons import DaemonView, daemon_views
@@ -38,6 +38,14 @@ class ScheduleView(msgspec.Struct, frozen=True):
     next_due: str | None
 
 
+class SkippedView(msgspec.Struct, frozen=True):
+    """Firings that made no run, since the open run was due."""
+
+    count: int
+    since: str | None
+    reason: str
+
+
 class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     user: str
@@ -45,6 +53,7 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     initial_delay: str
     jitter: str
     missed: Missed
+    overlap: Overlap
     paused: bool
     tags: list[str]
     schedule: ScheduleView
@@ -55,6 +64,7 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     every: str | None = None
     cron: str | None = None
     timezone: str | None = None
+    skipped: SkippedView | None = None
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -361,5 +371,13 @@ def _monitor_view(monitor: Monitor, entry: Entry | None, glance: Glance, *, now_
         health=judge(resting=resting, due_ms=due_ms, glance=glance, now_ms=now_ms, late_after_ms=LATE_AFTER_MS),
         created_at=to_text(monitor.created_ms),
         updated_at=to_text(monitor.updated_ms),
+        skipped=_skipped_view(entry, glance),
         **document,
     )
+
+
+def _skipped_view(entry: Entry | None, glance: Glance) -> SkippedView | None:
+    if entry is None or entry.cadence.overlap != "skip" or not entry.overlapped or glance.open_due_ms is None:
+        return None
+    since = to_text(glance.open_due_ms)
+    return SkippedView(entry.overlapped, since, f"the run that was due at {since} has not ended")

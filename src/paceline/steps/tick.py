@@ -29,6 +29,8 @@ class TickReport(NamedTuple):
     late_ms: list[int]
     """How far behind its due time each run was made."""
     more: bool
+    skipped: int = 0
+    """Entries that made no run because their run before had not ended."""
 
 
 class PullBackReport(NamedTuple):
@@ -44,18 +46,21 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
     """
     rule = OnTime(now_ms, catch_up.grace_ms)
     on_time = store.advance_on_time(rule, limit=limit)
-    made = on_time.total()
-    late_ms = [now_ms - due_ms for due_ms in on_time.elements()]
+    gone, skipped = on_time.entries, on_time.skipped
+    late_ms = [now_ms - due_ms for due_ms in on_time.made.elements()]
     late_max = min(limit, LATE_MAX)
-    dues = store.due(now_ms=now_ms, limit=late_max if made < limit else max(1, late_max // REST_SHARE))
-    if made == limit:
-        dues = [due for due in dues if not rule.covers(due)]  # the rest of what is on time goes with the next pass
+    dues = store.due(now_ms=now_ms, limit=late_max if gone < limit else max(1, late_max // REST_SHARE))
+    if gone == limit:
+        # The rest of what is on time goes with the next pass, but for those that the store may have left out.
+        dues = [due for due in dues if not rule.covers(due) or due.cadence.overlap == "queue"]
     if not dues:
-        return TickReport(made, made, 0, late_ms, more=made == limit)
+        return TickReport(gone, len(late_ms), 0, late_ms, more=gone == limit, skipped=skipped)
     moved = advance_due(store, dues, now_ms=now_ms, catch_up=catch_up)
     late_ms += [now_ms - firing.due_ms for advance in moved for firing in advance.firings]
+    skipped += sum(not advance.firings and advance.overlapped > advance.due.overlapped for advance in moved)
     lost = len(dues) - len(moved)
-    return TickReport(made + len(moved), len(late_ms), lost, late_ms, more=made == limit or len(dues) == late_max)
+    more = gone == limit or len(dues) == late_max
+    return TickReport(gone + len(moved), len(late_ms), lost, late_ms, more=more, skipped=skipped)
 
 
 def next_entries_max(*, full: bool) -> int:
@@ -86,7 +91,7 @@ def pull_back(
         scanned += len(dues)
         after = dues[-1]
         advances = [
-            Advance(due, pulled_back_ms(entry, now_ms=now_ms), ())
+            Advance(due, pulled_back_ms(entry, now_ms=now_ms), (), due.overlapped)
             for due in dues
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]

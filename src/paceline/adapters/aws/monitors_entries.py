@@ -1,4 +1,4 @@
-"""Entries: how recorded changes move them, how a tick advances them, where they stand."""
+"""Entries: how recorded changes move them, and where they stand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, NamedTuple, assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from paceline.adapters.aws.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.firsts import Firsts
+from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, joined, put, setting, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_due import NextDue, between, generations_of
@@ -23,11 +22,9 @@ from paceline.adapters.aws.monitors_keys import (
     due_shard,
     due_shards,
     entry_key,
-    is_outgoing,
     lane_key,
     monitor_key,
     owner_queue,
-    run_key,
     tally_key,
     user_key,
     waves,
@@ -36,13 +33,11 @@ from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, LEDGER, SCHEDULERS
 from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
-from paceline.core.due import Advance, Due
+from paceline.core.due import Due
 from paceline.core.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
 from paceline.ports import Change, Reacted, Scheduler
 from paceline.ports.messages import Alarm
 
-FIRINGS_MAX = ACTIONS_MAX - 5
-"""Of one transaction: beside them it moves the entry and the lane."""
 WALKED, WALKED_MAX = 100, 20_000
 """Generations that are looked up at a time, and in a row without finding any."""
 AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
@@ -103,7 +98,7 @@ def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
 
 def due(db: Database, next_due: NextDue, *, now_ms: int, limit: int) -> list[Due]:
     shards = next_due.awake(now_ms)
-    return _armed(db, shards, first=0, last=due_of(now_ms, GENERATION_MASK), limit=limit)
+    return _with_lanes(db, _armed(db, shards, first=0, last=due_of(now_ms, GENERATION_MASK), limit=limit))
 
 
 def armed_after(db: Database, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
@@ -136,7 +131,17 @@ def rung(db: Database, bell: Bell, alarms: Sequence[Alarm], *, now_ms: int) -> l
         and (item["counter"], item.get("due_ms")) == (alarm.counter, alarm.due)
     ]
     bell.send([alarm for alarm in believed if alarm.due > now_ms], now_ms=now_ms)
-    return [to_due(items[alarm.generation]) for alarm in believed if alarm.due <= now_ms]
+    return _with_lanes(db, [to_due(items[alarm.generation]) for alarm in believed if alarm.due <= now_ms])
+
+
+def _with_lanes(db: Database, dues: Sequence[Due]) -> list[Due]:
+    """Each with what its lane says: whether its newest run is settled. An entry that never fired has none."""
+    lanes = db.get_many(RUNS_TABLE, [lane_key(one.generation) for one in dues if one.counter])
+    return [replace(one, busy=is_busy(lanes.get(lane_key(one.generation)))) for one in dues]
+
+
+def is_busy(lane: Item | None) -> bool:
+    return lane is not None and lane["front"] <= lane["newest"]
 
 
 # -- reacting
@@ -247,151 +252,6 @@ def _note(next_due: NextDue, item: Reacted) -> None:
     next_due.moved(item.change.generation, from_ms=before_ms, to_ms=after_ms)
 
 
-# -- advancing
-
-
-def commit(
-    db: Database, next_due: NextDue, checks: Firsts, bell: Bell, advances: Sequence[Advance], *, now_ms: int
-) -> list[bool]:
-    """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
-
-    An advance with more runs than a transaction holds goes in steps, each to the due time of the run that comes next:
-    wherever it is cut off, the entry stands as if it had been ticked that far.
-    """
-    heads = [_head(advance) for advance in advances]
-    won = [False] * len(advances)
-    for wave in waves(advance.due.generation for advance in heads):
-        done = _Commit(db, [heads[position] for position in wave], now_ms=now_ms)
-        for position, happened in zip(wave, done.write(), strict=True):
-            won[position] = happened
-        offered = done.offered()
-        for run in offered:
-            if not is_outgoing(run["queue"]):
-                checks.moved(run["shard"], run["pk"], run["at"])
-        bell.offer(offered, now_ms=now_ms)
-    rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
-    if rest:
-        tails = [_tail(advances[position], heads[position]) for position in rest]
-        for position, happened in zip(rest, commit(db, next_due, checks, bell, tails, now_ms=now_ms), strict=True):
-            won[position] = happened
-    moved = [heads[position] for position in range(len(advances)) if won[position] and position not in rest]
-    for advance in moved:
-        next_due.moved(advance.due.generation, from_ms=advance.due.due_ms, to_ms=advance.next_due_ms)
-    bell.arm(
-        Alarm(advance.due.generation, advance.due.counter + len(advance.firings), advance.next_due_ms)
-        for advance in moved
-    )
-    return won
-
-
-def _head(advance: Advance) -> Advance:
-    if len(advance.firings) <= FIRINGS_MAX:
-        return advance
-    firings = advance.firings[:FIRINGS_MAX]
-    return Advance(advance.due, advance.firings[FIRINGS_MAX].due_ms, firings)
-
-
-def _tail(advance: Advance, head: Advance) -> Advance:
-    made = len(head.firings)
-    due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms)
-    return Advance(due, advance.next_due_ms, advance.firings[made:])
-
-
-class _Commit:
-    """Advances of distinct entries. Each believes at first that its lane is clear; if not, its runs park."""
-
-    def __init__(self, db: Database, advances: Sequence[Advance], *, now_ms: int) -> None:
-        self._db = db
-        self._advances = advances
-        self._now_ms = now_ms
-        self._places = self._read_places()
-        self._clear = [True] * len(advances)
-        self._won: list[bool] = []
-
-    def write(self) -> list[bool]:
-        known = [position for position, place in enumerate(self._places) if place is not None]
-
-        def again(act: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
-            position = known[act]
-            if not lost[-1] or any(lost[:-1]) or not self._advances[position].firings:
-                return None
-            lane = items[-1]
-            self._clear[position] = lane is None or lane["front"] == self._advances[position].due.counter
-            return self._act(position)
-
-        done = transact_acts(self._db, [self._act(position) for position in known], again=again)
-        self._won = [False] * len(self._advances)
-        for position, happened in zip(known, done, strict=True):
-            self._won[position] = happened
-        return self._won
-
-    def offered(self) -> list[Item]:
-        """The runs that may start: the first one of each advance whose lane was clear."""
-        return [
-            self._runs(position)[0]
-            for position, happened in enumerate(self._won)
-            if happened and self._clear[position] and self._advances[position].firings
-        ]
-
-    def _read_places(self) -> list[Place | None]:
-        """A due entry brings its place along; one that came from elsewhere is looked up."""
-        missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
-        found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
-        return [advance.due.place or found.get(advance.due.generation) for advance in self._advances]
-
-    def _act(self, position: int) -> Act:
-        advance = self._advances[position]
-        due, firings = advance.due, advance.firings
-        counter = due.counter + len(firings)
-        change = "SET #counter = :next, #due = :due, #due_ms = :next_ms"
-        values: dict[str, Any] = {
-            "next": counter,
-            "due": due_of(advance.next_due_ms, due.generation),
-            "next_ms": advance.next_due_ms,
-        }
-        if firings:
-            change += ", #last_due_ms = :last_ms"
-            values["last_ms"] = firings[-1].due_ms
-        values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
-        when = f"{AS_SEEN} AND #due_ms = :seen_ms"
-        moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)
-        if not firings:
-            return [moved]
-        runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
-        return [moved, *runs, self._lane(position)]
-
-    def _lane(self, position: int) -> Action:
-        due, made = self._advances[position].due, len(self._advances[position].firings)
-        change = "SET #front = if_not_exists(#front, :counter), #newest = :newest, #generation = :generation"
-        when = "attribute_not_exists(#pk) OR #front = :counter" if self._clear[position] else "#front < :counter"
-        values = {"counter": due.counter, "newest": due.counter + made - 1, "generation": due.generation}
-        return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
-
-    def _runs(self, position: int) -> list[Item]:
-        """Only the first, and only where nothing is before it, is in the index of what may start."""
-        advance, place = self._advances[position], self._places[position]
-        assert place is not None
-        runs: list[Item] = []
-        for firing in advance.firings:
-            later = firing.after_ms > self._now_ms
-            # A run may start as soon as it is made, whatever its due time; earlier ones come first.
-            from_ms = firing.after_ms if later else min(firing.due_ms, self._now_ms)
-            run = as_key(run_key(advance.due.generation, firing.counter)) | {
-                "generation": advance.due.generation,
-                "counter": firing.counter,
-                "due_ms": firing.due_ms,
-                "from_ms": from_ms,
-                "state": "later" if later else "waiting",
-                "attempt": 0,
-                "lost": False,
-                **place._asdict(),
-            }
-            if self._clear[position] and not runs:
-                run |= {"shard": place.queue, "at": from_ms}
-            runs.append(run)
-        return runs
-
-
 # -- items to values
 
 
@@ -401,7 +261,8 @@ def to_place(item: Item) -> Place:
 
 def to_due(item: Item) -> Due:
     cadence = Cadence(**item["cadence"])
-    return Due(item["generation"], item["counter"], item["revision"], item["due_ms"], cadence, to_place(item))
+    token = item["generation"], item["counter"], item["revision"], item["due_ms"]
+    return Due(*token, cadence, to_place(item), overlapped=item.get("overlapped", 0))
 
 
 def to_entry(item: Item) -> Entry:
@@ -413,4 +274,5 @@ def to_entry(item: Item) -> Entry:
         cadence=Cadence(**item["cadence"]),
         outgoing=item["outgoing"],
         last_due_ms=item.get("last_due_ms"),
+        overlapped=item.get("overlapped", 0),
     )

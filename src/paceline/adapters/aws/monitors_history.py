@@ -24,6 +24,7 @@ from paceline.adapters.aws.monitors_runs import HELD, TERMINAL, facts_of
 from paceline.adapters.aws.tables import ITEMS, RUNS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
+from paceline.core.overlap import QUEUED
 from paceline.ports import Run
 
 PARKED = "waits for an earlier run of this monitor"
@@ -122,6 +123,8 @@ def _to_run(item: Item, *, parked: bool, disabled: bool) -> Run:
         return replace(shown, state=state, **_ended(item))
     if disabled and state != "out":
         return replace(shown, state="held", reason=HELD)
+    if state == "waiting" and item.get("queued") and "shard" not in item:
+        return replace(shown, state="parked", reason=QUEUED)
     if state == "waiting":
         return replace(shown, state="parked", reason=PARKED) if parked else shown
     until_ms = item.get("at", item["from_ms"])

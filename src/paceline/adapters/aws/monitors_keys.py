@@ -13,7 +13,8 @@ items       owners                   NUMBER        that a user has had outgoing 
 items       tally#SHARD              -             users, monitors, entries: how many, over all shards
 schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
 runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
-runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made
+runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made;
+                                                   resume: those between the front and this one were superseded
 ledger      alarms                   -             how far ahead entries have their alarms
 ledger      offers                   -             until when outgoing runs were offered once more
 
@@ -129,6 +130,11 @@ def run_key(generation: int, counter: int) -> Key:
 
 def lane_key(generation: int) -> Key:
     return Key(runs_of(generation), LANE)
+
+
+def behind_front(lane: Item) -> int:
+    """The counter of the run that comes to the front when the one that is there has ended."""
+    return max(int(lane["front"]) + 1, int(lane.get("resume", 0)))
 
 
 def runs_of(generation: int) -> str:

@@ -1,7 +1,7 @@
-"""Runs between being made and being settled: claims, leases, fencing, order within a group.
+"""Runs between being made and being settled: claims, leases, order within a group.
 
 Of a monitor's runs only the front one, the first that is not settled, is in the index of what may start: so it is the
-only one that can be claimed. Settling it moves the front on, in the same transaction.
+only one that can be claimed. Settling it (``monitors_settlements``) moves the front on.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.firsts import Firsts, Index
-from paceline.adapters.aws.items import PRESENT, Action, Item, Key, key_of, update
+from paceline.adapters.aws.items import Action, Item, Key, key_of, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_keys import (
     check_queue,
     check_queues,
     handle_of,
     is_outgoing,
-    kept_shard,
     lane_key,
     monitor_key,
     owner_queues,
@@ -36,8 +33,7 @@ from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
-from paceline.core.outcome import Done, Retry, terminal_state
-from paceline.ports import Claimed, Queue, Settlement, Take
+from paceline.ports import Claimed, Queue, Take
 
 HOLD_MS = 30_000
 LOOKED_MORE = 64
@@ -317,109 +313,3 @@ def release(db: Database, checks: Firsts, fences: Sequence[tuple[int, int]], *, 
             generation, _ = split_handle(handle)
             checks.moved(check_queue(generation), runs_of(generation), now_ms)
     return released
-
-
-# -- settling
-
-
-def settle(db: Database, bell: Bell, checks: Firsts, settlements: Sequence[Settlement]) -> list[bool]:
-    won = [False] * len(settlements)
-    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
-    for wave in waves(split_handle(item.handle)[0] for item in settlements):
-        batch = Endings(db, [_ending(settlements[position]) for position in wave])
-        for position, happened in zip(wave, batch.write(), strict=True):
-            won[position] = happened
-        batch.note(checks)
-        for run in batch.offer(bell):
-            if not is_outgoing(run["queue"]):
-                checks.moved(run["shard"], run["pk"], run["at"])
-    return won
-
-
-class Ending(NamedTuple):
-    """What a run is to become, if it is as believed. ``state`` None: it does not end, it comes again."""
-
-    generation: int
-    counter: int
-    state: str | None
-    action: Action
-    ended_ms: int
-
-
-class Endings:
-    """Runs of distinct lanes. Each believes at first to be its lane's last; if not, the next one becomes the front."""
-
-    def __init__(self, db: Database, endings: Sequence[Ending]) -> None:
-        self._db = db
-        self._endings = endings
-        self._newest = [ending.counter for ending in endings]
-        self._won: list[bool] = []
-
-    def write(self) -> list[bool]:
-        acts = [self._act(position) for position in range(len(self._endings))]
-        self._won = transact_acts(self._db, acts, again=self._again, spare=1)
-        return self._won
-
-    def note(self, checks: Firsts) -> None:
-        """Tells that these are not in the index any more; what came to the front instead is told of behind that."""
-        for ending, happened in zip(self._endings, self._won, strict=True):
-            if happened and ending.state is not None:
-                checks.moved(check_queue(ending.generation), runs_of(ending.generation), None)
-
-    def offer(self, bell: Bell) -> list[Item]:
-        """The runs that came to the front or come again: to checkers that read the queue themselves."""
-        keys = [
-            run_key(ending.generation, ending.counter + (ending.state is not None))
-            for position, ending in enumerate(self._endings)
-            if self._won[position] and (ending.state is None or self._newest[position] > ending.counter)
-        ]
-        now_ms = max((ending.ended_ms for ending in self._endings), default=0)
-        runs = [run for run in self._db.get_many(RUNS, keys).values() if "at" in run] if keys else []
-        bell.offer(runs, now_ms=now_ms)
-        return runs
-
-    def _again(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
-        lane = items[1] if len(lost) > 1 else None
-        if lost[0] or lane is None or lane["front"] != self._endings[position].counter:
-            return None
-        self._newest[position] = lane["newest"]
-        return self._act(position)
-
-    def _act(self, position: int) -> Act:
-        ending, newest = self._endings[position], self._newest[position]
-        if ending.state is None:
-            return [ending.action]
-        generation, counter = ending.generation, ending.counter
-        change = """SET #front = :next, #settled = :settled, #shard = if_not_exists(#shard, :kept),
-                        #at = if_not_exists(#at, :ended)"""
-        values: dict[str, Any] = {"next": counter + 1, "settled": ending.state, "kept": kept_shard(generation)}
-        values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
-        when = "#front = :counter AND #newest = :newest"
-        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values)]
-        if newest > counter:
-            act.append(come_to_front(generation, counter + 1))
-        return act
-
-
-def come_to_front(generation: int, counter: int) -> Action:
-    return update(RUNS, run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
-
-
-def _ending(item: Settlement) -> Ending:
-    generation, counter = split_handle(item.handle)
-    outcome, key = item.outcome, run_key(generation, counter)
-    fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
-    when = f"{AS_LEASED} AND #at >= :ended"
-    if isinstance(outcome, Retry):
-        change = "SET #state = :retry, #at = :again, #reason = :reason"
-        values: dict[str, Any] = {"retry": "retry", "again": outcome.not_before_ms, "reason": outcome.reason}
-        return Ending(generation, counter, None, update(RUNS, key, change, when=when, **values, **fence), item.ended_ms)
-    state = terminal_state(outcome)
-    facts: dict[str, Any] = {"reason": outcome.reason, "state": state, "started_ms": item.started_ms}
-    if isinstance(outcome, Done):
-        facts["detail"] = msgspec.json.encode(outcome.detail).decode()
-        facts |= {name: value for name in ("latency_ms", "code") if (value := getattr(outcome, name)) is not None}
-    sets = ", ".join(f"#{name} = :{name}" for name in facts)
-    change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
-    action = update(RUNS, key, change, when=when, **facts, **fence)
-    return Ending(generation, counter, state, action, item.ended_ms)

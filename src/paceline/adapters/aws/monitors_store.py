@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from paceline.adapters.aws import (
+    monitors_advances,
     monitors_alarms,
     monitors_changes,
     monitors_definitions,
@@ -14,6 +15,7 @@ from paceline.adapters.aws import (
     monitors_history,
     monitors_offers,
     monitors_runs,
+    monitors_settlements,
     monitors_upkeep,
     monitors_users,
     monitors_verify,
@@ -30,6 +32,7 @@ from paceline.ports.messages import Alarm
 from paceline.ports.monitors import (
     Change,
     Claimed,
+    Moved,
     PurgeReport,
     PutMonitor,
     PutResult,
@@ -153,15 +156,16 @@ class AwsMonitorStore(Part):
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         self.bell.told(now_ms)
-        won = monitors_entries.commit(self._database, self._next_due, self._checks, self.bell, advances, now_ms=now_ms)
-        if any(moved and not advance.firings for advance, moved in zip(advances, won, strict=True)):
-            self.news.ring()  # it was pulled back, or brings nothing: it may be due sooner than others think
+        won = monitors_advances.commit(self._database, self._next_due, self._checks, self.bell, advances, now_ms=now_ms)
+        back = [advance.next_due_ms < advance.due.due_ms for advance in advances]
+        if any(moved and pulled for moved, pulled in zip(won, back, strict=True)):
+            self.news.ring()  # it was pulled back: it is due sooner than others think
         return won
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         """None: DynamoDB has no write for a set. ``due`` and ``commit`` advance them, many in one transaction."""
         del rule, limit
-        return Counter()
+        return Moved(Counter(), 0)
 
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         return monitors_entries.armed_after(self._database, after, from_ms=from_ms, limit=limit)
@@ -209,7 +213,7 @@ class AwsMonitorStore(Part):
         return monitors_runs.extend(self._database, handle, attempt, until_ms=until_ms, now_ms=now_ms)
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        return monitors_runs.settle(self._database, self.bell, self._checks, settlements)
+        return monitors_settlements.settle(self._database, self.bell, self._checks, settlements)
 
     def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
         moved = monitors_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)

@@ -17,6 +17,7 @@ from paceline.adapters.aws.monitors_history import fronts_of
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     LANE,
+    behind_front,
     check_queues,
     entry_key,
     is_outgoing,
@@ -31,7 +32,8 @@ from paceline.adapters.aws.monitors_keys import (
 )
 from paceline.adapters.aws.monitors_offers import owners
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
-from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL, come_to_front
+from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL
+from paceline.adapters.aws.monitors_settlements import come_to_front
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
 from paceline.ports import Leases, PurgeReport, StoreStatus
@@ -139,8 +141,8 @@ def _expire_lane(db: Database, bell: Bell, front: Item, due_before_ms: int, *, n
         return 0
     runs = [front, *_runs_from(db, generation, first + 1, limit=min(limit, RUNS_AT_ONCE) - 1)]
     old = [run for run in runs if run["due_ms"] < due_before_ms]
-    last = old[-1]["counter"]
-    act: list[Action] = [_end(run, now_ms) for run in old]
+    last = max(old[-1]["counter"], behind_front(lane) - 1)
+    act: list[Action] = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
     change = """SET #front = :next, #settled = :dead, #shard = if_not_exists(#shard, :kept),
                     #at = if_not_exists(#at, :now)"""
     values = {"next": last + 1, "dead": "dead", "kept": kept_shard(generation), "now": now_ms}
@@ -314,7 +316,7 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
     lanes = db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values()
     fronts = fronts_of(db, lanes)
     out = sum(run["state"] == "out" for run in fronts.values())
-    behind = sum(lane["newest"] - lane["front"] + 1 for lane in lanes if lane["generation"] in fronts)
+    behind = sum(lane["newest"] - behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
     due = [run["due_ms"] for run in fronts.values() if run["state"] not in {"out", "later"}]
     starts: dict[bool, int] = {}
     for run in fronts.values():

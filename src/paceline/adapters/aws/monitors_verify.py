@@ -16,6 +16,7 @@ from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     FAN,
     LANE,
+    behind_front,
     change_key,
     due_of,
     due_shard,
@@ -171,12 +172,13 @@ def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None
     runs = {item["counter"]: item for item in found.values()}
     if lane is None:
         return "promise 10: runs have no lane, and none of them will be claimed" if runs else None
-    front, newest = lane["front"], lane["newest"]
+    front, newest, behind = lane["front"], lane["newest"], behind_front(lane)
     if entry is not None and entry["counter"] != newest + 1:
         return "promise 4: an entry's counter is not past its newest run"
     if any(counter not in runs for counter in range(front, newest + 1)) or any(counter > newest for counter in runs):
         return "promise 10: a lane and its runs disagree on which there are"
-    if any((run["state"] in TERMINAL) != (counter < front) for counter, run in runs.items()):
+    ended = {counter for counter in runs if counter < front or front < counter < behind}
+    if any((run["state"] in TERMINAL) != (counter in ended) for counter, run in runs.items()):
         return "promise 6: a run was passed over, or is settled before one that is due earlier"
     if any(("shard" in run and "at" in run) != (counter == front) for counter, run in runs.items()):
         return "promise 6: not just the first open run of a monitor can be claimed"

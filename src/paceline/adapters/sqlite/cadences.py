@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import astuple
+
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.schedule import Cadence
 
@@ -18,7 +20,7 @@ class Cadences:
         if not wanted <= self._by_id.keys():
             self._by_id |= {
                 row[0]: Cadence(*row[1:])
-                for row in db.execute("SELECT id, every_ms, cron, timezone, jitter_ms, missed FROM cadence")
+                for row in db.execute("SELECT id, every_ms, cron, timezone, jitter_ms, missed, overlap FROM cadence")
             }
         return self._by_id
 
@@ -26,16 +28,17 @@ class Cadences:
         """The cadence's number, given out now if need be. If the transaction fails, ``forget`` must be called."""
         number = self._ids.get(cadence)
         if number is None:
-            values = (cadence.every_ms, cadence.cron, cadence.timezone, cadence.jitter_ms, cadence.missed)
+            values = astuple(cadence)
             db.execute(
-                """INSERT INTO cadence (every_ms, cron, timezone, jitter_ms, missed) VALUES (?, ?, ?, ?, ?)
+                """INSERT INTO cadence (every_ms, cron, timezone, jitter_ms, missed, overlap) VALUES (?, ?, ?, ?, ?, ?)
                    ON CONFLICT DO NOTHING""",
                 values,
             )
             number = int(
                 db.execute(
                     """SELECT id FROM cadence
-                       WHERE every_ms = ? AND cron = ? AND timezone = ? AND jitter_ms = ? AND missed = ?""",
+                       WHERE every_ms = ? AND cron = ? AND timezone = ? AND jitter_ms = ? AND missed = ?
+                         AND overlap = ?""",
                     values,
                 ).get
             )

@@ -1,4 +1,4 @@
-"""Entries: where they stand in the due table, how recorded changes move them, how a tick advances them."""
+"""Entries: where they stand in the due table, and how recorded changes move them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, assert_never
 
 import apsw
-from msgspec.structs import replace
 
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
@@ -17,15 +16,15 @@ from paceline.adapters.sqlite.keys import (
     EPOCH_MS,
     GENERATION_BITS,
     GENERATION_MASK,
-    LANE_BITS,
     RESTING_SLOT,
     due_bound,
     due_key,
     due_ms_of,
     user_lane,
 )
+from paceline.adapters.sqlite.strides import BUSY
 from paceline.core.definition import Monitor
-from paceline.core.due import Advance, Due
+from paceline.core.due import Due
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Entry, Keep, Reaction, Remove, Rest, next_due_ms
 from paceline.ports import Change, Reacted, Scheduler
 
@@ -40,6 +39,7 @@ class Place(NamedTuple):
     lane: int
     last_run: int
     last_due_ms: int | None
+    overlapped: int
 
 
 def integers(values: Iterable[int]) -> Any:
@@ -49,7 +49,7 @@ def integers(values: Iterable[int]) -> Any:
 
 
 _DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, cadence,
-                  lane, last_run FROM due"""  # noqa: S608  numbers of our own
+                  overlapped, {BUSY}, lane, last_run FROM due"""  # noqa: S608  numbers of our own
 
 # -- reading
 
@@ -135,77 +135,6 @@ def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> lis
     return won
 
 
-def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out."""
-    if all(advance.due.place for advance in advances):
-        db.execute("SAVEPOINT believed")
-        if _write_advances(db, advances, now_ms=now_ms):
-            db.execute("RELEASE believed")
-            return [True] * len(advances)
-        db.execute("ROLLBACK TO believed")
-        db.execute("RELEASE believed")
-    won, winners = _sort_out(db, advances)
-    written = _write_advances(db, winners, now_ms=now_ms)
-    assert written, "read and written under one lock"
-    return won
-
-
-def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], list[Advance]]:
-    """Which advances are still as believed, and these with their places as they are now."""
-    keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
-    current = {
-        row[0]: row
-        for row in db.execute(
-            "SELECT k, counter, revision, lane, last_run FROM due WHERE k IN carray(?)", (integers(keys),)
-        )
-    }
-    won: list[bool] = []
-    winners: list[Advance] = []
-    for k, advance in zip(keys, advances, strict=True):
-        row = current.pop(k, None)  # popped: of two advances of one entry, the second loses
-        won.append(row is not None and row[1:3] == (advance.due.counter, advance.due.revision))
-        if row is not None and won[-1]:
-            winners.append(replace(advance, due=replace(advance.due, place=row)))
-    return won, winners
-
-
-def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> bool:
-    """False: at least one entry was not as believed, and the caller must undo the others.
-
-    The hottest path there is: keys are computed in place, as ``due_key`` would.
-    """
-    tails = _tails(db, {advance.due.place[-2] for advance in advances})
-    moves: list[tuple[int, ...]] = []
-    runs: list[tuple[int, ...]] = []
-    later: list[tuple[int, int, int]] = []
-    for advance in advances:
-        due = advance.due
-        generation, counter, due_ms = due.generation, due.counter, due.due_ms
-        lane, last_run = due.place[-2:]
-        for firing in advance.firings:
-            tails[lane] = tail = tails[lane] + 1
-            handle = lane << LANE_BITS | tail
-            runs.append((handle, generation, firing.counter, firing.due_ms, last_run))
-            last_run = handle
-            if firing.after_ms > now_ms:
-                later.append((handle, lane, firing.after_ms))
-        k = (due_ms - EPOCH_MS) // SLOT_MS << GENERATION_BITS | generation
-        slots_ahead = (advance.next_due_ms - due_ms) // SLOT_MS
-        made = len(advance.firings)
-        moves.append((k + (slots_ahead << GENERATION_BITS), counter + made, last_run, k, counter, due.revision))
-    before = db.total_changes()
-    db.executemany(
-        "UPDATE due SET k = ?, counter = ?, last_run = ? WHERE k = ? AND counter = ? AND revision = ?", moves
-    )
-    if db.total_changes() - before != len(moves):
-        return False
-    db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
-    db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
-    if later:
-        db.executemany("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'later', ?)", later)
-    return True
-
-
 class _Moves:
     """Reactions judged one by one against the entries as they are, and written together."""
 
@@ -216,7 +145,9 @@ class _Moves:
         believed = integers(due_key(change.entry.due_ms, change.generation) for change in changes if change.entry)
         self._places = {
             row[0]: row
-            for row in db.execute("SELECT k, counter, revision, last_run FROM due WHERE k IN carray(?)", (believed,))
+            for row in db.execute(
+                "SELECT k, counter, revision, last_run, overlapped FROM due WHERE k IN carray(?)", (believed,)
+            )
         }
         # Taken out at once, since nearly all of them go; what is left here in the end was lost and is put back.
         self._recorded = _take_act(db, changes) or _take_each(db, generations)
@@ -270,7 +201,9 @@ class _Moves:
         db.executemany("INSERT INTO entry (cadence, base_ms, generation) VALUES (?, ?, ?)", self._entries)
         self._dues.sort()
         db.executemany(
-            "INSERT INTO due (k, counter, revision, cadence, lane, last_run) VALUES (?, ?, ?, ?, ?, ?)", self._dues
+            """INSERT INTO due (k, counter, revision, cadence, lane, last_run, overlapped)
+               VALUES (?, ?, ?, ?, ?, ?, ?)""",
+            self._dues,
         )
         db.executemany("INSERT INTO change (generation, number) VALUES (?, ?)", self._recorded.items())
 
@@ -283,16 +216,16 @@ class _Moves:
     ) -> None:
         assert change.monitor is not None
         generation, monitor = change.generation, change.monitor
-        counter = last_run = 0
+        counter = last_run = overlapped = 0
         if place is not None:
-            _, counter, _, last_run = place
+            _, counter, _, last_run, overlapped = place
             self._leave(place)
         owner = self._owners.get(generation) if wish.outgoing else None
         lane = user_lane(owner) if owner is not None else CHECKS_LANE
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else monitor.created_ms
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
-        self._dues.append((due_key(due_ms, generation), counter, monitor.revision, number, lane, last_run))
+        self._dues.append((due_key(due_ms, generation), counter, monitor.revision, number, lane, last_run, overlapped))
 
 
 def _take_act(db: Connection, changes: Sequence[Change]) -> dict[int, int]:
@@ -340,7 +273,7 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> li
 
 def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
     rows = db.execute(
-        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms
+        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms, due.overlapped
             FROM due LEFT JOIN run ON run.handle = due.last_run WHERE {condition}""",  # noqa: S608  three fixed texts
         bindings,
     )
@@ -350,7 +283,7 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
 def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
     """The row itself is kept as the place: its last two columns say where a run of the entry goes."""
     known = cadences.known(db, {row[4] for row in rows})
-    return [Due(row[0], row[1], row[2], row[3], known[row[4]], row) for row in rows]
+    return [Due(row[0], row[1], row[2], row[3], known[row[4]], row, bool(row[6]), row[5]) for row in rows]
 
 
 def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
@@ -362,6 +295,7 @@ def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
         cadence=known[place.cadence],
         outgoing=place.lane != CHECKS_LANE,
         last_due_ms=place.last_due_ms,
+        overlapped=place.overlapped,
     )
 
 
@@ -373,7 +307,3 @@ def _change(row: tuple[Any, ...], entry: Entry | None) -> Change:
             owner, name, generation, revision, read_spec(text), created_ms=created_ms, updated_ms=updated_ms
         )
     return Change(seq=number, generation=generation, monitor=monitor, owner_disabled=bool(disabled), entry=entry)
-
-
-def _tails(db: Connection, lanes: set[int]) -> dict[int, int]:
-    return dict(db.execute("SELECT id, tail FROM lane WHERE id IN carray(?)", (integers(lanes),)).fetchall())

@@ -16,7 +16,8 @@ from paceline.core.definition import Monitor
 from paceline.core.health import Glance
 from paceline.ports import Run
 
-GLANCE_STEPS_MAX = 10
+GLANCE_STEPS_MAX = 20_100
+"""More than may wait of one monitor: those that queue, and those that are made up for (see the settings)."""
 FIND_STEPS_MAX = 20_000
 
 _RUN = """SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
@@ -88,9 +89,10 @@ def _glance(db: Connection, handle: int) -> Glance:
         return Glance()  # it has not fired yet
     open_due_ms: int | None = None
     for _ in range(GLANCE_STEPS_MAX):
+        # What is parked behind an earlier run says which one: those between the two ended without being sent.
         row = db.execute(
-            """SELECT run.due_ms, run.previous, outcome.state FROM run LEFT JOIN outcome USING (handle)
-               WHERE run.handle = ?""",
+            """SELECT run.due_ms, coalesce(open.behind, run.previous), outcome.state
+               FROM run LEFT JOIN outcome USING (handle) LEFT JOIN open USING (handle) WHERE run.handle = ?""",
             (handle,),
         ).fetchone()
         if row is None:

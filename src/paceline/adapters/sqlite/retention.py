@@ -53,7 +53,8 @@ class Retention:
         """
         begin, end = lane_bounds(lane)
         rows = db.execute(
-            f"""SELECT handle, due_ms, previous, {CLEAR}, state <> 'out' OR (at_ms < ?1 AND lane <> ?2)
+            f"""SELECT handle, due_ms, coalesce(behind, previous), {CLEAR} AND (behind IS NULL OR at_ms = 0),
+                       state <> 'out' OR (at_ms < ?1 AND lane <> ?2)
                 FROM open JOIN run USING (handle)
                 WHERE handle > ?3 AND handle < ?4 ORDER BY handle LIMIT ?5""",  # noqa: S608  fixed texts
             (due_before_ms, CHECKS_LANE, max(begin, self._open), end, max(limit, 0)),

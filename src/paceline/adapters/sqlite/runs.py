@@ -13,6 +13,7 @@ from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS, lane_bounds
 from paceline.core.outcome import Done, Retry, terminal_state
+from paceline.core.overlap import QUEUED, follow_ms
 from paceline.ports import Claimed, Queue, Settlement
 
 HOLD_MS = 30_000
@@ -113,7 +114,7 @@ def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease
         return None
     *facts, attempts, lost, state, at_ms, settled = row
     run = Candidate(*(*facts, attempts or 0, lost or 0))
-    pausing = state in ("out", "retry", "later") and at_ms > now_ms
+    pausing = state in ("out", "retry", "later", "parked") and at_ms > now_ms
     if settled or pausing or not run.clear or run.disabled or run.spec is None:
         return None
     if attempt not in (None, run.attempt + 1):
@@ -164,7 +165,29 @@ def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
     # Most often nothing at all is parked, and then it need not be asked of each run.
     if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:
-        db.execute("UPDATE open SET at_ms = 0 WHERE behind IN carray(?)", (integers(handles),))
+        _let_follow(db, rows)
+
+
+def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """What is parked behind runs that have just ended may start: at once, or, if it was queued, at a pace."""
+    ended = {row[0]: row[2:5] for row in rows}
+    waiting = db.execute(
+        """SELECT open.handle, open.behind, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms)
+           FROM open JOIN run ON run.handle = open.handle LEFT JOIN run AS previous ON previous.handle = run.previous
+           WHERE open.behind IN carray(?)""",
+        (integers(ended),),
+    ).fetchall()
+    at_once: list[int] = []
+    later: list[tuple[int, int]] = []
+    for handle, behind, reason, due_ms, previous_due_ms in waiting:
+        attempt, started_ms, ended_ms = ended[behind]
+        from_ms = follow_ms(started_ms=started_ms, previous_due_ms=previous_due_ms, due_ms=due_ms)
+        if attempt and reason == QUEUED and from_ms > ended_ms:  # without an attempt nothing was sent
+            later.append((from_ms, handle))
+        else:
+            at_once.append(handle)
+    db.execute("UPDATE open SET at_ms = 0 WHERE handle IN carray(?)", (integers(at_once),))
+    db.executemany("UPDATE open SET state = 'later', behind = NULL, at_ms = ? WHERE handle = ?", later)
 
 
 def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:

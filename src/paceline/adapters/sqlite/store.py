@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from paceline.adapters.sqlite import daemons, definitions, entries, history, runs, secret, strides, upkeep, users
+from paceline.adapters.sqlite.advances import commit as commit_advances
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection, Database, file_bytes
@@ -26,6 +26,7 @@ from paceline.ports import (
     Claimed,
     Clock,
     Leases,
+    Moved,
     PurgeReport,
     PutMonitor,
     PutResult,
@@ -150,9 +151,9 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
-            return entries.commit(db, advances, now_ms=now_ms)
+            return commit_advances(db, advances, now_ms=now_ms)
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Counter[int]:
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         with self._db.write() as db:
             return strides.advance_on_time(db, rule, limit=limit)
 

@@ -1,7 +1,7 @@
 """Entries that are on time advance together: a handful of statements for the whole batch, none for each row.
 
 Reading, comparing and writing happen in one transaction, so there is no race to lose. Cadences that are not intervals,
-and entries that are late, are left to ``entries.commit``.
+entries that are late, and those whose run would queue behind another are left to ``entries.commit``.
 """
 
 from __future__ import annotations
@@ -12,52 +12,63 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, GENERATION_MASK, LANE_BITS, due_bound, due_key
 from paceline.core.due import OnTime
 from paceline.core.schedule import SLOT_MS
+from paceline.ports import Moved
 
 # The batch is a temporary table of this connection: where each entry stands, where it goes, and its run's handle.
 _CREATE = """CREATE TEMP TABLE IF NOT EXISTS stride (
     n INTEGER PRIMARY KEY, k INTEGER, counter INTEGER, revision INTEGER, cadence INTEGER, lane INTEGER,
-    last_run INTEGER, next_k INTEGER, handle INTEGER)"""
+    last_run INTEGER, next_k INTEGER, handle INTEGER, overlapped INTEGER, busy INTEGER)"""
 
-# As OnTime.covers has it. The first two conditions bound the scan, so that late entries are not walked over.
+# An entry's newest run is not settled. Its outcome is asked for first: nearly always there is one. A run that is so
+# old that its record is gone has ended. Entries that are due together had their runs made together: neighbours.
+BUSY = """(due.last_run <> 0 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = due.last_run)
+           AND EXISTS (SELECT 1 FROM run WHERE run.handle = due.last_run))"""
+
+# As OnTime.covers has it, and core.overlap.is_skipped: of the busy ones only those that skip are gathered.
+# The first two conditions bound the scan, so that late entries are not walked over.
 _GATHER = f"""
-INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k)
+INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k, overlapped, busy)
 SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
-       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS})
+       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY}
 FROM due CROSS JOIN cadence ON cadence.id = due.cadence
 WHERE due.k >= ? AND due.k < ? AND cadence.every_ms > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
+  AND (cadence.overlap = 'skip' OR NOT {BUSY})
 ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
 
 _NUMBER_ONE_LANE = "UPDATE stride SET handle = ? + n"
 _NUMBER_LANES = f"""
 UPDATE stride SET handle = ranked.handle
 FROM (SELECT stride.n, lane.id << {LANE_BITS} | (lane.tail + row_number() OVER (PARTITION BY lane ORDER BY n)) AS handle
-      FROM stride JOIN lane ON lane.id = stride.lane) AS ranked
+      FROM stride JOIN lane ON lane.id = stride.lane WHERE NOT stride.busy) AS ranked
 WHERE ranked.n = stride.n"""  # noqa: S608  numbers of our own
 
 _MAKE_RUNS = f"""
 INSERT INTO run (handle, generation, counter, due_ms, previous)
 SELECT handle, k & {GENERATION_MASK}, counter, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, last_run
-FROM stride"""  # noqa: S608  numbers of our own
+FROM stride WHERE NOT busy"""  # noqa: S608  numbers of our own
 
 _LEAVE = "DELETE FROM due WHERE k IN (SELECT k FROM stride)"
 _ARRIVE = """
-INSERT INTO due (k, counter, revision, cadence, lane, last_run)
-SELECT next_k, counter + 1, revision, cadence, lane, handle FROM stride ORDER BY next_k"""
+INSERT INTO due (k, counter, revision, cadence, lane, last_run, overlapped)
+SELECT next_k, counter + NOT busy, revision, cadence, lane, iif(busy, last_run, handle), iif(busy, overlapped + 1, 0)
+FROM stride ORDER BY next_k"""
 
 _COUNT = f"""
 SELECT (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS} AS due_ms, count(*)
-FROM stride GROUP BY due_ms"""  # noqa: S608  numbers of our own
+FROM stride WHERE NOT busy GROUP BY due_ms"""  # noqa: S608  numbers of our own
 
 
-def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Counter[int]:
+def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
     db.execute(_CREATE)
     db.execute("DELETE FROM stride")
     earliest = due_key(rule.now_ms - rule.grace_ms + SLOT_MS - 1, 0)
     db.execute(_GATHER, (earliest, due_bound(rule.now_ms), rule.now_ms, limit))
-    if not db.changes():
-        return Counter()
-    lanes = db.execute("SELECT lane, count(*) FROM stride GROUP BY lane").fetchall()
-    if len(lanes) == 1:
+    gathered = db.changes()
+    if not gathered:
+        return Moved(Counter(), 0)
+    lanes = db.execute("SELECT lane, count(*) FROM stride WHERE NOT busy GROUP BY lane").fetchall()
+    skipped = gathered - sum(made for _, made in lanes)
+    if len(lanes) == 1 and not skipped:
         tail = db.execute("SELECT tail FROM lane WHERE id = ?", (lanes[0][0],)).get
         db.execute(_NUMBER_ONE_LANE, (lanes[0][0] << LANE_BITS | tail,))
     else:
@@ -65,4 +76,4 @@ def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Counter[int]
     for statement in (_MAKE_RUNS, _LEAVE, _ARRIVE):
         db.execute(statement)
     db.executemany("UPDATE lane SET tail = tail + ? WHERE id = ?", [(made, lane) for lane, made in lanes])
-    return Counter(dict(db.execute(_COUNT).fetchall()))
+    return Moved(Counter(dict(db.execute(_COUNT).fetchall())), skipped)

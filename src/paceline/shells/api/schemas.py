@@ -181,6 +181,12 @@ def _fields() -> dict[str, Schema]:
             "default": "skip",
             "description": "What becomes of firings that were missed.",
         },
+        "overlap": {
+            "enum": ["skip", "queue"],
+            "default": "skip",
+            "description": "What a firing does while an earlier run of the monitor is waiting or out: it makes no run, "
+            "or its run queues.",
+        },
         "paused": {"type": "boolean", "default": False},
         "tags": {
             "type": "array",

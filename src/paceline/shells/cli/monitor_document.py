@@ -8,7 +8,7 @@ import msgspec
 from typer import Option
 
 from paceline.core.definition import MonitorSpec, spec_document
-from paceline.core.schedule import Missed
+from paceline.core.schedule import Missed, Overlap
 from paceline.errors import FieldProblem, InvalidInput
 
 
@@ -37,6 +37,10 @@ class Wanted(NamedTuple):
         Missed | None,
         Option(metavar="skip|once|all", help="What becomes of runs missed while Paceline was down. [default: skip]"),
     ] = None
+    overlap: Annotated[
+        Overlap | None,
+        Option(metavar="skip|queue", help="What a firing does while a run is open. [default: skip]"),
+    ] = None
     paused: Annotated[bool | None, Option("--paused/--no-paused", help="At rest, or not.")] = None
     tag: Annotated[
         list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
@@ -54,7 +58,7 @@ def document_of(wanted: Wanted) -> dict[str, Any]:
     """The document, or InvalidInput if the options contradict each other."""
     document = {
         name: value
-        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "paused")
+        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "paused")
         if (value := getattr(wanted, name)) is not None
     }
     if wanted.tag and wanted.no_tags:

@@ -1,0 +1,142 @@
+"""A tick's advances: each moves its entry if it is as believed, makes its runs, and ends what is superseded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.entries import integers
+from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, NEVER_MS, due_key
+from paceline.adapters.sqlite.runs import record_outcomes
+from paceline.core.due import Advance
+from paceline.core.overlap import QUEUED, superseded_reason
+from paceline.core.schedule import SLOT_MS
+
+# The run before the newest ones that are kept, as far as they are all parked behind one another.
+_OLDEST_KEPT = f"""
+WITH RECURSIVE parked (handle, behind, steps) AS (
+    SELECT handle, behind, 1 FROM open WHERE handle = ?1 AND at_ms = {NEVER_MS}
+    UNION ALL
+    SELECT open.handle, open.behind, steps + 1 FROM parked JOIN open ON open.handle = parked.behind
+    WHERE open.at_ms = {NEVER_MS} AND open.behind IS NOT NULL AND steps <= ?2)
+SELECT handle FROM parked WHERE steps = ?2 + 1"""  # noqa: S608  a number of our own
+
+
+def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+    """Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out."""
+    if all(advance.due.place for advance in advances):
+        db.execute("SAVEPOINT believed")
+        if _write_advances(db, advances, now_ms=now_ms):
+            db.execute("RELEASE believed")
+            return [True] * len(advances)
+        db.execute("ROLLBACK TO believed")
+        db.execute("RELEASE believed")
+    won, winners = _sort_out(db, advances)
+    written = _write_advances(db, winners, now_ms=now_ms)
+    assert written, "read and written under one lock"
+    return won
+
+
+def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], list[Advance]]:
+    """Which advances are still as believed, and these with their places as they are now."""
+    keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
+    current = {
+        row[0]: row
+        for row in db.execute(
+            "SELECT k, counter, revision, lane, last_run FROM due WHERE k IN carray(?)", (integers(keys),)
+        )
+    }
+    won: list[bool] = []
+    winners: list[Advance] = []
+    for k, advance in zip(keys, advances, strict=True):
+        row = current.pop(k, None)  # popped: of two advances of one entry, the second loses
+        won.append(row is not None and row[1:3] == (advance.due.counter, advance.due.revision))
+        if row is not None and won[-1]:
+            winners.append(replace(advance, due=replace(advance.due, place=row)))
+    return won, winners
+
+
+def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> bool:
+    """False: at least one entry was not as believed, and the caller must undo the others.
+
+    The hottest path there is: keys are computed in place, as ``due_key`` would.
+    """
+    tails = _tails(db, {advance.due.place[-2] for advance in advances})
+    busy = _busy(db, [advance.due.place[-1] for advance in advances if advance.due.busy and advance.firings])
+    moves: list[tuple[int, ...]] = []
+    runs: list[tuple[int, ...]] = []
+    opened: list[tuple[int, int, str, int, int | None, str]] = []
+    for advance in advances:
+        due = advance.due
+        generation, counter, due_ms = due.generation, due.counter, due.due_ms
+        lane, last_run = due.place[-2:]
+        for firing in advance.firings:
+            tails[lane] = tail = tails[lane] + 1
+            handle = lane << LANE_BITS | tail
+            runs.append((handle, generation, firing.counter, firing.due_ms, last_run))
+            if firing.after_ms > now_ms:
+                opened.append((handle, lane, "later", firing.after_ms, None, ""))
+            elif last_run in busy:
+                opened.append((handle, lane, "parked", NEVER_MS, last_run, QUEUED))
+            last_run = handle
+        k = (due_ms - EPOCH_MS) // SLOT_MS << GENERATION_BITS | generation
+        slots_ahead = (advance.next_due_ms - due_ms) // SLOT_MS
+        made = len(advance.firings)
+        next_k = k + (slots_ahead << GENERATION_BITS)
+        moves.append((next_k, counter + made, last_run, advance.overlapped, k, counter, due.revision))
+    before = db.total_changes()
+    db.executemany(
+        "UPDATE due SET k = ?, counter = ?, last_run = ?, overlapped = ? WHERE k = ? AND counter = ? AND revision = ?",
+        moves,
+    )
+    if db.total_changes() - before != len(moves):
+        return False
+    db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
+    db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
+    if opened:
+        db.executemany(
+            "INSERT INTO open (handle, lane, state, at_ms, behind, reason) VALUES (?, ?, ?, ?, ?, ?)", opened
+        )
+    for move, advance in zip(moves, advances, strict=True):
+        if _crowds(advance):
+            _supersede(db, move[2], advance.waiting_max, now_ms=now_ms)
+    return True
+
+
+def _crowds(advance: Advance) -> bool:
+    """Whether there may be more waiting runs now than are kept; it is looked up then."""
+    return bool(advance.firings) and 0 < advance.waiting_max < advance.overlapped
+
+
+def _supersede(db: Connection, newest: int, waiting_max: int, *, now_ms: int) -> None:
+    """Ends the oldest of the runs that are parked behind one another, if they are more than are kept.
+
+    What is parked behind it is then parked behind the run that it was parked behind itself.
+    """
+    row = db.execute(_OLDEST_KEPT, (newest, waiting_max)).fetchone()
+    gone = row and db.execute("SELECT handle, behind FROM open WHERE handle = ? AND at_ms = ?", (row[0], NEVER_MS))
+    found = gone.fetchone() if gone else None
+    if found is None:
+        return
+    handle, behind = found
+    db.execute("UPDATE open SET behind = ? WHERE behind = ?", (behind, handle))
+    reason = superseded_reason(waiting_max)
+    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}")])
+
+
+def _busy(db: Connection, newest: Sequence[int]) -> set[int]:
+    """Of runs that were not settled when their entries were read, those that are not settled now."""
+    if not newest:
+        return set()
+    rows = db.execute(
+        """SELECT handle FROM run WHERE handle IN carray(?)
+           AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)""",
+        (integers(newest),),
+    )
+    return {row[0] for row in rows}
+
+
+def _tails(db: Connection, lanes: set[int]) -> dict[int, int]:
+    return dict(db.execute("SELECT id, tail FROM lane WHERE id IN carray(?)", (integers(lanes),)).fetchall())

@@ -1,0 +1,169 @@
+"""Runs of one monitor that would overlap: skipped, or queued at a pace and up to a limit; and what its health sees."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from paceline.core.due import CatchUp, OnTime, advance
+from paceline.core.health import Glance
+from paceline.core.overlap import QUEUED, superseded_reason
+from paceline.core.schedule import Overlap
+from paceline.ports import Run, Store, Take
+from paceline.steps.tick import tick
+from tests.contract.stage import (
+    MINUTE_MS,
+    OUTGOING,
+    T0_MS,
+    armed,
+    armed_all,
+    claim,
+    due_of,
+    names,
+    outgoing_of,
+    settle,
+)
+
+CATCH_UP = CatchUp(waiting_max=3)
+
+
+def tick_minutes(store: Store, first: int, last: int) -> int:
+    """Ticks at each minute, both included; how many runs were made."""
+    return sum(
+        tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=CATCH_UP).runs for minute in range(first, last + 1)
+    )
+
+
+def runs_of(store: Store, monitor_id: str) -> list[Run]:
+    """Oldest first."""
+    monitor = store.monitor("ann", monitor_id)
+    assert monitor is not None
+    return list(reversed(store.monitor_runs(monitor, before=None, limit=100, now_ms=T0_MS)))
+
+
+@pytest.mark.parametrize("state", ["waiting", "out"])
+def test_a_skipping_monitor_has_one_open_run_and_counts_what_it_skipped(store: Store, state: str) -> None:
+    monitor = armed(store, "a")
+    assert tick_minutes(store, 0, 0) == 1
+    claimed = claim(store, lease_ms=60 * MINUTE_MS) if state == "out" else []
+    assert tick_minutes(store, 1, 5) == 0
+    assert [(run.counter, run.due_ms, run.state) for run in runs_of(store, "a")] == [(0, T0_MS, state)]
+    entry = store.entries([monitor.generation], now_ms=T0_MS)[monitor.generation]
+    assert (entry.counter, entry.due_ms, entry.overlapped) == (1, T0_MS + 6 * MINUTE_MS, 5)
+    claimed = claimed or claim(store, now_ms=T0_MS + 5 * MINUTE_MS)
+    assert settle(store, claimed, now_ms=T0_MS + 5 * MINUTE_MS) == [True]
+    assert tick_minutes(store, 6, 6) == 1
+    assert [(run.counter, run.due_ms) for run in runs_of(store, "a")] == [(0, T0_MS), (1, T0_MS + 6 * MINUTE_MS)]
+    assert store.entries([monitor.generation], now_ms=T0_MS)[monitor.generation].overlapped == 0
+
+
+def test_a_tick_says_how_many_firings_it_skipped(store: Store) -> None:
+    armed_all(store, ["a", "b"])
+    tick_minutes(store, 0, 0)
+    report = tick(store, now_ms=T0_MS + MINUTE_MS, catch_up=CATCH_UP)
+    assert (report.entries, report.runs, report.skipped, report.more) == (2, 0, 2, False)
+
+
+def test_outgoing_monitors_that_nobody_serves_do_not_grow_the_ledger(store: Store) -> None:
+    armed_all(store, (f"m{number}" for number in range(5)), check=OUTGOING)
+    tick_minutes(store, 0, 30)
+    assert store.status().runs_waiting == 5
+    assert [len(runs_of(store, f"m{number}")) for number in range(5)] == [1] * 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_on_time_overlaps_as_core_decides(store: Store, other: Store, seed: int) -> None:
+    random = Random(seed)
+    policies: list[Overlap] = ["skip", "queue"]
+    for number in range(12):
+        armed(store, f"m{number}", overlap=random.choice(policies), check=random.choice((OUTGOING, OUTGOING)))
+    tick_minutes(store, 0, 0)
+    claimed = claim(store, outgoing_of("ann"), runs_max=12)
+    settle(store, random.sample(claimed, 6))
+    now_ms = T0_MS + MINUTE_MS
+    before = {due.generation: due for due in other.due(now_ms=now_ms, limit=100)}
+    assert len(before) == 12
+    moved = store.advance_on_time(OnTime(now_ms, 10_000), limit=100)
+    after = {due.generation: due for due in other.armed_after(None, from_ms=0, limit=100)}
+    gone = [due for due in before.values() if after[due.generation].token != due.token]
+    assert len(gone) == moved.entries
+    assert not [due for due in gone if due.busy and due.cadence.overlap == "queue"]
+    for due in gone:
+        wanted = advance(due, now_ms=now_ms, catch_up=CATCH_UP)
+        made = due.generation, due.counter + len(wanted.firings), due.revision, wanted.next_due_ms
+        assert after[due.generation].token == made
+        assert after[due.generation].overlapped == wanted.overlapped
+    assert moved.skipped == sum(due.busy for due in gone)
+
+
+def test_promise_7_queued_runs_follow_one_another_at_no_more_than_twice_the_usual_pace(store: Store) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=60 * MINUTE_MS)
+    assert tick_minutes(store, 1, 3) == 3
+    assert [(run.state, run.reason) for run in runs_of(store, "a")][1:] == [("parked", QUEUED)] * 3
+    now_ms = T0_MS + 3 * MINUTE_MS + MINUTE_MS // 2
+    settle(store, hanging, now_ms=now_ms)
+    starts = []
+    for _ in range(20):
+        if claimed := claim(store, now_ms=now_ms):
+            starts.append(now_ms)
+            settle(store, claimed, now_ms=now_ms)
+        now_ms += MINUTE_MS // 10
+    assert len(starts) == 3
+    assert min(later - sooner for sooner, later in pairwise(starts)) == MINUTE_MS // 2
+    assert [run.state for run in runs_of(store, "a")] == ["ok"] * 4
+
+
+def test_of_the_runs_that_queue_the_newest_are_kept_and_the_others_end_with_a_reason(store: Store) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=60 * MINUTE_MS)
+    tick_minutes(store, 1, 6)
+    runs = runs_of(store, "a")
+    assert [run.state for run in runs] == ["out", "dead", "dead", "dead", "parked", "parked", "parked"]
+    assert {run.reason for run in runs[1:4]} == {superseded_reason(3)}
+    assert claim(store, now_ms=T0_MS + 6 * MINUTE_MS) == []  # none overtakes the one that is out
+    now_ms = T0_MS + 6 * MINUTE_MS
+    settle(store, hanging, now_ms=now_ms)
+    order = []
+    for _ in range(10):
+        order += names(claimed := claim(store, now_ms=now_ms))
+        settle(store, claimed, now_ms=now_ms)
+        now_ms += MINUTE_MS // 2
+    assert order == [("a", 4), ("a", 5), ("a", 6)]
+
+
+def test_a_queued_run_cannot_be_taken_by_its_name_before_its_turn(store: Store) -> None:
+    monitor = armed(store, "a", overlap="queue", check=OUTGOING)
+    tick_minutes(store, 0, 5)
+    now_ms = T0_MS + 5 * MINUTE_MS
+    takes = [Take("ann", "a", monitor.generation, counter, lease_ms=MINUTE_MS) for counter in range(6)]
+    taken = [counter for counter, item in enumerate(store.take(takes, now_ms=now_ms)) if item is not None]
+    assert taken == [0]
+
+
+def test_a_run_that_settles_between_reading_and_writing_does_not_block_its_follower(store: Store) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 0)
+    now_ms = T0_MS + MINUTE_MS
+    (due,) = store.due(now_ms=now_ms, limit=9)
+    assert due.busy
+    settle(store, claim(store))
+    assert store.commit([advance(due, now_ms=now_ms, catch_up=CATCH_UP)], now_ms=now_ms) == [True]
+    assert names(claim(store, now_ms=now_ms)) == [("a", 1)]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_a_glance_sees_the_oldest_open_run_however_many_follow(store: Store, overlap: Overlap) -> None:
+    monitor = armed(store, "a", overlap=overlap)
+    tick_minutes(store, 0, 0)
+    settle(store, claim(store))
+    tick_minutes(store, 1, 1)
+    claim(store, now_ms=T0_MS + MINUTE_MS, lease_ms=60 * MINUTE_MS)
+    tick_minutes(store, 2, 30)
+    glances = store.glances([monitor.generation], now_ms=T0_MS + 30 * MINUTE_MS)
+    assert glances == {monitor.generation: Glance(open_due_ms=T0_MS + MINUTE_MS, settled="ok")}
+    assert due_of(store, monitor, now_ms=T0_MS + 30 * MINUTE_MS).due_ms == T0_MS + 31 * MINUTE_MS
