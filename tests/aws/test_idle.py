@@ -14,7 +14,7 @@ from paceline.core.definition import MonitorSpec
 from paceline.core.due import CatchUp
 from paceline.ports import PutMonitor
 from paceline.shells.daemon import Engine
-from paceline.shells.loops import Keeper
+from paceline.shells.keeper import Keeper
 from paceline.shells.metrics import Metrics
 from paceline.steps.define import put_monitor
 from paceline.steps.tick import tick

@@ -142,7 +142,7 @@ def test_a_clock_that_was_set_back_is_followed(bench: Patient) -> None:
     [item] = heads(bench.store)
     assert bench.store.park([(item.handle, 0)], next_ms=T0_MS + 10**9, reason="full") == [True]
     bench.rest()
-    assert bench.store.pull_back_sends(now_ms=T0_MS, wait_ms_max=1_000) == 1
+    assert bench.store.pull_back_sends(lambda: T0_MS, wait_ms_max=1_000) == 1
     assert bench.store.next_send_ms() == T0_MS + 1_000
 
 

@@ -55,7 +55,7 @@ def test_a_retry_of_a_deleted_record_is_skipped_also_before_its_due_time_on_a_cl
     (call,) = claim(store)
     assert settle(store, call, "retry", not_before_ms=T0_MS + SECOND_MS)
     back_ms = T0_MS - HOUR_MS
-    store.pull_back_calls(now_ms=back_ms, wait_ms_max=MINUTE_MS)
+    store.pull_back_calls(lambda: back_ms, wait_ms_max=MINUTE_MS)
     assert store.remove_record(batch, "r0")
     assert claim(store, back_ms + MINUTE_MS) == []
     assert run_of(store, "r0").state == "skipped"

@@ -302,7 +302,7 @@ def test_after_the_clock_was_set_back_nothing_waits_for_the_old_time(store: Stor
         if call.record == "r0":
             retry_ms = ahead_ms + HOUR_MS
             assert settle(store, call, "retry", now_ms=ahead_ms, not_before_ms=retry_ms, closed_until_ms=retry_ms)
-    moved = store.pull_back_calls(now_ms=T0_MS + 5_000, wait_ms_max=MINUTE_MS)
+    moved = store.pull_back_calls(lambda: T0_MS + 5_000, wait_ms_max=MINUTE_MS)
     assert moved >= 1
     ready_ms = store.next_call_ms()
     assert ready_ms is not None
@@ -319,7 +319,7 @@ def test_a_retry_does_not_wait_until_it_is_due_once_more_on_a_clock_that_was_set
     for call in (first, second):
         assert settle(store, call, "retry", now_ms=T0_MS + 10, not_before_ms=T0_MS + SECOND_MS)
     back_ms = T0_MS - HOUR_MS
-    store.pull_back_calls(now_ms=back_ms, wait_ms_max=MINUTE_MS)
+    store.pull_back_calls(lambda: back_ms, wait_ms_max=MINUTE_MS)
     (first,) = claim(store, back_ms + MINUTE_MS, runs_max=1)
     assert settle(store, first, now_ms=back_ms + MINUTE_MS)
     assert names(claim(store, back_ms + MINUTE_MS + 1)) == ["r1"]

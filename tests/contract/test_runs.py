@@ -331,11 +331,11 @@ def test_after_the_clock_was_set_back_a_lease_of_the_future_ends_in_its_own_time
     make_runs(store, armed(store, "a"), 1)
     day_ms = 86_400_000
     (item,) = claim(store, now_ms=T0_MS + day_ms, lease_ms=60_000)
-    assert store.pull_back_runs(now_ms=T0_MS, wait_ms_max=1) == 1
+    assert store.pull_back_runs(lambda: T0_MS, wait_ms_max=1) == 1
     assert claim(store, now_ms=T0_MS + 59_999) == []
     (again,) = claim(store, now_ms=T0_MS + 60_000)
     assert (again.handle, again.attempt, again.lost) == (item.handle, 2, True)
-    assert store.pull_back_runs(now_ms=T0_MS + 60_000, wait_ms_max=1) == 0
+    assert store.pull_back_runs(lambda: T0_MS + 60_000, wait_ms_max=1) == 0
 
 
 def test_after_the_clock_was_set_back_a_run_behind_another_starts_as_soon_as_that_has_ended(store: Store) -> None:
@@ -344,7 +344,7 @@ def test_after_the_clock_was_set_back_a_run_behind_another_starts_as_soon_as_tha
     make_runs(store, monitor, 2)
     assert store.commit([Advance(due_of(store, monitor), T0_MS + day_ms, ())], now_ms=T0_MS) == [True]
     make_runs(store, monitor, 2, now_ms=T0_MS + day_ms)
-    store.pull_back_runs(now_ms=T0_MS, wait_ms_max=3_600_000)
+    store.pull_back_runs(lambda: T0_MS, wait_ms_max=3_600_000)
     for counter in range(4):
         (item,) = claim(store)
         assert (item.counter, settle(store, [item])) == (counter, [True])

@@ -400,8 +400,8 @@ def test_after_the_clock_was_set_back_nothing_waits_longer_than_it_meant_to(stor
     begun = begin(store, key, now_ms=later_ms)
     closed = AccountClosed(later_ms + 5, "slow down")
     store.answer(begun.handle, 1, Unsure("lost", later_ms + 5), blame=closed, now_ms=later_ms)
-    assert store.pull_back_sends(now_ms=T0_MS, wait_ms_max=HOUR_MS) == 4
-    assert store.pull_back_sends(now_ms=T0_MS, wait_ms_max=HOUR_MS) == 0
+    assert store.pull_back_sends(lambda: T0_MS, wait_ms_max=HOUR_MS) == 4
+    assert store.pull_back_sends(lambda: T0_MS, wait_ms_max=HOUR_MS) == 0
     assert store.gates([])[0] == Paused(T0_MS + HOUR_MS, 1, "429")
     assert again(store, begun).next_ms == T0_MS + HOUR_MS
     found = store.account("lab", now_ms=T0_MS)

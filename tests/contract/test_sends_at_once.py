@@ -42,8 +42,8 @@ def test_after_the_clock_was_set_back_a_sender_that_died_is_noticed(store: Store
     key = add_account(store)
     admitted(store)
     begun = begin(store, key, now_ms=T0_MS + DAY_MS)
-    assert store.pull_back_sends(now_ms=T0_MS, wait_ms_max=HOUR_MS) == 1
-    assert store.pull_back_sends(now_ms=T0_MS, wait_ms_max=HOUR_MS) == 0
+    assert store.pull_back_sends(lambda: T0_MS, wait_ms_max=HOUR_MS) == 1
+    assert store.pull_back_sends(lambda: T0_MS, wait_ms_max=HOUR_MS) == 0
     assert store.lose_sends(intent_before_ms=T0_MS + 1, look_ms=T0_MS + MINUTE_MS) == 1
     assert again(store, begun).state == "unknown"
 

@@ -275,3 +275,10 @@ def test_a_store_that_went_through_a_lot_is_in_order(store: Store, other: Store)
         purge(store, settled_before_ms=now_ms - LEASE_MS, due_before_ms=now_ms - 4 * LEASE_MS, limit=3)
         assert store.verify() == []
     assert other.verify() == []
+
+
+def test_the_time_is_kept_and_what_was_kept_before_is_returned(store: Store) -> None:
+    assert store.note_time(lambda: T0_MS) == (None, T0_MS)
+    assert store.note_time(lambda: T0_MS + 10_000) == (T0_MS, T0_MS + 10_000)
+    assert store.note_time(lambda: T0_MS - HOUR_MS) == (T0_MS + 10_000, T0_MS - HOUR_MS)
+    assert store.note_time(lambda: T0_MS) == (T0_MS - HOUR_MS, T0_MS)

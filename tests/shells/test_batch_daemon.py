@@ -239,6 +239,7 @@ def test_promise_10_kill_minus_nine_loses_no_run_and_repeats_nothing_that_was_se
     with worker(stage) as process:
         assert stage.ended(600, within_s=60) == {"done": 600}
         stop(process)
+    assert "clock_set_back" not in (stage.folder / "daemon.log").read_text(), "nobody touched the clock"
     assert settled_before[-1][0], "the load never settled anything"
     arrivals = Counter(one.key for one in stage.model.arrivals())
     for settled, seen in settled_before:

@@ -21,7 +21,8 @@ from paceline.config import load_settings
 from paceline.ports import AccountSpec
 from paceline.shells import loops
 from paceline.shells.job_loops import Dispatcher, Follower
-from paceline.shells.loops import Keeper, Loop, Turn
+from paceline.shells.keeper import Keeper
+from paceline.shells.loops import Loop, Turn
 from paceline.shells.metrics import Metrics
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
 from paceline.steps.accounts import put_account_spec
@@ -129,14 +130,21 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
     week_ms = 7 * 86_400_000
     assert stage.store.park([(item.handle, item.attempt)], next_ms=clock.ms + week_ms, reason="a clock went wrong")
     keeper.turn()
-    assert beats, "looking through what waits may take minutes, and is not to be taken for being stuck"
+    [waits] = stage.items(waiting)
+    assert waits.next_ms == clock.ms + week_ms, "what lies ahead says nothing of the clock"
+    clock.ms -= 3_600_000
     beats.clear()
+    with capture_logs() as lines:
+        keeper.turn()
+    assert [line["by_ms"] // 60_000 for line in lines if line["event"] == "clock_set_back"] == [60]
+    assert len(beats) > 1, "looking through what waits may take minutes, and is not to be taken for being stuck"
     assert stage.job(old).finished
     [moved] = stage.items(waiting)
     assert moved.next_ms == clock.ms + system.send_wait_ms_max
-    clock.ms += 2 * 86_400_000 + 1_000
-    keeper.turn()
-    assert not beats, "only at the start, and when the clock was set back"
+    clock.ms += 3_600_000 + 2 * 86_400_000 + 1_000
+    with capture_logs() as lines:
+        keeper.turn()
+    assert "clock_set_back" not in [line["event"] for line in lines]
     assert stage.store.job(old.id) is None
     assert stage.store.job(waiting.id) is not None
     assert stage.store.verify() == []

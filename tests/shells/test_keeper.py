@@ -13,7 +13,8 @@ from paceline.core.checks import HttpCheck, OutgoingCheck
 from paceline.core.definition import MonitorSpec
 from paceline.core.outcome import Done
 from paceline.ports import CHECKS, PutMonitor, Settlement, User
-from paceline.shells.loops import Keeper, Ticker
+from paceline.shells.keeper import Keeper
+from paceline.shells.loops import Ticker
 from paceline.shells.metrics import Metrics
 from paceline.steps import define
 from paceline.steps.purge import RUNS_MAX

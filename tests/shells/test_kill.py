@@ -100,6 +100,7 @@ def test_promise_10_kill_minus_nine_loses_nothing_acknowledged_and_repeats_nothi
         time.sleep(3.5)  # leases of the last kill run out, and what they held is done again
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, "SIGTERM drains and exits 0"
+    assert "clock_set_back" not in (tmp_path / "daemon.log").read_text(), "nobody touched the clock"
     check_the_file(tmp_path / "p.db", ledger)
 
 

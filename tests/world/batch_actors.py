@@ -138,7 +138,7 @@ class BatchDaemon:
     def watch_clock(self) -> None:
         ahead_ms = self._world.now_ms - self._world.true_ms
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - 1_000:
-            self._store.pull_back_calls(now_ms=self._world.now_ms, wait_ms_max=WAIT_MS_MAX)
+            self._store.pull_back_calls(lambda: self._world.now_ms, wait_ms_max=WAIT_MS_MAX)
         self._ahead_ms = ahead_ms
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.core.batch import Batch, BatchSpec, Day, RecordSpec
@@ -103,9 +103,9 @@ class WatchedBatches:
         self._ledger.released(fences, won, now_ms=now_ms)
         return won
 
-    def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
-        moved = self._inner.pull_back_calls(now_ms=now_ms, wait_ms_max=wait_ms_max)
-        self._ledger.pulled_back(now_ms=now_ms, wait_ms_max=wait_ms_max)
+    def pull_back_calls(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+        moved = self._inner.pull_back_calls(read_ms, wait_ms_max=wait_ms_max)
+        self._ledger.pulled_back(now_ms=read_ms(), wait_ms_max=wait_ms_max)
         return moved
 
     def redrive(self, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:

@@ -146,7 +146,7 @@ class JobDaemon:
         now_ms = self._world.now_ms
         ahead_ms = now_ms - self._world.true_ms
         if self._ahead_ms is None or ahead_ms < self._ahead_ms - SECOND_MS:
-            self._store.pull_back_sends(now_ms=now_ms, wait_ms_max=WAIT_MS_MAX)
+            self._store.pull_back_sends(lambda: now_ms, wait_ms_max=WAIT_MS_MAX)
         self._ahead_ms = ahead_ms
         self._store.purge_jobs(finished_before_ms=now_ms - KEEP_MS, limit=20)
 

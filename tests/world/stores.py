@@ -134,9 +134,9 @@ class Watched:
         self._ledger.release(fences, won)
         return won
 
-    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
-        moved = self._inner.pull_back_runs(now_ms=now_ms, wait_ms_max=wait_ms_max)
-        self._ledger.pull_back(now_ms=now_ms, wait_ms_max=wait_ms_max)
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+        moved = self._inner.pull_back_runs(read_ms, wait_ms_max=wait_ms_max)
+        self._ledger.pull_back(now_ms=read_ms(), wait_ms_max=wait_ms_max)
         return moved
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:

@@ -267,7 +267,7 @@ class BatchStore(Protocol):
         """``settle_calls`` and then ``claim_calls``, in one act."""
 
     def release_calls(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]: ...
-    def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_calls(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         """After the clock was set back: no lease, retry, closure or token lies further ahead than it can have meant."""
 
     def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:

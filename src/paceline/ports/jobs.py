@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from paceline.core.atlas import MeterName
@@ -192,7 +192,7 @@ class JobStore(Protocol):
         Jobs of users who were removed are cancelled first, some in each pass.
         """
 
-    def pull_back_sends(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_sends(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         """After the clock was set back: no try, lookup, closure or webhook lies further ahead than it can have meant.
 
         Nor is an intent to send ahead of now, so that a sender that died is noticed.

@@ -332,7 +332,7 @@ class MonitorStore(Protocol):
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Records each outcome once. False (fencing): it is not out at this attempt, or ended after its lease."""
 
-    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         """After the clock was set back: leases that began after now begin now, no other run waits longer than given."""
 
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
@@ -364,6 +364,9 @@ class MonitorStore(Protocol):
 
     def ping(self) -> None:
         """Raises StoreUnavailable unless the store can be written."""
+
+    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
+        """Keeps the time, read where no other process writes meanwhile. Returns what was kept before, and the time."""
 
     def watch(self) -> None:
         """Raises StoreDamaged if the store is no longer what was opened. Cheap; called several times a second."""

@@ -27,7 +27,8 @@ from paceline.shells.api.serving import server_config
 from paceline.shells.batch_loops import CallSender, Planner
 from paceline.shells.heartbeat import Heartbeat
 from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower, Herald
-from paceline.shells.loops import Keeper, Loop, Sender, Ticker, Turn
+from paceline.shells.keeper import Keeper
+from paceline.shells.loops import Loop, Sender, Ticker, Turn
 from paceline.shells.metrics import Metrics
 from paceline.shells.watcher import Watcher
 from paceline.steps.dispatch import Desk

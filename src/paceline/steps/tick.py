@@ -96,7 +96,7 @@ def pull_back(
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
-    runs = store.pull_back_runs(now_ms=read_ms(), wait_ms_max=wait_ms_max)
+    runs = store.pull_back_runs(read_ms, wait_ms_max=wait_ms_max)
     return PullBackReport(scanned, moved, runs)
 
 

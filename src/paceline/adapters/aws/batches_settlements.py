@@ -219,7 +219,7 @@ def _released(before: LaneItem, fences: Sequence[tuple[int, int]], *, now_ms: in
 # -- a clock that was set back
 
 
-def pull_back(db: Database, policies: Policies, looks: Looks, *, now_ms: int, wait_ms_max: int) -> int:
+def pull_back(db: Database, policies: Policies, looks: Looks, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
     """Looks at every provider's lane."""
     moved = 0
     after = ""
@@ -227,7 +227,7 @@ def pull_back(db: Database, policies: Policies, looks: Looks, *, now_ms: int, wa
         page = live_providers(db, after=after, limit=PROVIDERS_PAGE)
         lanes = lanes_of(db, [item["number"] for item in page])
         pairs = [(lanes[number], known) for number, known in policies.of(db, lanes.values()).items()]
-        pull_one = partial(_pull_lane, db, looks, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        pull_one = partial(_pull_lane, db, looks, read_ms=read_ms, wait_ms_max=wait_ms_max)
         moved += sum(db.threads.fan_out(pull_one, pairs))
         if len(page) < PROVIDERS_PAGE:
             break
@@ -235,10 +235,12 @@ def pull_back(db: Database, policies: Policies, looks: Looks, *, now_ms: int, wa
     return moved
 
 
-def _pull_lane(db: Database, looks: Looks, pair: tuple[LaneItem, Known], *, now_ms: int, wait_ms_max: int) -> int:
+def _pull_lane(
+    db: Database, looks: Looks, pair: tuple[LaneItem, Known], *, read_ms: Callable[[], int], wait_ms_max: int
+) -> int:
     lane, known = pair
     for _ in attempts():
-        back, moved = _pulled_back(lane, known, now_ms=now_ms, wait_ms_max=wait_ms_max)
+        back, moved = _pulled_back(lane, known, now_ms=read_ms(), wait_ms_max=wait_ms_max)
         if back is lane:
             return 0
         written = db.write(write_lane(lane, back))

@@ -7,7 +7,7 @@ its own, and what was cut short is done again without harm.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -228,9 +228,9 @@ class AwsBatchStore(Part):
         self.news.ring()
         return released
 
-    def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_calls(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         return batches_settlements.pull_back(
-            self._database, self._facts.policies, self._looks, now_ms=now_ms, wait_ms_max=wait_ms_max
+            self._database, self._facts.policies, self._looks, read_ms, wait_ms_max=wait_ms_max
         )
 
     def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:

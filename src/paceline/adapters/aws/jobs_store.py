@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -231,8 +231,8 @@ class AwsJobStore(Part):
     def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
         return jobs_finish.finish(self._database, self._rounds, self._quiet, now_ms=now_ms, limit=limit)
 
-    def pull_back_sends(self, *, now_ms: int, wait_ms_max: int) -> int:
-        moved = jobs_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+    def pull_back_sends(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+        moved = jobs_upkeep.pull_back(self._database, read_ms, wait_ms_max=wait_ms_max)
         self._quiet.touch("parked", "unknown", "hook")
         return moved
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, joined, update
@@ -216,21 +216,24 @@ def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
 # -- a clock that was set back
 
 
-def pull_back(database: Database, *, now_ms: int, wait_ms_max: int) -> int:
-    far_ms = now_ms + wait_ms_max
+def pull_back(database: Database, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+    def read_far_ms() -> int:
+        return read_ms() + wait_ms_max
+
+    far_ms = read_far_ms()
     count = 0
     for shard in ("parked", "unknown"):
         for hint in hinted(database, shard, after=far_ms, limit=MOVED_MAX):
-            count += _pull_row(database, handle_in(hint), "next_ms", far_ms, states={"parked", "unknown"})
+            count += _pull_row(database, handle_in(hint), "next_ms", read_far_ms, states={"parked", "unknown"})
     for hint in hinted(database, "sending", limit=MOVED_MAX):
         # Else a sender that died would be waited for until the clock is where it was.
-        count += _pull_row(database, handle_in(hint), "intent_ms", now_ms, states={"sending"})
+        count += _pull_row(database, handle_in(hint), "intent_ms", read_ms, states={"sending"})
     for key, name in _waits(database):
         when, change = f"#{name} > :far_ms", f"SET #{name} = :far_ms ADD #v :one"
-        count += database.write(update(LEDGER, key, change, when=when, far_ms=far_ms, one=1)).won
+        count += database.write(update(LEDGER, key, change, when=when, far_ms=read_far_ms(), one=1)).won
     for hint in hinted(database, "hook", after=far_ms, limit=MOVED_MAX):
         change = "SET #hook_ms = :far_ms, #at = :far_ms"
-        pulled = update(LEDGER, job_key(number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=far_ms)
+        pulled = update(LEDGER, job_key(number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=read_far_ms())
         count += database.write(pulled).won
     return count
 
@@ -243,9 +246,10 @@ def _waits(database: Database) -> Iterator[tuple[Key, str]]:
     yield GATE, "until_ms"
 
 
-def _pull_row(database: Database, handle: int, name: str, to_ms: int, *, states: set[str]) -> bool:
+def _pull_row(database: Database, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]) -> bool:
     for _ in tries():
         [row] = read(database, [row_key(handle)])
+        to_ms = read_to_ms()  # after the row was read: it was not written later
         if row is None or row["state"] not in states or row[name] <= to_ms:
             return False
         if database.write(moved(row, **{name: to_ms})).won:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 
 from paceline.adapters.aws import (
@@ -215,8 +215,8 @@ class AwsMonitorStore(Part):
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         return monitors_settlements.settle(self._database, self.bell, self._checks, settlements)
 
-    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
-        moved = monitors_upkeep.pull_back(self._database, now_ms=now_ms, wait_ms_max=wait_ms_max)
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+        moved = monitors_upkeep.pull_back(self._database, read_ms, wait_ms_max=wait_ms_max)
         if moved:
             self.news.ring(heard=True)
         return moved

@@ -209,7 +209,7 @@ def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only:
 # -- the clock was set back
 
 
-def pull_back(db: Database, *, now_ms: int, wait_ms_max: int) -> int:
+def pull_back(db: Database, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
     """Every front is looked at, and behind it what is to be caught up later."""
     moved = 0
     for shard in _open_shards(db):
@@ -217,6 +217,7 @@ def pull_back(db: Database, *, now_ms: int, wait_ms_max: int) -> int:
         for at in range(0, len(rows), PAGE_MAX):
             keys = map(key_of, rows[at : at + PAGE_MAX])
             fronts = [run for run in db.get_many(RUNS, keys).values() if "shard" in run]
+            now_ms = read_ms()  # after the runs were read: none of them was written later
             acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, wait_ms_max=wait_ms_max))]
             moved += sum(transact_acts(db, acts))
             moved += _pull_back_behind(db, fronts, now_ms=now_ms, wait_ms_max=wait_ms_max)

@@ -23,6 +23,7 @@ from paceline.errors import StoreUnavailable
 from paceline.ports import Clock, Leases, Replayed, StoreStatus
 
 SCHEMA_VERSION = 1
+CLOCK = Key("clock", "-")
 
 
 class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
@@ -94,6 +95,12 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
     def ping(self) -> None:
         written = self._database.write(update(tables.LEDGER, Key("ping", "-"), "ADD #pings :one", when="", one=1))
         assert written.won
+
+    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
+        kept = self._database.get(tables.LEDGER, CLOCK)
+        now_ms = read_ms()  # after the answer, which shows what others have written by then
+        self._database.write(update(tables.LEDGER, CLOCK, "SET #latest_ms = :now_ms", when="", now_ms=now_ms))
+        return (None if kept is None else int(kept["latest_ms"])), now_ms
 
     def watch(self) -> None:
         """Nothing to compare: AWS keeps the tables, and every request says if it failed."""

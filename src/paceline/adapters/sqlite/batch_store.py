@@ -196,9 +196,9 @@ class SqliteBatchStore:
         with self._db.write() as db:
             return calls.release(db, fences, now_ms=now_ms)
 
-    def pull_back_calls(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_calls(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         with self._db.write() as db:
-            return calls.pull_back(db, self._policies, now_ms=now_ms, wait_ms_max=wait_ms_max)
+            return calls.pull_back(db, self._policies, now_ms=read_ms(), wait_ms_max=wait_ms_max)
 
     def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
         with self._db.write() as db:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from paceline.adapters.sqlite import accounts, job_upkeep, jobs, sends
@@ -227,9 +227,9 @@ class SqliteJobStore:
         with self._db.write() as db:
             return jobs.finish(db, now_ms=now_ms, limit=limit)
 
-    def pull_back_sends(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_sends(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         with self._db.write() as db:
-            return sends.pull_back(db, now_ms=now_ms, wait_ms_max=wait_ms_max)
+            return sends.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max)
 
     def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
         with self._db.read() as db:

@@ -197,9 +197,9 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             return runs.settle(db, settlements)
 
-    def pull_back_runs(self, *, now_ms: int, wait_ms_max: int) -> int:
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         with self._db.write() as db:
-            return runs.pull_back(db, now_ms=now_ms, wait_ms_max=wait_ms_max)
+            return runs.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max)
 
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
@@ -279,6 +279,10 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             # Writing the same number still writes a page, which an update to the same value would not.
             db.pragma("user_version", db.pragma("user_version"))
+
+    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
+        with self._db.write() as db:
+            return upkeep.note_time(db, now_ms=read_ms())
 
     def watch(self) -> None:
         self._db.watch()

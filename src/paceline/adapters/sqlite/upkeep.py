@@ -102,6 +102,12 @@ _INVARIANTS = (
 _NAMES = {"mask": GENERATION_MASK, "bits": LANE_BITS, "time_mask": TIME_MASK, "epoch_ms": EPOCH_MS}
 
 
+def note_time(db: Connection, *, now_ms: int) -> tuple[int | None, int]:
+    row = db.execute("SELECT latest_ms FROM clock WHERE id = 1").fetchone()
+    db.execute("INSERT OR REPLACE INTO clock (id, latest_ms) VALUES (1, ?)", (now_ms,))
+    return (None if row is None else row[0]), now_ms
+
+
 def verify(db: Connection) -> list[str]:
     """SQLite's own integrity check, then the promises' cheap invariants; at most a few examples of each."""
     problems = [f"integrity: {row[0]}" for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
