@@ -103,6 +103,12 @@ class AlreadyExists(PacelineError):
     status = 409
 
 
+class LastAdmin(PacelineError):
+    code = "last_admin"
+    title = "There must be an admin"
+    status = 409
+
+
 class StaleLease(PacelineError):
     code = "stale_lease"
     title = "The lease is no longer yours"

@@ -1,5 +1,11 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from paceline.errors import LastAdmin
 from paceline.ports import RemoveMonitor, Store, UserEdit
 from tests.contract.stage import T0_MS, arm_all, put, spec, token, user
 
@@ -29,6 +35,52 @@ def test_an_edit_changes_only_what_it_names(store: Store, other: Store) -> None:
     assert (again.role, again.daily_credits, again.disabled) == ("admin", 9, True)
     assert other.user("ann") == again
     assert store.edit_user("nobody", UserEdit(role="admin")) is None
+
+
+@pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
+def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: UserEdit | None) -> None:
+    store.edit_user("ann", UserEdit(role="admin"))
+    store.edit_user("bob", UserEdit(role="admin", disabled=True))  # who is disabled gives no rights
+    before = store.user("ann")
+    with pytest.raises(LastAdmin, match="'ann' is the last admin"):
+        give_up(store, "ann", change)
+    assert store.user("ann") == before
+    store.edit_user("ann", UserEdit(daily_credits=5, role="admin"))
+    store.edit_user("bob", UserEdit(disabled=False))
+    give_up(store, "ann", change)
+    with pytest.raises(LastAdmin):
+        give_up(store, "bob", change)
+    assert store.remove_user("ann") == (change is not None), "who is no admin may go"
+
+
+@pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
+def test_two_admins_who_demote_each_other_at_once_leave_one(
+    store: Store, other: Store, change: UserEdit | None
+) -> None:
+    for name in ("ann", "bob"):
+        store.edit_user(name, UserEdit(role="admin"))
+    together = threading.Barrier(2)
+
+    def demote(given: tuple[Store, str]) -> bool:
+        together.wait()
+        try:
+            give_up(*given, change)
+        except LastAdmin:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        won = list(pool.map(demote, [(store, "ann"), (other, "bob")]))
+    assert sorted(won) == [False, True]
+    left = [one for one in store.users(after="", limit=10) if one.role == "admin" and not one.disabled]
+    assert len(left) == 1
+
+
+def give_up(store: Store, name: str, change: UserEdit | None) -> None:
+    if change is None:
+        store.remove_user(name)
+    else:
+        store.edit_user(name, change)
 
 
 def test_disabling_and_enabling_records_a_change_for_each_monitor_of_the_user(store: Store) -> None:

@@ -241,10 +241,13 @@ class MonitorStore(Protocol):
         """In order of id, those strictly after ``after``."""
 
     def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
-        """None: there is no such user. Disabling or enabling records a change for each of the user's monitors."""
+        """None: there is no such user. Disabling or enabling records a change for each of the user's monitors.
+
+        LastAdmin: nobody would be left who is an admin and not disabled, also if two do it to each other at once.
+        """
 
     def remove_user(self, user_id: str) -> bool:
-        """The user, the tokens and the monitors, each removed monitor with its recorded change."""
+        """The user, the tokens and the monitors, each removed monitor with its recorded change. LastAdmin as above."""
 
     def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
         """``full``: the user has ``tokens_max`` already. Judged and written in one act."""

@@ -164,6 +164,13 @@ def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str 
     return until_ms
 
 
+def give_back(store: Store, items: Sequence[OutgoingItem], *, now_ms: int) -> None:
+    """What was claimed and nobody was told of."""
+    fences = [fence for item in items if (fence := _parse_lease(item.lease)) is not None]
+    if fences:
+        store.release(fences, now_ms=now_ms)
+
+
 def _take(ask: RunClaim) -> Take | None:
     """None: there is no such run, or none of which the viewer may know."""
     name = parse_run_id(ask.run)

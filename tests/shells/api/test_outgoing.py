@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.shells.api.conftest import OUTGOING, Client, World, run_path, serving
+from tests.shells.api.conftest import OUTGOING, Client, Reply, World, run_path, serving
 
 CLAIM = "/v1/outgoing/claim"
 MONITORS = "/v1/users/me/monitors"
@@ -249,6 +249,42 @@ def test_a_long_poll_without_runs_ends_when_its_time_is_over(alice: Client) -> N
     started = time.monotonic()
     assert alice("POST", CLAIM, {"wait": "700ms"}).json == {"items": []}
     assert 0.6 < time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("how", ["revoked", "disabled", "demoted"])
+def test_long_poll_whose_token_counts_no_more_gets_no_run(world: World, admin: Client, how: str) -> None:
+    """What was claimed for it meanwhile is given back, and goes to whoever may have it."""
+    alice = world.add("carol", "admin" if how == "demoted" else "user")
+    tokens = alice("GET", "/v1/users/me/tokens").json["items"]
+    assert alice("PUT", f"{MONITORS}/own", OUTGOING).status == 201
+    answers: list[Reply] = []
+    thread = threading.Thread(target=lambda: answers.append(alice("POST", CLAIM, {"wait": "15s"})))
+    thread.start()
+    time.sleep(1.0)
+    if how == "revoked":
+        assert admin("DELETE", f"/v1/users/carol/tokens/{tokens[0]['id']}").status == 204
+    else:
+        edit = {"disabled": True} if how == "disabled" else {"role": "user"}
+        assert admin("PATCH", "/v1/users/carol", edit).status == 200
+    if how == "disabled":  # its runs are held; somebody else's would have been handed out to no one
+        thread.join()
+        assert (answers[0].status, answers[0].json.get("code")) == (401, "unauthenticated")
+        return
+    while not world.fire():
+        time.sleep(0.01)
+    thread.join()
+    assert (answers[0].status, answers[0].json.get("code")) == (401, "unauthenticated")
+    assert "items" not in answers[0].json
+    (item,) = admin("POST", CLAIM, {"wait": "5s", "user": "carol"}).json["items"]
+    assert (item["user"], item["monitor"]) == ("carol", "own")
+
+
+@pytest.mark.parametrize("edit", [{"role": "user"}, {"disabled": True}, None], ids=str)
+def test_last_admin_cannot_demote_disable_or_remove_itself(admin: Client, edit: dict[str, Any] | None) -> None:
+    me = f"/v1/users/{admin('GET', '/v1/users/me').json['id']}"
+    refused = admin("DELETE", me) if edit is None else admin("PATCH", me, edit)
+    assert (refused.status, refused.code) == (409, "last_admin")
+    assert admin("GET", "/v1/users").status == 200
 
 
 def test_a_client_that_goes_away_claims_nothing(world: World, alice: Client) -> None:

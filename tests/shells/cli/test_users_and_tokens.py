@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import stat
 
+import pytest
+
 from tests.shells.cli.program import Program
 
 
@@ -13,17 +15,31 @@ def test_a_user_is_added_listed_limited_disabled_and_removed(program: Program) -
     assert added["token"].startswith("pl_")
     assert added.keys() == {"user", "token"}
 
+    program.json("user", "add", "root", "--role", "admin")
     assert program.json("user", "limit", "alice", "--daily-credits", "70")["daily_credits"] == 70
     assert program.json("user", "limit", "alice", "80")["daily_credits"] == 80
     assert program.json("user", "disable", "alice")["disabled"] is True
     listed = program.json("user", "list")
-    assert [(user["id"], user["role"], user["disabled"]) for user in listed["items"]] == [("alice", "admin", True)]
+    assert [(user["id"], user["role"], user["disabled"]) for user in listed["items"]] == [
+        ("alice", "admin", True),
+        ("root", "admin", False),
+    ]
     assert program.json("user", "enable", "alice")["disabled"] is False
     assert "alice  admin  enabled" in program.ok("user", "list")
 
     assert program.json("user", "rm", "alice") == {"removed": "alice"}
-    assert program.json("user", "list") == {"items": [], "next_cursor": None}
+    assert [user["id"] for user in program.json("user", "list")["items"]] == ["root"]
     assert program.run("user", "rm", "alice").code == 3
+
+
+@pytest.mark.parametrize("word", ["disable", "rm"])
+def test_last_admin_is_kept_by_the_command_line_too(program: Program, word: str) -> None:
+    program.ok("user", "add", "root", "--role", "admin")
+    refused = program.run("user", word, "root")
+    assert refused.code == 1
+    assert "'root' is the last admin. Make another user an admin first" in refused.err
+    program.ok("user", "add", "alice", "--role", "admin")
+    program.ok("user", word, "root")
 
 
 def test_the_token_alone_goes_to_stdout_so_that_a_shell_can_keep_it(program: Program) -> None:

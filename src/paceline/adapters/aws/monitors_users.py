@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from paceline.adapters.aws.connect import attempts
 from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import ABSENT, Action, Item, Key, delete, key_of, padded, put, setting, update
+from paceline.adapters.aws.items import ABSENT, Action, Item, Key, check, delete, key_of, padded, put, setting, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_keys import (
     FAN,
@@ -26,10 +26,13 @@ from paceline.adapters.aws.monitors_keys import (
 from paceline.adapters.aws.monitors_runs import unhold
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import ITEMS
-from paceline.errors import StoreUnavailable
+from paceline.core.admins import Standing, gives_up_admin, last_admin_words
+from paceline.errors import LastAdmin, StoreUnavailable
 from paceline.ports import Token, TokenAdded, User, UserEdit
 
 TOKENS_MAX = 1_000
+USERS_PAGE = 1_000
+AS_STANDING = "#role = :was AND #disabled = :off"
 Act = Literal["removed", "disabled", "enabled"]
 
 
@@ -63,19 +66,24 @@ def users(db: Database, *, after: str, limit: int) -> list[User]:
 def edit_user(db: Database, numbers: Numbers, bell: Bell, name: str, edit: UserEdit) -> User | None:
     wanted: dict[str, Any] = {"role": edit.role, "daily_credits": edit.daily_credits, "disabled": edit.disabled}
     given = {field: value for field, value in wanted.items() if value is not None}
-    item = db.get(ITEMS, user_key(name))
-    if item is None or not given:
-        return to_user(item) if item else None
     change, values = setting(given)
-    actions = [update(ITEMS, user_key(name), change, when="#number = :number", number=item["number"], **values)]
-    if edit.disabled is not None:
-        fan = fan_item(numbers, item, "disabled" if edit.disabled else "enabled")
-        actions.append(put(ITEMS, fan))
-    if not db.transact(actions).won:
-        return None
-    if edit.disabled is not None:
-        expand(db, numbers, bell, fan)
-    return user(db, name)
+    for _ in attempts():
+        item = db.get(ITEMS, user_key(name))
+        if item is None or not given:
+            return to_user(item) if item else None
+        believed = f"#number = :number AND {AS_STANDING}"
+        values |= {"number": item["number"], "was": item["role"], "off": item["disabled"]}
+        actions = [update(ITEMS, user_key(name), change, when=believed, **values)]
+        after = Standing(edit.role or item["role"], item["disabled"] if edit.disabled is None else edit.disabled)
+        actions += _other_admin(db, item, after)
+        if edit.disabled is not None:
+            fan = fan_item(numbers, item, "disabled" if edit.disabled else "enabled")
+            actions.append(put(ITEMS, fan))
+        if db.transact(actions).won:
+            if edit.disabled is not None:
+                expand(db, numbers, bell, fan)
+            return user(db, name)
+    raise StoreUnavailable(f"AWS: user {name!r} is written to all the time: try again in a moment.")
 
 
 def remove_user(db: Database, numbers: Numbers, bell: Bell, name: str) -> bool:
@@ -84,10 +92,11 @@ def remove_user(db: Database, numbers: Numbers, bell: Bell, name: str) -> bool:
         if item is None:
             return False
         fan = fan_item(numbers, item, "removed")
-        believed = "#number = :number AND #monitors = :monitors"
-        mine = {"number": item["number"], "monitors": item["monitors"]}
+        believed = f"#number = :number AND #monitors = :monitors AND {AS_STANDING}"
+        mine = {"number": item["number"], "monitors": item["monitors"], "was": item["role"], "off": item["disabled"]}
         actions = [
             delete(ITEMS, user_key(name), when=believed, **mine),
+            *_other_admin(db, item, None),
             delete(ITEMS, Key(USERS, name)),
             put(ITEMS, fan),
             tally(name, users=-1, monitors=-item["monitors"]),
@@ -96,6 +105,22 @@ def remove_user(db: Database, numbers: Numbers, bell: Bell, name: str) -> bool:
             expand(db, numbers, bell, fan)
             return True
     raise StoreUnavailable(f"AWS: monitors of {name!r} are written to all the time: try again in a moment.")
+
+
+def _other_admin(db: Database, item: Item, after: Standing | None) -> list[Action]:
+    """Where the change takes an admin away: that another one is there, to be true in the same transaction.
+
+    So of two who demote each other at once, one loses and looks again.
+    """
+    if not gives_up_admin(Standing(item["role"], item["disabled"]), after):
+        return []
+    last = ""
+    while page := users(db, after=last, limit=USERS_PAGE):
+        for other in page:
+            if other.id != item["id"] and Standing(other.role, other.disabled).is_active_admin:
+                return [check(ITEMS, user_key(other.id), when=AS_STANDING, was="admin", off=False)]
+        last = page[-1].id
+    raise LastAdmin(last_admin_words(item["id"]))
 
 
 def behind(db: Database, pk: str, after: str, *, limit: int) -> list[Item]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import record_changes
 from paceline.adapters.sqlite.keys import user_lane
+from paceline.core.admins import Standing, gives_up_admin, last_admin_words
+from paceline.errors import LastAdmin
 from paceline.ports import Token, TokenAdded, User, UserEdit
 
 
@@ -39,6 +42,9 @@ def users(db: Connection, *, after: str, limit: int) -> list[User]:
 
 
 def edit_user(db: Connection, name: str, edit: UserEdit) -> User | None:
+    role, disabled = edit.role, edit.disabled
+    if role is not None or disabled is not None:
+        _keep_an_admin(db, name, lambda now: Standing(role or now.role, now.disabled if disabled is None else disabled))
     row = db.execute(
         """UPDATE user SET role = coalesce(?, role), daily_credits = coalesce(?, daily_credits),
                            disabled = coalesce(?, disabled)
@@ -58,6 +64,7 @@ def remove_user(db: Connection, name: str) -> bool:
     row = db.execute("SELECT id FROM user WHERE name = ?", (name,)).fetchone()
     if row is None:
         return False
+    _keep_an_admin(db, name, lambda _: None)
     _record_changes(db, row[0])
     db.execute("DELETE FROM monitor WHERE owner = ?", row)
     db.execute("DELETE FROM token WHERE user = ?", row)
@@ -110,6 +117,17 @@ def remove_token(db: Connection, name: str, token_id: str) -> bool:
         (token_id, name),
     )
     return db.changes() == 1
+
+
+def _keep_an_admin(db: Connection, name: str, change: Callable[[Standing], Standing | None]) -> None:
+    """Raises LastAdmin if the change would leave none. Writers take turns, so nobody demotes the other meanwhile."""
+    row = db.execute("SELECT role, disabled FROM user WHERE name = ?", (name,)).fetchone()
+    before = Standing(row[0], bool(row[1])) if row else None
+    if before is None or not gives_up_admin(before, change(before)):
+        return
+    others = "SELECT EXISTS (SELECT 1 FROM user WHERE role = 'admin' AND NOT disabled AND name <> ?)"
+    if not db.execute(others, (name,)).get:
+        raise LastAdmin(last_admin_words(name))
 
 
 def _record_changes(db: Connection, owner: int) -> None:

@@ -89,6 +89,11 @@ def identify(
     )
 
 
+def secret_of(headers: Mapping[bytes, bytes]) -> str:
+    """The token that was sent, of a request that was let in."""
+    return headers.get(b"authorization", b"").partition(b" ")[2].strip().decode("latin-1")
+
+
 def require_admin(user: User) -> None:
     if user.role != "admin":
         raise Forbidden("This needs the token of an admin.")

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -15,9 +16,9 @@ from paceline.core.durations import DURATION_RULE, format_duration, parse_durati
 from paceline.core.ids import call_run_id
 from paceline.core.instants import to_ms, to_text
 from paceline.core.parsing import decode
-from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, StaleLease
+from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, StaleLease, Unauthenticated
 from paceline.shells.api.answers import Answer, disconnected, json_answer
-from paceline.shells.api.auth import owner_of, viewer_of
+from paceline.shells.api.auth import owner_of, secret_of, viewer_of
 from paceline.shells.api.bodies import ClientGone
 from paceline.shells.api.documents import (
     OUTCOMES_MAX,
@@ -37,7 +38,7 @@ from paceline.shells.api.parts import Call
 from paceline.shells.api.problems import problem_of
 from paceline.shells.api.writes import ClaimAsk
 from paceline.steps import outgoing
-from paceline.steps.access import get_user
+from paceline.steps.access import authenticate, get_user
 from paceline.steps.days import show_call_run
 from paceline.steps.report import run_view, show_run
 
@@ -73,6 +74,8 @@ async def claim(call: Call) -> Answer:
             items = await parts.do(parts.writes.claim, ask, weight=1 + body.max // CLAIMS_PER_PUT)
             left_s = until_s - loop.time()
             if items or left_s <= 0 or arrivals.closed:
+                if gone is not None:
+                    await parts.write(partial(_judge_again, call, items))
                 _count_starts(call, items)
                 return json_answer(200, ClaimAnswer(items))
             if gone is None:
@@ -83,6 +86,20 @@ async def claim(call: Call) -> Answer:
     finally:
         if gone is not None:
             gone.cancel()
+
+
+def _judge_again(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
+    """For who has waited: the token may have been revoked meanwhile, or its user disabled or demoted.
+
+    What was claimed for such a one is given back.
+    """
+    store = call.parts.store
+    user = authenticate(store, secret_of(call.headers), secret_key=call.parts.system.secret_key)
+    if user is not None and user.role == call.user.role:
+        return
+    outgoing.give_back(store, items, now_ms=call.parts.now_ms())
+    call.parts.hooks.arrivals.notify()
+    raise Unauthenticated("While this request waited, its token was revoked, or its user disabled or changed.")
 
 
 async def claim_run(call: Call) -> Answer:
