@@ -44,6 +44,7 @@ TOGETHER = frozenset(
     {
         "tests/aws/test_lambda_deployed.py",  # the package of the functions
         "tests/aws/test_lambda_privileges.py",  # all that every function asks of AWS
+        "tests/shells/ripe_api/test_blaeu.py",  # a daemon, and programs that sleep
         "tests/shells/ripe_api/test_clients.py",  # a daemon, and programs of others
     }
 )

@@ -158,10 +158,11 @@ def test_what_was_sent_is_settled_on_what_was_delivered_and_the_rest_refunded(st
         T0_MS,
         [sent.handle * 100],
     )
-    assert store.note_progress([Progress(sent.handle, 1, ((2, 7),))]) == [True]
-    assert again(store, sent).atlas[0][1:] == (2, 7)
+    assert store.note_progress([Progress(sent.handle, 1, ((2, 7),), (9,))]) == [True]
+    assert again(store, sent).atlas[0][1:] == (2, 7, 9)
     assert store.note_progress([Progress(sent.handle, 1, ((4, 5),))]) == [True]
-    assert again(store, sent).atlas[0][1:] == (4, 7)
+    assert again(store, sent).atlas[0][1:] == (4, 7, 9)
+    assert again(store, sent).running
     ending = Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=True)
     assert store.end([ending], now_ms=T0_MS + 1) == [Ended(won=True)]
     assert store.end([ending], now_ms=T0_MS + 2) == [Ended(won=False)]

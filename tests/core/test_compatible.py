@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.compatible import ID_MAX, STATUS_NAMES, id_of, split_id, states_for, status_of
+from paceline.core.compatible import (
+    ID_MAX,
+    NUMBERS_MAX,
+    RIPE_ALONE_MAX,
+    SHORT_ID_MAX,
+    STATUS_NAMES,
+    id_of,
+    id_of_number,
+    number_of_id,
+    place_in_block,
+    split_older_id,
+    states_for,
+    status_of,
+)
 from paceline.core.job import JobLimits
 from paceline.core.measurement import MeasurementState
 
@@ -16,12 +29,36 @@ STATES: tuple[MeasurementState, ...] = get_args(MeasurementState)
 
 
 @given(st.integers(1, 2**32 - 1), st.integers(0, 9_999), st.integers(0, JobLimits().definitions_max - 1))
-def test_an_id_is_computed_and_leads_back(job: int, index: int, definition: int) -> None:
+def test_older_id_is_computed_and_leads_back_and_is_no_newer_one(job: int, index: int, definition: int) -> None:
     handle = job << 14 | index
-    number = id_of(handle, definition)
+    number = id_of(handle, definition, number=None)
     assert number == job << 21 | index << 7 | definition
-    assert split_id(number) == (handle, definition)
+    assert split_older_id(number) == (handle, definition)
     assert number <= ID_MAX
+    assert number_of_id(number) is None
+
+
+@given(st.integers(0, NUMBERS_MAX - 2))
+def test_ids_of_numbers_rise_stay_below_2_to_the_31_and_lead_back(number: int) -> None:
+    assert RIPE_ALONE_MAX <= id_of_number(number) < id_of_number(number + 1) <= SHORT_ID_MAX
+    assert number_of_id(id_of_number(number)) == number
+    assert id_of(7 << 14, 1, number=number) == id_of_number(number + 1)
+
+
+@given(st.integers(0, 2**33))
+def test_whatever_id_is_asked_for_its_number_leads_back_to_it_or_it_has_none(id_: int) -> None:
+    number = number_of_id(id_)
+    assert number is None or id_of_number(number) == id_
+
+
+@given(st.integers(0, 10**6), st.integers(1, 100), st.integers(1, 1_000), st.data())
+def test_number_in_a_jobs_block_leads_to_its_definition(
+    numbered: int, stride: int, measurements: int, data: st.DataObject
+) -> None:
+    index, definition = data.draw(st.integers(0, measurements - 1)), data.draw(st.integers(0, stride - 1))
+    number = numbered + index * stride + definition
+    assert place_in_block(number, 5, numbered, stride, measurements) == (5 << 14 | index, definition)
+    assert place_in_block(numbered + measurements * stride, 5, numbered, stride, measurements) is None
 
 
 @pytest.mark.parametrize("state", STATES)

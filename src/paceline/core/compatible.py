@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
+from paceline.core.atlas import RUNNING
 from paceline.core.cost import DAY_S, credits_per_result
 from paceline.core.instants import to_datetime, to_ms
-from paceline.core.job import JobLimits
+from paceline.core.job import Job, JobLimits
 from paceline.core.measurement import Measurement, MeasurementState, is_oneoff, kind_of, requested_probes, span_s
 from paceline.errors import FieldProblem, InvalidInput
 
+INDEX_BITS = 14
 DEFINITION_BITS = 7
 ID_MAX = 2**53 - 1
-"""Larger numbers do not survive in every client's JSON."""
+"""Of the older ids: larger numbers do not survive in every client's JSON."""
+SHORT_ID_MAX = 2**31 - 1
+"""Of all others: clients keep ids in 32 bits with a sign."""
 RIPE_ALONE_MAX = 2**21
-"""Below it no id is Paceline's: jobs are numbered from 1. RIPE's built-in measurements lie there."""
+"""Below it no id is Paceline's. RIPE's built-in measurements lie there."""
+OLDER_BELOW = 100
+"""The last seven bits of an older id are below it: a measurement has no more definitions. Newer ids have the rest."""
+_EACH = (1 << DEFINITION_BITS) - OLDER_BELOW
+_SKIPPED = RIPE_ALONE_MAX // (1 << DEFINITION_BITS) * _EACH
+NUMBERS_MAX = (SHORT_ID_MAX + 1) // (1 << DEFINITION_BITS) * _EACH - _SKIPPED
+"""So many definitions can be told apart below 2^31: 469 million."""
 API = "/api/v2"
 SPECIFIED, STOPPED, NO_PROBES, FAILED, CANCELED = 0, 4, 6, 7, 9
 STATUS_NAMES = {
@@ -34,7 +44,7 @@ STATUS_NAMES = {
 }
 _FAILURES = frozenset({5, NO_PROBES, FAILED, 8})
 
-assert JobLimits().definitions_max <= 1 << DEFINITION_BITS
+assert JobLimits().definitions_max <= OLDER_BELOW
 
 
 class Shown(NamedTuple):
@@ -49,30 +59,73 @@ class Shown(NamedTuple):
     answered_ms: int | None
     """When RIPE took it."""
     ended_ms: int | None
+    number: int | None = None
+    """Of the measurement's first definition. None: of before definitions were numbered."""
+    running: bool = False
+    """It has ended here because all results are there, and RIPE still counts it as running."""
+    scheduled: int | None = None
+    """How many probes RIPE has given it; None before it has."""
 
     @property
     def id(self) -> int:
-        return id_of(self.handle, self.definition)
+        return id_of(self.handle, self.definition, number=self.number)
 
     @property
     def group_id(self) -> int | None:
         """Definitions of one request are a group; one alone is none."""
-        return id_of(self.handle, 0) if len(self.measurement.definitions) > 1 else None
+        return id_of(self.handle, 0, number=self.number) if len(self.measurement.definitions) > 1 else None
 
     @property
     def status(self) -> int:
+        if self.running and self.state == "done" and self.atlas_status in RUNNING:
+            return self.atlas_status or SPECIFIED
         return status_of(self.state, self.atlas_status, sent=self.answered_ms is not None)
 
+    @property
+    def rank(self) -> int:
+        """The order in which they were submitted, whatever their ids are like."""
+        return older_id(self.handle, self.definition)
 
-def id_of(handle: int, definition: int) -> int:
+
+def stride_of(job: Job) -> int:
+    """How many numbers each measurement of a job has, so that an index leads to a number without adding up."""
+    return max(len(one.definitions) for one in job.measurements)
+
+
+def place_in_block(number: int, job: int, numbered: int, stride: int, measurements: int) -> tuple[int, int] | None:
+    """Handle and definition of a number in a job's block; None if it lies behind the block."""
+    index, definition = divmod(number - numbered, stride)
+    return (job << INDEX_BITS | index, definition) if 0 <= index < measurements else None
+
+
+def id_of(handle: int, definition: int, *, number: int | None) -> int:
+    """From the number of the measurement's first definition; one without a number has an older id."""
+    return older_id(handle, definition) if number is None else id_of_number(number + definition)
+
+
+def id_of_number(number: int) -> int:
+    """Rises with the number, stays below 2^31, and is never an older id: its last seven bits are 100 or more."""
+    assert 0 <= number < NUMBERS_MAX, "more definitions than ids below 2^31"
+    high, low = divmod(number + _SKIPPED, _EACH)
+    return high << DEFINITION_BITS | (OLDER_BELOW + low)
+
+
+def number_of_id(id_: int) -> int | None:
+    """The reverse; None: it is an older id, or none of Paceline's."""
+    high, low = id_ >> DEFINITION_BITS, id_ & ((1 << DEFINITION_BITS) - 1)
+    number = high * _EACH + (low - OLDER_BELOW) - _SKIPPED
+    return number if low >= OLDER_BELOW and 0 <= number < NUMBERS_MAX else None
+
+
+def older_id(handle: int, definition: int) -> int:
     """Job number << 21 | index << 7 | definition, as the handle is job number << 14 | index."""
-    assert 0 <= definition < 1 << DEFINITION_BITS
+    assert 0 <= definition < OLDER_BELOW
     return handle << DEFINITION_BITS | definition
 
 
-def split_id(number: int) -> tuple[int, int]:
+def split_older_id(id_: int) -> tuple[int, int]:
     """Handle and definition. Whether there is one of them only the store knows."""
-    return number >> DEFINITION_BITS, number & ((1 << DEFINITION_BITS) - 1)
+    return id_ >> DEFINITION_BITS, id_ & ((1 << DEFINITION_BITS) - 1)
 
 
 def status_of(state: MeasurementState, atlas_status: int | None, *, sent: bool) -> int:
@@ -107,7 +160,7 @@ def states_for(statuses: frozenset[int] | None) -> tuple[MeasurementState, ...]:
 
 
 def document_of(shown: Shown, *, created_ms: int | None, base_url: str) -> dict[str, Any]:
-    """The measurement object. What only RIPE knows (resolved addresses, participants) is null."""
+    """The measurement object. What only RIPE knows (resolved addresses) is null."""
     measurement = shown.measurement
     definition = measurement.definitions[shown.definition]
     oneoff = is_oneoff(measurement, definition)
@@ -142,9 +195,9 @@ def document_of(shown: Shown, *, created_ms: int | None, base_url: str) -> dict[
             "start_time": _seconds(shown.answered_ms or created_ms) if start is None else start,
             "stop_time": _seconds(shown.ended_ms) if shown.ended_ms is not None else stop,
             "probes_requested": probes,
-            "probes_scheduled": None,
-            "participant_count": None,
-            "is_all_scheduled": None,
+            "probes_scheduled": shown.scheduled or 0,
+            "participant_count": shown.scheduled,
+            "is_all_scheduled": shown.scheduled is not None and shown.scheduled >= probes,
             "credits_per_result": credits_per_result(measurement, definition),
             "estimated_results_per_day": probes if oneoff else probes * -(-DAY_S // (definition.interval or DAY_S)),
             "group": f"{url}/groups/{shown.group_id}/" if shown.group_id else None,
@@ -152,6 +205,11 @@ def document_of(shown: Shown, *, created_ms: int | None, base_url: str) -> dict[
             "result": f"{url}/{shown.id}/results/",
         }
     )
+
+
+def with_probes(document: dict[str, Any], probes: Sequence[int], *, base_url: str) -> dict[str, Any]:
+    """The field that RIPE adds when it is asked for."""
+    return document | {"probes": [{"id": one, "url": f"{base_url}{API}/probes/{one}/"} for one in probes]}
 
 
 class ResultFilter(NamedTuple):

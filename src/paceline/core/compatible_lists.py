@@ -11,6 +11,9 @@ PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_MAX = 500
 PAGED_MAX = 20_000
 IDS_MAX = 1_000
+PROBES = "probes"
+PROBES_PAGE_MAX = 100
+"""Of measurements whose probes are asked for: RIPE is asked for each."""
 IGNORED = "Filtering by this field is not implemented, this parameter has been ignored."
 
 Document = dict[str, Any]
@@ -48,6 +51,28 @@ _NOT_FILTERS = frozenset({"key", "continue", "fields", "optional_fields", "forma
 )
 
 
+class Fields(NamedTuple):
+    """Which fields of a measurement are wanted. ``names`` empty: those that RIPE shows by itself."""
+
+    names: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    @property
+    def with_probes(self) -> bool:
+        return PROBES in self.names or (not self.names and PROBES in self.optional)
+
+    def cut(self, document: Document) -> Document:
+        return {name: document[name] for name in self.names if name in document} if self.names else document
+
+
+def parse_fields(query: Mapping[str, str]) -> Fields:
+    names, optional = (
+        tuple(part.strip() for part in query.get(name, "").split(",") if part.strip())
+        for name in ("fields", "optional_fields")
+    )
+    return Fields((*names, *optional) if names else (), optional)
+
+
 class Wanted(NamedTuple):
     """What a list is asked for. ``statuses`` None: any. ``ids`` None: not certain ones."""
 
@@ -55,7 +80,7 @@ class Wanted(NamedTuple):
     ids: tuple[int, ...] | None
     statuses: frozenset[int] | None
     sort: str
-    fields: tuple[str, ...]
+    fields: Fields
     page: int
     size: int
     ignored: tuple[str, ...]
@@ -79,13 +104,11 @@ class Wanted(NamedTuple):
     def fits(self, document: Document) -> bool:
         return all(test(document) for test in self.tests)
 
-    def order(self, document: Document) -> tuple[bool, Any, int]:
-        """What has no such value comes after what has one."""
-        value = _SORTS[self.sort.removeprefix("-")](document)
-        return value is None, value, document["id"]
-
-    def cut(self, document: Document) -> Document:
-        return {name: document[name] for name in self.fields if name in document} if self.fields else document
+    def order(self, document: Document, rank: int) -> tuple[bool, Any, int]:
+        """What has no such value comes after what has one. By id is in the order in which they were submitted."""
+        field = self.sort.removeprefix("-")
+        value = rank if field == "id" else _SORTS[field](document)
+        return value is None, value, rank
 
 
 def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> Wanted:
@@ -113,7 +136,9 @@ def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> Wanted:
     if page < 1 or page * size > PAGED_MAX:
         raise wrong_parameter("page", f"From 1, and no further than {PAGED_MAX} results.")
     timed = any(name.startswith("start_time") for name in query)
-    fields = tuple(part.strip() for part in query.get("fields", "").split(",") if part.strip())
+    fields = parse_fields(query)
+    if fields.with_probes and size > PROBES_PAGE_MAX:
+        raise wrong_parameter("page_size", f"With probes at most {PROBES_PAGE_MAX} at a time.")
     return Wanted(tuple(tests), _ids(query), statuses, sort, fields, page, size, tuple(ignored), timed)
 
 

@@ -95,6 +95,9 @@ class Atlas(Protocol):
     def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
         """RIPE's own documents of these probes, 500 at most; those that it does not know are left out. Needs no key."""
 
+    def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
+        """The probes that RIPE has given a measurement. Without a key only of one that is public."""
+
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         """Tries the reads that a pool needs. Unanswered: RIPE gave no verdict, try again."""
 

@@ -140,6 +140,8 @@ class AtlasMeasurement(NamedTuple):
     atlas_id: int
     status: int | None
     delivered: int
+    scheduled: int | None = None
+    """How many probes take part; None until RIPE has told."""
 
 
 class StoredMeasurement(msgspec.Struct, frozen=True):
@@ -169,6 +171,10 @@ class StoredMeasurement(msgspec.Struct, frozen=True):
     settled: int | None = None
     """Credits, once it has ended; what is left of its cost was refunded."""
     atlas: tuple[AtlasMeasurement, ...] = ()
+    number: int | None = None
+    """Of its first definition, among all of the installation. None: it was submitted before they were numbered."""
+    running: bool = False
+    """RIPE counts it as running: its slot is held, also after all results were there and it has ended here."""
 
 
 class Sent(NamedTuple):
@@ -246,6 +252,8 @@ class Progress(NamedTuple):
     handle: int
     attempt: int
     told: tuple[tuple[int, int], ...]
+    scheduled: tuple[int | None, ...] = ()
+    """How many probes each has, where RIPE has told."""
 
 
 class Ending(NamedTuple):

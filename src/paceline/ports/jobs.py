@@ -94,6 +94,9 @@ class JobStore(Protocol):
         """A job's, in order; those with an index above ``after``."""
 
     def measurement(self, handle: int) -> StoredMeasurement | None: ...
+    def handle_of_number(self, number: int) -> tuple[int, int] | None:
+        """The measurement that has the definition of this number, and which of its definitions it is."""
+
     def measurements_of(
         self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
     ) -> list[StoredMeasurement]:

@@ -104,6 +104,9 @@ class WatchedAtlas:
     def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
         return self._made("probes", SEND_S, lambda: self._atlas.probes(ids))
 
+    def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
+        return self._made("participants", SEND_S, lambda: self._atlas.participants(key, measurement_id))
+
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         return self._made("check_key", QUESTION_S, lambda: self._atlas.check_key(key))
 

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, assert_never
 import msgspec
 
 from paceline.core.atlas import Lost, Refused
-from paceline.core.compatible import RIPE_ALONE_MAX, Shown, document_of, id_of, split_id, states_for
+from paceline.core.compatible import (
+    RIPE_ALONE_MAX,
+    Shown,
+    document_of,
+    number_of_id,
+    split_older_id,
+    states_for,
+)
 from paceline.core.compatible_lists import Document, Wanted
 from paceline.core.instants import to_text
 from paceline.core.job import Job, JobLimits, parse_request
@@ -37,6 +44,7 @@ class Listed(NamedTuple):
     documents: list[Document]
     total: int
     whole: bool = True
+    found: tuple[Found, ...] = ()
 
 
 class Stopped(NamedTuple):
@@ -79,16 +87,25 @@ def create(
     except OverDailyCredits as over:
         raise _in_ripes_words(over, store.budget(owner, now_ms=now_ms)) from None
     (stored,) = store.measurements(submitted.job.number, after=-1, limit=1)
-    return tuple(id_of(stored.handle, number) for number in range(len(measurement.definitions)))
+    return tuple(_shown(stored, number).id for number in range(len(measurement.definitions)))
 
 
 def find(store: JobStore, owner: str, number: int) -> Found:
     """Raises NotFound, also for what belongs to somebody else."""
-    handle, definition = split_id(number)
+    handle, definition = _place(store, number)
     stored = store.measurement(handle)
     if stored is None or stored.owner != owner or definition >= len(stored.measurement.definitions):
         raise NotFound("Not found.")
-    return Found(stored, _shown(stored, definition))
+    shown = _shown(stored, definition)
+    if shown.id != number:  # it has a number, and so no older id
+        raise NotFound("Not found.")
+    return Found(stored, shown)
+
+
+def _place(store: JobStore, number: int) -> tuple[int, int]:
+    """Handle and definition, -1 if there are none."""
+    counted = number_of_id(number)
+    return split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
 
 
 def show(store: JobStore, found: Found, *, base_url: str) -> Document:
@@ -97,7 +114,7 @@ def show(store: JobStore, found: Found, *, base_url: str) -> Document:
 
 def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
     """One page of a user's own. Looks through the newest ``SCANNED_MAX`` at most."""
-    places: list[tuple[bool, Any, int]] = []
+    places: list[tuple[bool, Any, int, int]] = []
     scanned = 0
     enough = wanted.begin + wanted.size if wanted.is_plain else None
     for stored in _candidates(store, owner, wanted):
@@ -109,14 +126,15 @@ def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: 
                 continue
             document = document_of(shown, created_ms=created_ms, base_url="")
             if wanted.fits(document):
-                places.append(wanted.order(document))
+                places.append((*wanted.order(document, shown.rank), shown.id))
         if enough is not None and len(places) >= enough:
             break
     count = store.count_of(owner, states=()) if wanted.is_plain else len(places)
     places.sort(reverse=wanted.sort.startswith("-"))
-    page = [number for _, _, number in places[wanted.begin : wanted.begin + wanted.size]]
-    documents = [show(store, one, base_url=base_url) for one in _found_again(store, owner, page)]
-    return Listed(documents, count, whole=wanted.is_plain or scanned < SCANNED_MAX)
+    page = [place[-1] for place in places[wanted.begin : wanted.begin + wanted.size]]
+    found = tuple(_found_again(store, owner, page))
+    documents = [show(store, one, base_url=base_url) for one in found]
+    return Listed(documents, count, whole=wanted.is_plain or scanned < SCANNED_MAX, found=found)
 
 
 def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | StopAtRipe | Inseparable:
@@ -174,9 +192,19 @@ def read_results(
             assert_never(answer)
 
 
+def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> list[int] | Unread:
+    """The probes that RIPE has given it; none before it is sent."""
+    stored, shown = found
+    if not stored.atlas:
+        return []
+    key = find_key(store, vault, stored.account or "", prefer=stored.key)
+    answer = atlas.participants(key.secret if key else "", stored.atlas[shown.definition].atlas_id)
+    return Unread(answer.reason) if isinstance(answer, Refused | Lost) else answer
+
+
 def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredMeasurement]:
     if wanted.ids is not None:
-        handles = dict.fromkeys(split_id(number)[0] for number in sorted(wanted.ids, reverse=True))
+        handles = dict.fromkeys(sorted((_place(store, number)[0] for number in wanted.ids), reverse=True))
         found = (store.measurement(handle) for handle in handles)
         yield from (one for one in found if one is not None and one.owner == owner)
         return
@@ -193,7 +221,9 @@ def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[Fo
     """One that was removed meanwhile is left out."""
     for number in ids:
         try:
-            yield find(store, owner, number)
+            found = find(store, owner, number)
+            # Lists go by what it came to here, as their filters do.
+            yield Found(found.stored, found.shown._replace(running=False))
         except NotFound:
             continue
 
@@ -212,6 +242,9 @@ def _shown(stored: StoredMeasurement, definition: int) -> Shown:
         atlas_status=stored.atlas[definition].status if stored.atlas else None,
         answered_ms=stored.answered_ms if stored.atlas else None,
         ended_ms=stored.ended_ms,
+        number=stored.number,
+        running=stored.running,
+        scheduled=stored.atlas[definition].scheduled if stored.atlas else None,
     )
 
 

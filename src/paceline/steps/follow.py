@@ -36,6 +36,7 @@ from paceline.steps.sights import (
     judge_by_status,
     may_end_early,
     price_differences,
+    scheduled_of,
     sights_of,
     told_of,
     uncounted,
@@ -225,7 +226,7 @@ class _Round:
             # What still runs would deliver, and cost, after it was settled.
             self._stop([sight for sight in sights if sight.may_deliver and sight.listed is not None])
         if not self._is_to_count(item, sights, by_status, now_ms):
-            self._note(item, told_of(sights))
+            self._note(item, sights, told_of(sights))
             return
         if self._tally.is_over or self._tally.counted >= COUNTS_MAX:
             self._tally.put_off += 1
@@ -264,11 +265,11 @@ class _Round:
         told = told_of(sights, counts)
         without = next((one for one in counts if isinstance(one, Gone | Beyond)), None)
         if isinstance(verdict, Ongoing):
-            self._note(item, told)
+            self._note(item, sights, told)
         elif without is not None:
             self._end_at_the_most(item, sights, verdict, without.reason)
         else:
-            self._store.note_progress([Progress(item.handle, item.attempt, told)])
+            self._store.note_progress([Progress(item.handle, item.attempt, told, scheduled_of(sights))])
             delivered = [results for _, results in told]
             credits_spent = settle_cost(item.measurement, delivered)
             self._end(item, sights, verdict, credits_spent=credits_spent, results=sum(delivered))
@@ -280,7 +281,7 @@ class _Round:
         if not isinstance(by_status, Ongoing) and now_ms >= given_up_ms(item) + COUNT_GIVE_UP_MS:
             self._end_at_the_most(item, sights, by_status, reason)
         else:
-            self._note(item, told_of(sights))
+            self._note(item, sights, told_of(sights))
 
     def _end_at_the_most(self, item: StoredMeasurement, sights: Sequence[Sight], verdict: Verdict, reason: str) -> None:
         """Nobody can say what it delivered, so it is settled on no less than RIPE may have charged."""
@@ -351,9 +352,13 @@ class _Round:
     def _ask(self, question: Callable[[str], T | Unanswered]) -> T | Unanswered:
         return ask_any(self._store, self._vault, self._account, self._key, question)
 
-    def _note(self, item: StoredMeasurement, told: tuple[tuple[int, int], ...]) -> None:
-        if told != tuple((one.status, one.delivered) for one in item.atlas):
-            self._progress.append(Progress(item.handle, item.attempt, told))
+    def _note(self, item: StoredMeasurement, sights: Sequence[Sight], told: tuple[tuple[int, int], ...]) -> None:
+        scheduled = scheduled_of(sights)
+        known = tuple((one.status, one.delivered) for one in item.atlas)
+        if told != known or any(
+            new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True)
+        ):
+            self._progress.append(Progress(item.handle, item.attempt, told, scheduled))
 
 
 def _outcome(item: StoredMeasurement, verdict: Succeeded | Failed) -> tuple[EndState, str]:

@@ -116,6 +116,11 @@ def told_of(sights: Sequence[Sight], counts: Sequence[Count] = ()) -> tuple[tupl
     )
 
 
+def scheduled_of(sights: Sequence[Sight]) -> tuple[int | None, ...]:
+    """How many probes each definition has, where RIPE lists it with some."""
+    return tuple(None if sight.listed is None else sight.listed.scheduled or None for sight in sights)
+
+
 def price_differences(item: StoredMeasurement, sights: Sequence[Sight]) -> list[PriceDiffers]:
     found = []
     for sight in sights:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from paceline.adapters.certificates import Made
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
 from paceline.ports import AccountSpec
@@ -57,8 +58,11 @@ class Stage(NamedTuple):
 
 
 @contextmanager
-def staged(folder: Path, *flags: str, **settings: str) -> Iterator[Stage]:
-    with AtlasSimulator(HURRIED) as simulator:
+def staged(
+    folder: Path, *flags: str, model: Model = HURRIED, made: Made | None = None, **settings: str
+) -> Iterator[Stage]:
+    """``made``: certificates to serve with; else it makes its own."""
+    with AtlasSimulator(model) as simulator:
         tokens = prepare(folder, simulator)
         environment = os.environ | {
             "PACELINE_STORE": f"sqlite:///{folder / 'p.db'}",
@@ -68,7 +72,7 @@ def staged(folder: Path, *flags: str, **settings: str) -> Iterator[Stage]:
             "PACELINE_SYNCHRONOUS": "normal",
             **settings,
         }
-        command = [sys.executable, "-m", "paceline", "up", "--json", "--port", "0", "--tls-self-signed", *flags]
+        command = [sys.executable, "-m", "paceline", "up", "--json", "--port", "0", *_tls(made), *flags]
         with (folder / "daemon.log").open("ab") as log:
             process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
         assert process.stdout is not None
@@ -77,12 +81,17 @@ def staged(folder: Path, *flags: str, **settings: str) -> Iterator[Stage]:
             assert line, (folder / "daemon.log").read_text()
             told: dict[str, Any] = json.loads(line)
             assert told["url"].startswith("https://")
-            yield Stage(urlsplit(told["url"]).netloc, Path(told["ca"]), tokens, simulator, folder)
+            authority = made.authority if made else Path(told["ca"])
+            yield Stage(urlsplit(told["url"]).netloc, authority, tokens, simulator, folder)
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(30) == 0, (folder / "daemon.log").read_text()
             process.stdout.close()
         assert simulator.defects == []
+
+
+def _tls(made: Made | None) -> list[str]:
+    return ["--tls-cert", str(made.server), "--tls-key", str(made.server)] if made else ["--tls-self-signed"]
 
 
 def prepare(folder: Path, simulator: AtlasSimulator) -> dict[str, str]:
@@ -102,7 +111,7 @@ def prepare(folder: Path, simulator: AtlasSimulator) -> dict[str, str]:
         )
         tokens[name] = made.secret
     put_account_spec(store, "lab", AccountSpec())
-    add_key(store, SecretVault(SECRET_KEY), "lab", simulator.add_account("lab")[0], now_ms=now_ms)
+    add_key(store, SecretVault(SECRET_KEY), "lab", simulator.add_account("lab", http_allowed=True)[0], now_ms=now_ms)
     store.close()
     return tokens
 

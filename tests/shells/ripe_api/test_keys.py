@@ -94,7 +94,7 @@ def test_promise_12_every_route_hides_the_first_user_from_the_second(house: Hous
         if "{id}" in route.name and "probes" not in route.name:
             assert answer.status == 404, route.name
             walked += 1
-    assert walked == 6
+    assert walked == 7
     assert house.ann.status(first) == "Specified"
 
 

@@ -16,15 +16,16 @@ TRACE = {"type": "traceroute", "af": 4, "target": "192.0.2.2", "description": "t
 
 
 def test_a_request_becomes_one_measurement_and_its_ids_are_known_at_once(house: House) -> None:
-    assert house.ann.create(PING, TRACE) == [1 << 21, 1 << 21 | 1]
-    assert house.ann("POST", "/measurements", request_of()).json == {"measurements": [2 << 21]}
-    assert house.ann("POST", "/measurements/my/", request_of()).json == {"measurements": [3 << 21]}
+    first = 2**21 + 100
+    assert house.ann.create(PING, TRACE) == [first, first + 1]
+    assert house.ann("POST", "/measurements", request_of()).json == {"measurements": [first + 2]}
+    assert house.ann("POST", "/measurements/my/", request_of()).json == {"measurements": [first + 3]}
     job = house.world.system.store.jobs("ann", before=None, limit=9)[-1]
     assert (job.measurements, job.title) == (1, "one")
-    shown = house.ann("GET", f"/measurements/{1 << 21 | 1}").json
-    assert (shown["id"], shown["type"], shown["target"]) == (1 << 21 | 1, "traceroute", "192.0.2.2")
+    shown = house.ann("GET", f"/measurements/{first + 1}").json
+    assert (shown["id"], shown["type"], shown["target"]) == (first + 1, "traceroute", "192.0.2.2")
     assert shown["status"]["id"] == 0
-    assert shown["group_id"] == 1 << 21
+    assert shown["group_id"] == first
     assert shown["start_time"] == shown["creation_time"] == job.created_ms // 1_000
 
 

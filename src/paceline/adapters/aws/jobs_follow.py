@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from paceline.adapters.aws.database import Database, Transacted
 from paceline.adapters.aws.items import Action, Item
@@ -75,14 +76,19 @@ def _known(database: Database, seen: Seen, handles: Sequence[int]) -> dict[int, 
 
 def _note(database: Database, seen: Seen, one: Progress, known: tuple[Item, Item] | None) -> bool:
     for row, job in chances(database, known, one.handle, lambda row: _is_out(row, one.attempt)):
-        pairs = zip(row["atlas"], one.told, strict=False)
+        pairs = zip_longest(row["atlas"][: len(one.told)], one.told, one.scheduled)
         # Results do not go away, so a count that is lower is an older answer.
-        atlas = [[was[0], told[0], max(was[2], told[1])] for was, told in pairs]
+        atlas = [[was[0], told[0], max(was[2], told[1]), _scheduled(was, told_of)] for was, told, told_of in pairs]
         atlas += row["atlas"][len(atlas) :]
         if atlas == row["atlas"] or database.write(moved(row, atlas=atlas)).won:
             seen.note(row if atlas == row["atlas"] else after_move(row, atlas=atlas), job)
             return True
     return False
+
+
+def _scheduled(was: Sequence[int | None], told: int | None) -> int | None:
+    """What RIPE told last; rows of before have no such figure."""
+    return told if told is not None or len(was) < 4 else was[3]
 
 
 def _is_out(row: Item, attempt: int) -> bool:

@@ -10,6 +10,7 @@
 | job#N                  | -                | a job: counts and sums, and so the user's line of the ledger           |
 | job#N#BUCKET           | INDEX            | a measurement; its user's hold (credits) and close (settled)            |
 | jobs, jobs#OWNER       | N                | the lists                                                              |
+| numbered               | NUMBER           | a job, by the number of its first definition                            |
 | once#OWNER#DIGEST      | -                | an idempotency key                                                     |
 | credits#OWNER#DAY      | -                | a user's day: spent, held, used (their sum), jobs                      |
 | posting#HANDLE         | ATTEMPT#KIND     | what a send held of its account's meters, and how that was closed      |
@@ -112,6 +113,11 @@ def submitting_key(number: int) -> Key:
 def listed_keys(number: int, owner: int) -> tuple[Key, Key]:
     """In the list of all jobs, and in its owner's."""
     return Key("jobs", padded(number)), Key(joined("jobs", owner), padded(number))
+
+
+def numbered_key(number: int) -> Key:
+    """A job by the number of its first definition."""
+    return Key("numbered", padded(number))
 
 
 def atlas_key(atlas_id: int) -> Key:

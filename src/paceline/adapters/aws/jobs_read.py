@@ -25,6 +25,7 @@ from paceline.adapters.aws.jobs_keys import (
 from paceline.adapters.aws.jobs_meters import cost_of
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.tables import ITEMS, LEDGER
+from paceline.core.compatible import place_in_block
 from paceline.core.measurement import Measurement, MeasurementState, encode_measurement, parse_stored_measurement
 from paceline.ports.job_values import AtlasMeasurement, StoredJob, StoredMeasurement
 
@@ -174,6 +175,15 @@ def measurement(database: Database, handle: int) -> StoredMeasurement | None:
     return stored(database, found)[0] if found else None
 
 
+def handle_of_number(database: Database, number: int) -> tuple[int, int] | None:
+    last = padded(number)
+    found = database.query(LEDGER, "#pk = :pk AND #sk <= :last", limit=1, newest_first=True, pk="numbered", last=last)
+    job = database.get(LEDGER, job_key(found[0]["number"])) if found else None
+    if job is None or job["purged"]:
+        return None
+    return place_in_block(number, job["number"], job["numbered"], job["stride"], job["measurements"])
+
+
 def stored(database: Database, pairs: Sequence[tuple[Item, Item]]) -> list[StoredMeasurement]:
     return with_names(database, [row for row, _ in pairs], {item["number"]: item for _, item in pairs})
 
@@ -181,9 +191,7 @@ def stored(database: Database, pairs: Sequence[tuple[Item, Item]]) -> list[Store
 def with_names(database: Database, rows: Sequence[Item], jobs_by_number: dict[int, Item]) -> list[StoredMeasurement]:
     owners = names_of(database, jobs_by_number.values())
     return [
-        stored_measurement(
-            row, job_id=jobs_by_number[row["handle"] >> INDEX_BITS]["name"], owner=owners.get(row["owner"], "")
-        )
+        stored_measurement(row, job=jobs_by_number[row["handle"] >> INDEX_BITS], owner=owners.get(row["owner"], ""))
         for row in rows
     ]
 
@@ -199,13 +207,13 @@ def measurement_in(row: Item) -> Measurement:
     return parse_stored_measurement(zlib.decompress(body) if isinstance(body, bytes) else body)
 
 
-def stored_measurement(row: Item, *, job_id: str, owner: str) -> StoredMeasurement:
-    key = row.get("key_number")
+def stored_measurement(row: Item, *, job: Item, owner: str) -> StoredMeasurement:
+    key, index = row.get("key_number"), row["handle"] & INDEX_MASK
     return StoredMeasurement(
         handle=row["handle"],
         attempt=row["attempt"],
-        job=job_id,
-        index=row["handle"] & INDEX_MASK,
+        job=job["name"],
+        index=index,
         owner=owner,
         state=row["state"],
         measurement=measurement_in(row),
@@ -222,6 +230,8 @@ def stored_measurement(row: Item, *, job_id: str, owner: str) -> StoredMeasureme
         passed_ms=row.get("passed_ms"),
         settled=row.get("settled"),
         atlas=tuple(AtlasMeasurement(*one) for one in row.get("atlas", ())),
+        number=job["numbered"] + index * job["stride"] if "numbered" in job else None,
+        running=bool(row["slot"]),
     )
 
 

@@ -152,7 +152,7 @@ def _begun(
     seen.note_sending(1)
     if unblamed:
         seen.note(after, job)
-    return stored_measurement(after, job_id=job["name"], owner=item.owner)
+    return stored_measurement(after, job=job, owner=item.owner)
 
 
 def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:

@@ -141,6 +141,9 @@ class AwsJobStore(Part):
     def measurement(self, handle: int) -> StoredMeasurement | None:
         return jobs_read.measurement(self._database, handle)
 
+    def handle_of_number(self, number: int) -> tuple[int, int] | None:
+        return jobs_read.handle_of_number(self._database, number)
+
     def measurements_of(
         self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
     ) -> list[StoredMeasurement]:

@@ -23,6 +23,7 @@ from paceline.adapters.aws.jobs_keys import (
     hinted,
     job_key,
     listed_keys,
+    numbered_key,
     once_key,
     queue_of,
     read,
@@ -36,6 +37,7 @@ from paceline.adapters.aws.jobs_turns import joins
 from paceline.adapters.aws.keys import user_key
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import ITEMS, LEDGER
+from paceline.core.compatible import stride_of
 from paceline.core.meters import DAY_MS, Meter, resets_ms, room
 from paceline.ports.job_values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
 
@@ -130,8 +132,9 @@ def _admit(
 ) -> StoredJob | None:
     """None: something changed meanwhile, and nothing came of it."""
     # By itself: jobs are listed and sent in the order in which they came.
-    [number] = numbers.take("job", 1, block=1)
-    job = _job(item, seen, number, reserved=reserved, now_ms=now_ms)
+    stride = stride_of(item.job)
+    number, numbered = numbers.take_job(stride * len(item.job.measurements))
+    job = _job(item, seen, number, reserved=reserved, now_ms=now_ms) | {"numbered": numbered, "stride": stride}
     rows = _rows(item, job)
     actions = _admission(item, seen, job)
     if len(rows) <= TOGETHER_MAX and sum(len(row["body"]) for row in rows) <= TRANSACTED_BYTES_MAX:
@@ -165,6 +168,7 @@ def _admission(item: Submission, seen: _Seen, job: Item) -> list[Action]:
         ),
         joins(owner, item.owner, job["measurements"], turns=seen.turns),
         *(put(LEDGER, key._asdict()) for key in listed_keys(job["number"], owner)),
+        put(LEDGER, {**numbered_key(job["numbered"])._asdict(), "number": job["number"]}, when=ABSENT),
     ]  # fmt: skip
     if item.idempotency_key is not None:
         once = {**once_key(owner, item.idempotency_key)._asdict(), "number": job["number"]}

@@ -189,7 +189,7 @@ def _first_of_each(
             pairs = _first_of(database, owner, each_max)
         if pairs:
             seen.note_all(pairs)
-            its = [stored_measurement(row, job_id=job["name"], owner=turn.sk) for row, job in pairs]
+            its = [stored_measurement(row, job=job, owner=turn.sk) for row, job in pairs]
             ready.append((found[LEDGER, turn]["served"], owner, its))
     return [its for _, _, its in sorted(ready, key=lambda one: one[:2])]
 

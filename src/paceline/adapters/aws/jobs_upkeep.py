@@ -20,6 +20,7 @@ from paceline.adapters.aws.jobs_keys import (
     listed_keys,
     moved,
     number_in,
+    numbered_key,
     once_key,
     posting_key,
     read,
@@ -163,6 +164,8 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
         spent=job["settled"], less=-1,
     )  # fmt: skip
     listed = [delete(LEDGER, one) for one in listed_keys(job["number"], job["owner"])]
+    if "numbered" in job:
+        listed.append(delete(LEDGER, numbered_key(job["numbered"])))
     return [*actions, delete(LEDGER, key, when="#purged = :was", was=job["purged"]), day, *listed]
 
 

@@ -35,6 +35,13 @@ class Numbers:
                 self._left[name] = fresh[missing:]
         return taken
 
+    def take_job(self, definitions: int) -> tuple[int, int]:
+        """A job's number, and the first of so many numbers for its definitions, from 0 on; one request for both."""
+        change = "ADD #last :one, #definitions :count"
+        written = self._database.write(update(LEDGER, _key("job"), change, when="", one=1, count=definitions))
+        assert written.item is not None
+        return int(written.item["last"]), int(written.item["definitions"]) - definitions
+
     def _reserve(self, name: str, count: int) -> range:
         # No condition, so that it can be repeated after a lost reply: that leaves a gap and nothing else.
         change = "ADD #last :count"

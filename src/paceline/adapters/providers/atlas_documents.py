@@ -65,10 +65,21 @@ class Probes(msgspec.Struct):
     results: list[dict[str, Any]]
 
 
+class Participant(msgspec.Struct):
+    id: int
+
+
+class Participants(msgspec.Struct):
+    """Null, or missing, as long as there are none."""
+
+    probes: list[Participant] | None = None
+
+
 PAGE = msgspec.json.Decoder(Page)
 CREDITS = msgspec.json.Decoder(CreditsDocument)
 KEYS = msgspec.json.Decoder(Keys)
 PROBES = msgspec.json.Decoder(Probes)
+PARTICIPANTS = msgspec.json.Decoder(Participants)
 
 
 def listed_of(row: Row) -> Listed:

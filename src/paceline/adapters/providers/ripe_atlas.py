@@ -18,6 +18,7 @@ from paceline.adapters.providers.atlas_documents import (
     CREDITS,
     KEYS,
     PAGE,
+    PARTICIPANTS,
     PROBES,
     carries,
     filter_problem,
@@ -173,6 +174,10 @@ class RipeAtlas:
         if isinstance(page, Refused | Lost):
             return page
         return [one for one in page.results if one.get("id") in wanted]
+
+    def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
+        found = _decoded(self._ask(key, f"/measurements/{measurement_id:d}/?fields=probes"), PARTICIPANTS)
+        return found if isinstance(found, Refused | Lost) else [one.id for one in found.probes or ()]
 
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         statuses: dict[str, int] = {}

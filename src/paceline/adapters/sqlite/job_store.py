@@ -121,6 +121,10 @@ class SqliteJobStore:
         with self._db.read() as db:
             return jobs.measurement(db, handle)
 
+    def handle_of_number(self, number: int) -> tuple[int, int] | None:
+        with self._db.peek() as db:
+            return jobs.handle_of_number(db, number)
+
     def measurements_of(
         self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
     ) -> list[StoredMeasurement]:

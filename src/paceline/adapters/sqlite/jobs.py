@@ -11,6 +11,7 @@ from paceline.adapters.sqlite import ledger
 from paceline.adapters.sqlite.accounts import key_id
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.ledger import ATTEMPT_BITS, INDEX_BITS, INDEX_MASK, handle_of
+from paceline.core.compatible import place_in_block, stride_of
 from paceline.core.cost import Cost
 from paceline.core.measurement import MeasurementState, encode_measurement, parse_stored_measurement
 from paceline.core.meters import day_name, resets_ms, room
@@ -36,7 +37,7 @@ _COLUMNS = """SELECT measurement.id, attempt, job.name,
                      coalesce((SELECT name FROM user WHERE user.id = measurement.owner), ''), state, body, credits,
                      results, concurrent, daily_credits, daily_results, reason, next_ms, lookups, stopping,
                      (SELECT name FROM account WHERE account.id = measurement.account), "key", intent_ms, answered_ms,
-                     ended_ms, measurement.settled, passed_ms"""
+                     ended_ms, measurement.settled, passed_ms, numbered + (measurement.id & 16383) * stride, slot"""
 SELECT = f"{_COLUMNS} FROM measurement JOIN job ON job.id = measurement.id >> 14"
 
 
@@ -119,6 +120,15 @@ def measurements(db: Connection, number: int, *, after: int, limit: int) -> list
 def measurement(db: Connection, handle: int) -> StoredMeasurement | None:
     row = db.execute(f"{SELECT} WHERE measurement.id = ?", (handle,)).fetchone()
     return stored_measurement(db, row) if row else None
+
+
+def handle_of_number(db: Connection, number: int) -> tuple[int, int] | None:
+    row = db.execute(
+        """SELECT id, numbered, stride, measurements FROM job
+           WHERE numbered <= ? AND purged = 0 ORDER BY numbered DESC LIMIT 1""",
+        (number,),
+    ).fetchone()
+    return place_in_block(number, *row) if row else None
 
 
 def measurements_of(
@@ -238,11 +248,13 @@ def stored_job(row: tuple[Any, ...]) -> StoredJob:
 
 def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasurement:
     handle, attempt, job_id, owner, state, body, *cost = row[:11]
-    reason, next_ms, lookups, stopping, account, key, intent_ms, answered_ms, ended_ms, settled, passed_ms = row[11:]
+    reason, next_ms, lookups, stopping, account, key, intent_ms, answered_ms, ended_ms, settled, *rest = row[11:]
+    passed_ms, number, slot = rest
     atlas: tuple[AtlasMeasurement, ...] = ()
     if answered_ms is not None:
         found = db.execute(
-            "SELECT atlas_id, status, delivered FROM atlas_measurement WHERE measurement = ? ORDER BY definition",
+            """SELECT atlas_id, status, delivered, scheduled FROM atlas_measurement
+               WHERE measurement = ? ORDER BY definition""",
             (handle,),
         )
         atlas = tuple(AtlasMeasurement(*one) for one in found)
@@ -267,6 +279,8 @@ def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasuremen
         passed_ms=passed_ms,
         settled=settled,
         atlas=atlas,
+        number=number,
+        running=bool(slot),
     )
 
 
@@ -304,11 +318,15 @@ def _meter_name(owner: int, now_ms: int) -> str:
 
 def _insert_job(db: Connection, item: Submission, *, owner: int, meter: int, reserved: int, now_ms: int) -> int:
     number = int(db.execute("SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'job'").get)
-    count = len(item.job.measurements)
+    count, stride = len(item.job.measurements), stride_of(item.job)
+    # What was numbered before lies below: the tally counts up and never down.
+    numbered = db.execute(
+        "UPDATE tally SET value = value + ? WHERE name = 'definitions' RETURNING value", (count * stride,)
+    ).get
     db.execute(
         """INSERT INTO job (id, name, owner, meter, title, webhook, digest, idempotency, measurements, open, reserved,
-                            definitions, created_ms)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                            definitions, created_ms, numbered, stride)
+           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             number,
             job_name(number, now_ms=now_ms),
@@ -323,6 +341,8 @@ def _insert_job(db: Connection, item: Submission, *, owner: int, meter: int, res
             reserved,
             sum(cost.concurrent for cost in item.costs),
             now_ms,
+            numbered - count * stride,
+            stride,
         ),
     )
     return number

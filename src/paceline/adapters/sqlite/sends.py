@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from paceline.adapters.sqlite import accounts, jobs, ledger
@@ -224,9 +225,13 @@ def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
         if there:
             db.executemany(
                 # Results do not go away, so a count that is lower is an older answer.
-                """UPDATE atlas_measurement SET status = ?, delivered = max(delivered, ?)
+                """UPDATE atlas_measurement
+                   SET status = ?, delivered = max(delivered, ?), scheduled = coalesce(?, scheduled)
                    WHERE measurement = ? AND definition = ?""",
-                [(*told, one.handle, definition) for definition, told in enumerate(one.told)],
+                [
+                    (*told, scheduled, one.handle, definition)
+                    for definition, (told, scheduled) in enumerate(zip_longest(one.told, one.scheduled))
+                ],
             )
     return won
 

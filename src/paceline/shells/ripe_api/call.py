@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from starlette.types import Receive
 
-from paceline.errors import Unauthenticated
+from paceline.errors import Throttled, Unauthenticated
 from paceline.ports import User
 from paceline.shells.api.parts import Parts
 from paceline.shells.ripe_api.keys import GRANT, page_grant
 from paceline.shells.ripe_api.known_probes import KnownProbes
 
+PATIENCE_S = 10.0
+LOOK_S = 0.2
+T = TypeVar("T")
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
+
+
+async def patiently(act: Callable[[], Awaitable[T]]) -> T:
+    """Wait for a place among the reads from RIPE for a while: clients of RIPE's end at 429, after they have paid."""
+    until_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await act()
+        except Throttled:
+            if time.monotonic() >= until_s:
+                raise
+        await asyncio.sleep(LOOK_S)
 
 
 class Call(NamedTuple):

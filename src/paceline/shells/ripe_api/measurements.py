@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
-from paceline.core.compatible import API, parse_number
-from paceline.core.compatible_lists import IGNORED, Wanted, parse_wanted
+from paceline.core.compatible import API, parse_number, with_probes
+from paceline.core.compatible_lists import IGNORED, Document, Wanted, parse_fields, parse_wanted
 from paceline.core.instants import to_datetime
 from paceline.core.measurement import KINDS
 from paceline.errors import AtlasUnavailable, NotFound
+from paceline.ports import Atlas
 from paceline.shells.api.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.bodies import read_body
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.call import Call, patiently
 from paceline.shells.ripe_api.envelope import Conflict
 from paceline.steps import compatible
-from paceline.steps.compatible import Inseparable, Listed, StopAtRipe
+from paceline.steps.compatible import Found, Inseparable, Listed, StopAtRipe, Unread
 
 NO_KEY = "No key was sent, so nothing is listed: send your token as the key."
 
@@ -52,7 +54,11 @@ async def show(call: Call) -> Answer:
     number = parse_number(call.part, "id")
     store = call.parts.store
     found = compatible.find(store, call.owner_or_nobody or _nobody(), number)
-    return json_answer(200, compatible.show(store, found, base_url=call.base_url))
+    fields = parse_fields(call.query)
+    document = compatible.show(store, found, base_url=call.base_url)
+    if fields.with_probes:
+        [document] = await _with_probes(call, [found], [document])
+    return json_answer(200, fields.cut(document))
 
 
 async def stop(call: Call) -> Answer:
@@ -122,11 +128,32 @@ async def _listed(call: Call, owner: str) -> Answer:
         listed = await asyncio.to_thread(
             compatible.list_measurements, call.parts.store, owner, wanted, base_url=call.base_url
         )
+    if wanted.fields.with_probes:
+        listed = listed._replace(documents=await _with_probes(call, listed.found, listed.documents))
     warnings = [_warning(name, IGNORED) for name in wanted.ignored]
     if not listed.whole:
         words = f"Only the newest {compatible.SCANNED_MAX} measurements were looked through; ask for others by id__in."
         warnings.append(_warning("page", words))
     return json_answer(200, _page(call, wanted, listed, warnings))
+
+
+async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[Document]) -> list[Document]:
+    """Which probes take part only RIPE knows, so it is asked, for each that was sent."""
+    store, vault = call.parts.store, call.parts.system.vault
+
+    def ask(atlas: Atlas) -> list[list[int] | Unread]:
+        return [compatible.participants(store, atlas, vault, one) for one in those]
+
+    answers: list[list[int] | Unread] = [[] for _ in those]
+    if any(one.stored.atlas for one in those):
+        answers = await patiently(lambda: call.parts.reads.ask(call.owner_or_nobody, ask))
+    if unread := next((one for one in answers if isinstance(one, Unread)), None):
+        raise AtlasUnavailable(f"RIPE did not say which probes take part: {unread.reason}")
+    return [
+        with_probes(document, probes, base_url=call.base_url)
+        for document, probes in zip(documents, answers, strict=True)
+        if not isinstance(probes, Unread)
+    ]
 
 
 def _page(call: Call, wanted: Wanted, listed: Listed, warnings: list[dict[str, Any]]) -> dict[str, Any]:
@@ -135,7 +162,7 @@ def _page(call: Call, wanted: Wanted, listed: Listed, warnings: list[dict[str, A
         "count": listed.total,
         "next": call.page_url(wanted.page + 1) if more else None,
         "previous": call.page_url(wanted.page - 1) if wanted.page > 1 else None,
-        "results": [wanted.cut(one) for one in listed.documents],
+        "results": [wanted.fields.cut(one) for one in listed.documents],
     }
     return document | {"warnings": warnings} if warnings else document
 

@@ -8,7 +8,7 @@ from paceline.core.atlas import Lost, Refused
 from paceline.core.compatible import parse_number, wrong_parameter
 from paceline.errors import AtlasUnavailable, NotFound
 from paceline.shells.api.answers import Answer, json_answer
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.call import Call, patiently
 
 IDS_MAX = 500
 ID_MAX = 2**31 - 1
@@ -38,7 +38,9 @@ async def _find(call: Call, asked: list[int]) -> list[dict[str, Any]]:
     ids = [one for one in asked if one <= ID_MAX]
     known, now_ms = call.probes, call.parts.now_ms()
     if missing := known.missing(ids, now_ms=now_ms):
-        answer = await call.parts.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
+        answer = await patiently(
+            lambda: call.parts.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
+        )
         if isinstance(answer, Refused | Lost):
             raise AtlasUnavailable(f"RIPE did not say: {answer.reason}")
         known.keep(missing, answer, now_ms=now_ms)

@@ -12,7 +12,7 @@ from paceline.errors import AtlasUnavailable, NotFound
 from paceline.ports import Atlas
 from paceline.shells.api.answers import Stream, stream_answer
 from paceline.shells.api.atlas_reads import AtlasPages
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.call import Call, patiently
 from paceline.steps import compatible
 from paceline.steps.compatible import Found
 
@@ -40,7 +40,7 @@ async def stream(call: Call) -> Stream:
         _read(call, atlas, found, each)
         writer.end()
 
-    return await _streamed(call.parts.reads.stream(found.stored.owner, work), writer)
+    return await _streamed(call, found, work, writer)
 
 
 async def latest(call: Call) -> Stream:
@@ -62,7 +62,7 @@ async def latest(call: Call) -> Stream:
             writer.write(line)
         writer.end()
 
-    return await _streamed(call.parts.reads.stream(found.stored.owner, work), writer)
+    return await _streamed(call, found, work, writer)
 
 
 def _question(call: Call) -> tuple[Found, Translate]:
@@ -79,8 +79,13 @@ def _read(call: Call, atlas: Atlas, found: Found, take: Take) -> None:
         raise AtlasUnavailable(f"Not all results could be read from RIPE: {unread.reason}")
 
 
-async def _streamed(pages: AtlasPages, writer: _Writer) -> Stream:
+async def _streamed(call: Call, found: Found, work: Callable[[Atlas, Take], None], writer: _Writer) -> Stream:
     """The first page is waited for: if RIPE does not answer at all, that can still be said with a status."""
+
+    async def begin() -> AtlasPages:
+        return call.parts.reads.stream(found.stored.owner, work)
+
+    pages = await patiently(begin)
     try:
         first = await asyncio.to_thread(next, pages, b"")
     except BaseException:

@@ -114,7 +114,7 @@ def paged(those: Listed, request: Request, page: Page, show: Callable[[Measureme
         "previous": _neighbour(request, page, page.number - 1, after=None)
         if page.after is None and page.number > 1
         else None,
-        "results": [_fields(show(one), request) for one in shown],
+        "results": [cut(show(one), request) for one in shown],
     }
     if those.warnings:
         document["warnings"] = [{"source": {"parameter": name}, "detail": [NOT_IMPLEMENTED]} for name in those.warnings]
@@ -129,7 +129,7 @@ def _neighbour(request: Request, page: Page, number: int, *, after: int | None) 
     return request.url(request.path, **query, page=number)
 
 
-def _fields(document: dict[str, Any], request: Request) -> dict[str, Any]:
+def cut(document: dict[str, Any], request: Request) -> dict[str, Any]:
     names = request.query.get("fields")
     if not names:
         return document

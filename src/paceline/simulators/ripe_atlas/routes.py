@@ -93,7 +93,7 @@ def _listed(call: Call, shown: Callable[[Measurement], bool]) -> Answer:
 
 
 def _show(call: Call) -> Answer:
-    return json_answer(_document(_found(call), call, call.now_ms))
+    return json_answer(listing.cut(_document(_found(call), call, call.now_ms), call.request))
 
 
 def _stop(call: Call) -> Answer:
@@ -349,7 +349,8 @@ def _readable(call: Call) -> Measurement:
 def _document(measurement: Measurement, call: Call, at_ms: int) -> dict[str, Any]:
     price = call.world.shown_price(measurement)
     document = document_of(measurement, at_ms=at_ms, request=call.request, shown_price=price)
-    optional = call.request.query.get("optional_fields", "").split(",")
+    query = call.request.query
+    optional = f"{query.get('optional_fields', '')},{query.get('fields', '')}".split(",")
     if "probes" in optional:
         url = call.request.url
         document["probes"] = [{"id": one, "url": url(f"{API}/probes/{one}/")} for one in measurement.probes]
