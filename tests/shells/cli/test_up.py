@@ -9,6 +9,8 @@ import subprocess
 import urllib.request
 from typing import Any
 
+import pytest
+
 from tests.shells.cli.program import Program, eventually, free_port
 
 
@@ -91,6 +93,36 @@ def test_the_demo_twice_is_the_demo_once_with_a_new_token(program: Program) -> N
         web = get(f"{up.said['url']}/v1/users/me/monitors/web", up.said["token"])
         assert web["check"]["url"] == f"{up.said['model']}/ok"
         assert web["schedule"]["generation"] == 1
+
+
+@pytest.mark.parametrize("how", ["default", "environment", "flag"])
+def test_the_demo_never_touches_a_store_of_ours(program: Program, how: str) -> None:
+    name = "paceline" if how == "default" else "real"
+    url = f"sqlite:///{name}.db"
+    settings = {"store": url} if how == "environment" else {}
+    flag = ["--store", url] if how == "flag" else []
+    program.ok("user", "add", "alice", store=url)
+    with program.running("up", "--demo", "--port", "0", *flag, **settings) as up:
+        assert up.said["store"] == f"sqlite:///{name}-demo.db"
+        assert [user["id"] for user in program.json("user", "list", store=url)["items"]] == ["alice"]
+        assert [user["id"] for user in program.json("user", "list", store=up.said["store"])["items"]] == ["demo"]
+        assert program.json("monitor", "list", store=url)["items"] == []
+        assert program.json("status", store=url)["daemons"] == []
+    with program.running("up", "--demo", "--port", "0", store=up.said["store"]) as again:
+        assert again.said["store"] == up.said["store"]
+
+
+def test_where_there_is_only_a_demo_commands_are_about_it_and_say_so(program: Program) -> None:
+    with program.running("up", "--demo", "--port", "0"):
+        ended = program.run("monitor", "list", "--json")
+        assert (ended.code, len(ended.document["items"])) == (0, 7)
+        assert "This is about the demo (sqlite:///paceline-demo.db)" in ended.err
+        named = program.run("monitor", "list", "--store", "sqlite:///paceline.db")
+        assert named.code == 3
+        assert "There is one at sqlite:///paceline-demo.db" in named.err
+        assert program.ok("provider", "set", "mine", "--base-url", "http://127.0.0.1:9")
+        program.ok("user", "add", "alice")
+        assert [user["id"] for user in program.json("user", "list")["items"]] == ["alice"]
 
 
 def test_what_the_demo_tells_to_try_works(program: Program) -> None:

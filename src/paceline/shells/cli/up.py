@@ -16,6 +16,7 @@ import typer
 from paceline.errors import WrongSetting
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import print_json
+from paceline.shells.cli.places import demo_store
 
 if TYPE_CHECKING:
     from paceline.config import Settings
@@ -62,7 +63,11 @@ def up(
     call: Call,
     *,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Add a user, model providers, monitors, a batch and a job to look at.")
+        bool,
+        typer.Option(
+            "--demo",
+            help="On a store of its own, with a user, model providers, monitors, a batch and a job to look at.",
+        ),
     ] = False,
     host: HostOption = None,
     port: PortOption = None,
@@ -73,7 +78,8 @@ def up(
     settings = call.settings(host=host, port=port, **https._asdict(), **logging._asdict())
     if not demo:
         return _run(call, settings, serve_api=True)
-    return _demo(call, settings)
+    own = settings.model_copy(update={"store": demo_store(settings.store)})
+    return _demo(call._replace(store=None), own)
 
 
 def _demo(call: Call, settings: Settings) -> int:
@@ -174,7 +180,8 @@ def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
         f"RIPE Atlas simulator: {demo.atlas_url}/api/v2/",
         f"In a browser: {url}/#token={demo.token}",
         "",
-        "Try, in another terminal:",
+        "Try, in another terminal in this folder. The demo has a store of its own; this is how commands find it:",
+        f"     export PACELINE_STORE={shlex.quote(settings.store)}",
         "  1. watch the monitors fire",
         f"     {program} monitor list --user {demo.user}",
         "  2. put one of your own",
