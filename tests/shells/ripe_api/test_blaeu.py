@@ -25,7 +25,7 @@ PATIENT = msgspec.structs.replace(HURRIED, one_off_ms=600_000)
 ORDERS: dict[str, tuple[str, ...]] = {
     "reach": ("blaeu-reach", "192.0.2.1"),
     "reach by area": ("blaeu-reach", "--area=West", "--size=100", "192.0.2.2"),
-    "traceroute": ("blaeu-traceroute", "--format", "192.0.2.3"),
+    "traceroute": ("blaeu-traceroute", "192.0.2.3"),
     "traceroute by TCP": ("blaeu-traceroute", "--protocol=TCP", "192.0.2.4"),
     "resolve": ("blaeu-resolve", "--type=AAAA", "www.example.org"),
     "cert": ("blaeu-cert", "www.example.org"),
@@ -51,6 +51,7 @@ class Blaeu(NamedTuple):
         }
         return subprocess.Popen(
             [sys.executable, str(PROGRAMS / words[0]), *words[1:]],
+            cwd=self.stage.folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
