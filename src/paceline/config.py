@@ -119,6 +119,12 @@ class Settings(BaseSettings):
         ge=ANSWER_BYTES_MAX,
         description="How much memory answers to checks may take; fewer checks are out at once where it is little.",
     )
+    checks_per_owner_max: int | None = Field(
+        None, ge=1, description="How many checks of one user are out at once; four fifths of all if not given."
+    )
+    checks_per_target_max: int | None = Field(
+        None, ge=1, description="How many checks of one host and port are out at once; four fifths of all if not given."
+    )
     check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
     calls_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many calls to providers are out at once.")
     call_lease: Duration = Field(

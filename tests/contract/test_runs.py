@@ -66,6 +66,7 @@ def test_it_is_known_when_the_next_check_may_be_claimed(store: Store) -> None:
     assert settle(store, [item], Retry(reason="again", not_before_ms=T0_MS + 5_000)) == [True]
     assert store.next_run_ms() == T0_MS + 5_000
     assert settle(store, claim(store, now_ms=T0_MS + 5_000), now_ms=T0_MS + 5_001) == [True]
+    assert claim(store, now_ms=T0_MS + 5_000 + LEASE_MS) == [], "a look when the lease would have ended"
     assert store.next_run_ms() is None
 
 

@@ -15,6 +15,7 @@ from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
 from paceline.core.outcome import Outcome, RunState
+from paceline.core.places import Places
 from paceline.core.schedule import Entry, Reaction
 
 Role = Literal["admin", "user"]
@@ -307,8 +308,14 @@ class MonitorStore(Protocol):
 
     # -- runs
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
-        """Takes runs that may start now and leases them, earliest first.
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
+        """Takes runs that may start now and leases them, an owner's earliest first.
+
+        Owners take turns: shares are max-min fair (``core.places``), and what one leaves the others use. With
+        ``places``, what an owner and a target may have out is limited; a run that has to wait for a place blocks
+        neither other owners nor the owner's other targets.
 
         Runs of one monitor are a group: they start in due order, one at a time; a run behind an unsettled one parks.
         A run whose lease ran out, or whose retry is due, comes back with the next attempt.

@@ -12,8 +12,10 @@ import structlog
 
 from paceline.core.checks import PolledCheck, repeatable
 from paceline.core.definition import duration_ms
+from paceline.core.places import Places
 from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.ports import Finished, Order, Provider
+from paceline.shells.check_places import CheckPlaces
 from paceline.shells.errands import SETTLES_MAX, Errands, Returns
 from paceline.shells.metrics import Metrics
 from paceline.shells.outlook import Outlook
@@ -191,6 +193,7 @@ class Sender:
         self._look_ms = max(LOOK_MS, system.look_ms_min)
         self._news = threading.Event()
         self._lease_ms = duration_ms(system.settings.check_lease)
+        self._places = CheckPlaces(system.settings)
         apart, done = system.is_remote, provider.wake
         self._claims: Errands[int, list[Order]] = Errands("claims", apart=apart, done=done)
         self._settles: Errands[list[Finished], SettleReport] = Errands(
@@ -209,6 +212,7 @@ class Sender:
         self._start(self._claims.result() or [])
         ended = self._provider.finished(wait_ms=self._wait_ms())
         self._ended.extend(ended)
+        self._places.end(self._out[item.handle, item.attempt] for item in ended)
         self._settle()
         self._returns.turn()
         in_flight = self._provider.in_flight
@@ -254,21 +258,17 @@ class Sender:
         self._looked_ms = now_ms
         told = self._news.is_set()
         self._news.clear()
-        self._claims.begin(room, lambda room: self._claimed(room, told=told, now_ms=now_ms))
+        places = self._places.now()
+        self._claims.begin(room, lambda room: self._claimed(room, places, told=told, now_ms=now_ms))
 
-    def _claimed(self, room: int, *, told: bool, now_ms: int) -> list[Order]:
+    def _claimed(self, room: int, places: Places, *, told: bool, now_ms: int) -> list[Order]:
         """``told``: there may be something; else the store is asked first, which costs less than a claim."""
         if not told:
             next_ms = self._system.store.next_run_ms()
             if next_ms is None or next_ms > now_ms:
                 return []
-        orders = claim_orders(
-            self._system.store,
-            now_ms=now_ms,
-            runs_max=room,
-            lease_ms=self._lease_ms,
-            policy=self._system.retry_policy,
-        )
+        store, policy, lease_ms = self._system.store, self._system.retry_policy, self._lease_ms
+        orders = claim_orders(store, now_ms=now_ms, runs_max=room, lease_ms=lease_ms, policy=policy, places=places)
         if len(orders) == room:
             self._news.set()  # there may be more
         return orders
@@ -280,6 +280,7 @@ class Sender:
         now_ms = self._system.clock.now_ms()
         start, late = orders_in_time(orders, lease_ms=self._lease_ms, now_ms=now_ms)
         self._out.update(((order.handle, order.attempt), order) for order in start)
+        self._places.start(start)
         self._provider.start(start)
         self._count_starts(start, now_ms)
         if late:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
@@ -10,6 +11,7 @@ from paceline.core.definition import duration_ms
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
 from paceline.core.leases import check_lease, sort_out
 from paceline.core.outcome import Dead, Outcome
+from paceline.core.places import Places, target_of
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
 
 
@@ -49,9 +51,11 @@ def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: Retr
     return Claims(granted, refused)
 
 
-def claim_orders(store: Store, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> list[Order]:
-    """The checks to be made now."""
-    claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+def claim_orders(
+    store: Store, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy, places: Places | None = None
+) -> list[Order]:
+    """The checks to be made now. ``places``: what is out already, and how much one owner and one target may have."""
+    claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
     return make_orders(store, claimed, now_ms=now_ms, policy=policy)
 
 
@@ -81,6 +85,11 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
         lambda order: check_lease(order.lease_until_ms, timeout_ms=duration_ms(order.check.timeout), lease_ms=lease_ms),
         now_ms=now_ms,
     )
+
+
+def places_of(out: Iterable[Order], *, owner_max: int, target_max: int) -> Places:
+    """The places of a process with these checks out."""
+    return Places(owner_max, target_max, Counter((order.owner, target_of(order.check)) for order in out))
 
 
 def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:

@@ -13,13 +13,14 @@ import pytest
 
 from paceline.adapters.sqlite import migrate as migrate_module
 from paceline.adapters.sqlite.database import Database
-from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS
+from paceline.adapters.sqlite.keys import LANE_BITS, OLD_CHECKS_LANE, due_key
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import SpecLimits
 from paceline.core.dispatch import RetryPolicy
 from paceline.core.due import CatchUp
+from paceline.core.outcome import Done
 from paceline.errors import StoreTooNew, StoreUnavailable
-from paceline.ports import User
+from paceline.ports import CHECKS, Settlement, User
 from paceline.steps.define import parse_put, put_monitor
 from paceline.steps.send import claim_orders
 from paceline.steps.tick import tick
@@ -242,8 +243,8 @@ def test_store_of_the_version_before_the_kept_figures_counts_as_it_did(
         database = Database(path, synchronous="normal")
         migrate_module.migrate(database)
         with database.write() as db:
-            first = CHECKS_LANE << LANE_BITS
-            db.execute("UPDATE lane SET tail = 4, position = 3 WHERE id = ?", (CHECKS_LANE,))
+            first = OLD_CHECKS_LANE << LANE_BITS
+            db.execute("UPDATE lane SET tail = 4, position = 3 WHERE id = ?", (OLD_CHECKS_LANE,))
             runs = [(first + number, number, 0, NOW, 0) for number in range(2, 5)]  # the first one was purged
             db.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", runs)
             db.execute("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'out', ?)", (first + 2, 1, NOW))
@@ -267,4 +268,39 @@ def test_a_backup_to_a_full_disk_says_so_and_leaves_no_half_copy(tmp_path: Path)
     assert "disk is full" in caught.value.detail
     assert "not an error" not in caught.value.detail
     assert list(tmp_path.glob("copy.db*")) == []
+    store.close()
+
+
+def test_checks_that_wait_in_the_lane_of_everybody_are_served_after_the_upgrade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = migrate_module._scripts()
+    path = str(tmp_path / "old.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate_module, "_scripts", lambda: scripts[:11])
+        database = Database(path, synchronous="normal")
+        migrate_module.migrate(database)
+        first, spec = OLD_CHECKS_LANE << LANE_BITS, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
+        with database.write() as db:
+            db.execute("INSERT INTO user VALUES (7, 'ann', 'user', 0, 0, 1, ?)", (NOW,))
+            db.execute("INSERT INTO lane (id, owner) VALUES (8, 7)")
+            db.execute("INSERT INTO monitor VALUES (3, 7, 'a', 1, ?, ?, ?)", (spec, NOW, NOW))
+            db.execute("INSERT INTO cadence VALUES (1, 60000, '', 'UTC', 0, 'skip', 'queue')")
+            db.execute("INSERT INTO entry VALUES (3, 1, ?)", (NOW,))
+            db.execute("INSERT INTO due VALUES (?, 2, 1, 1, 1, ?, 0)", (due_key(NOW, 3), first + 2))
+            db.execute("UPDATE lane SET tail = 2 WHERE id = 1")
+            db.executemany(
+                "INSERT INTO run VALUES (?, 3, ?, ?, ?)", [(first + 1, 0, NOW, 0), (first + 2, 1, NOW, first + 1)]
+            )
+        database.close()
+    store = SqliteStore(path)
+    tick(store, now_ms=NOW, catch_up=CatchUp())
+    counters = []
+    while claimed := store.claim(CHECKS, now_ms=NOW, runs_max=10, lease_ms=60_000):
+        counters += [item.counter for item in claimed]
+        store.settle(
+            [Settlement(item.handle, item.attempt, Done(ok=True), started_ms=NOW, ended_ms=NOW) for item in claimed]
+        )
+    assert counters == [0, 1, 2], "old runs first, and the new one in the owner's lane behind them"
+    assert store.verify() == []
     store.close()

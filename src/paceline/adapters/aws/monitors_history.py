@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item, padded
+from paceline.adapters.aws.monitors_claims import HELD, facts_of
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     handle_of,
@@ -20,7 +21,7 @@ from paceline.adapters.aws.monitors_keys import (
     split_handle,
     user_key,
 )
-from paceline.adapters.aws.monitors_runs import HELD, TERMINAL, facts_of
+from paceline.adapters.aws.monitors_runs import TERMINAL
 from paceline.adapters.aws.tables import ITEMS, RUNS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance

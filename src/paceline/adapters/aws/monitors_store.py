@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
+from typing import Any
 
 from paceline.adapters.aws import (
     monitors_advances,
     monitors_alarms,
     monitors_changes,
+    monitors_claims,
     monitors_definitions,
     monitors_entries,
     monitors_history,
@@ -27,6 +29,7 @@ from paceline.adapters.aws.part import Part
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
+from paceline.core.places import Places
 from paceline.core.schedule import Arm, Entry
 from paceline.ports.messages import Alarm
 from paceline.ports.monitors import (
@@ -65,12 +68,12 @@ class AwsMonitorStore(Part):
         return NextDue(self._database, self.news)
 
     @cached_property
-    def _turns(self) -> monitors_runs.Turns:
-        return monitors_runs.Turns()
+    def _claims(self) -> monitors_claims.ClaimMemory:
+        return monitors_claims.ClaimMemory()
 
     @cached_property
     def _checks(self) -> Firsts:
-        return monitors_runs.ready_checks(self._database, self.news)
+        return monitors_claims.ready_checks(self._database, self.news)
 
     @cached_property
     def _counts(self) -> monitors_upkeep.Counts:
@@ -186,25 +189,25 @@ class AwsMonitorStore(Part):
 
     # -- runs
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
-        return monitors_runs.claim(
-            self._database, self._turns, self._checks, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
-        )
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
+        given: dict[str, Any] = {"now_ms": now_ms, "runs_max": runs_max, "lease_ms": lease_ms, "places": places}
+        return monitors_claims.claim(self._database, self._claims, self._checks, queue, **given)
 
     def claim_checks_of(
-        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         """``claim``, of these monitors alone: who is told of one need not look for others."""
-        return monitors_runs.claim_of(
-            self._database, self._checks, generations, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
-        )
+        given: dict[str, Any] = {"now_ms": now_ms, "runs_max": runs_max, "lease_ms": lease_ms, "places": places}
+        return monitors_claims.claim_of(self._database, self._claims, self._checks, generations, **given)
 
     def next_run_ms(self) -> int | None:
         first_ms = self._checks.first()
         return None if first_ms == END else first_ms
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
-        return monitors_runs.take(self._database, self.bell, takes, now_ms=now_ms)
+        return monitors_claims.take(self._database, self.bell, takes, now_ms=now_ms)
 
     def offer_again(self, *, now_ms: int) -> int:
         return monitors_offers.offer_again(self._database, self.bell, now_ms=now_ms)

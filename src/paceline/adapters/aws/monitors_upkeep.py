@@ -13,6 +13,7 @@ from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_changes import count_changes
+from paceline.adapters.aws.monitors_claims import AS_SEEN
 from paceline.adapters.aws.monitors_history import fronts_of
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
@@ -32,7 +33,7 @@ from paceline.adapters.aws.monitors_keys import (
 )
 from paceline.adapters.aws.monitors_offers import owners
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
-from paceline.adapters.aws.monitors_runs import AS_SEEN, TERMINAL
+from paceline.adapters.aws.monitors_runs import TERMINAL
 from paceline.adapters.aws.monitors_settlements import come_to_front
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS

@@ -94,7 +94,10 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
     if db.total_changes() - before != len(moves):
         return False
     db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
-    db.executemany("UPDATE lane SET tail = ? WHERE id = ?", [(tail, lane) for lane, tail in tails.items()])
+    db.executemany(
+        "UPDATE lane SET tail = ?1, ready_ms = iif(tail < ?1, 0, ready_ms) WHERE id = ?2",
+        [(tail, lane) for lane, tail in tails.items()],
+    )
     if opened:
         db.executemany(
             "INSERT INTO open (handle, lane, state, at_ms, behind, reason) VALUES (?, ?, ?, ?, ?, ?)", opened

@@ -12,15 +12,17 @@ from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.keys import (
-    CHECKS_LANE,
     EPOCH_MS,
     GENERATION_BITS,
     GENERATION_MASK,
+    OLD_CHECKS_LANE,
     RESTING_SLOT,
+    check_lane,
     due_bound,
     due_key,
     due_ms_of,
-    user_lane,
+    is_outgoing,
+    outgoing_lane,
 )
 from paceline.adapters.sqlite.strides import BUSY
 from paceline.core.definition import Monitor
@@ -155,12 +157,13 @@ class _Moves:
             row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
         }
         # A monitor that is gone by now has no owner: its removal is recorded and comes next.
-        outgoing = [item.change.generation for item in reacted if _goes_out(item.reaction)]
+        armed = [item.change.generation for item in reacted if isinstance(item.reaction, Arm | Rest)]
         self._owners = dict(
             db.execute(
-                "SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (integers(outgoing),)
+                "SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (integers(armed),)
             ).fetchall()
         )
+        self._checked: set[int] = set()
         self._gone_keys: list[tuple[int]] = []
         self._gone: list[tuple[int]] = []
         self._entries: list[tuple[int, int, int]] = []
@@ -206,6 +209,10 @@ class _Moves:
             self._dues,
         )
         db.executemany("INSERT INTO change (generation, number) VALUES (?, ?)", self._recorded.items())
+        db.executemany(
+            "INSERT INTO lane (id, owner, outgoing) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
+            [(check_lane(owner), owner) for owner in self._checked],
+        )
 
     def _leave(self, place: tuple[int, ...] | None) -> None:
         if place is not None:
@@ -220,8 +227,14 @@ class _Moves:
         if place is not None:
             _, counter, _, last_run, overlapped = place
             self._leave(place)
-        owner = self._owners.get(generation) if wish.outgoing else None
-        lane = user_lane(owner) if owner is not None else CHECKS_LANE
+        owner = self._owners.get(generation)
+        if owner is None:
+            lane = OLD_CHECKS_LANE
+        elif wish.outgoing:
+            lane = outgoing_lane(owner)
+        else:
+            lane = check_lane(owner)
+            self._checked.add(owner)
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else monitor.created_ms
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
@@ -254,10 +267,6 @@ def _take_each(db: Connection, generations: Any) -> dict[int, int]:
             "DELETE FROM change WHERE generation IN carray(?) RETURNING generation, number", (generations,)
         ).fetchall()
     )
-
-
-def _goes_out(reaction: Reaction) -> bool:
-    return isinstance(reaction, Arm | Rest) and reaction.outgoing
 
 
 # -- rows to values
@@ -293,7 +302,7 @@ def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
         revision=place.revision,
         due_ms=due_ms_of(place.k),
         cadence=known[place.cadence],
-        outgoing=place.lane != CHECKS_LANE,
+        outgoing=is_outgoing(place.lane),
         last_due_ms=place.last_due_ms,
         overlapped=place.overlapped,
     )

@@ -9,7 +9,10 @@ GENERATION_BITS = 28
 GENERATION_MASK = (1 << GENERATION_BITS) - 1
 RESTING_SLOT = (1 << 35) - 1
 LANE_BITS = 40
-CHECKS_LANE = 1
+OLD_CHECKS_LANE = 1
+"""Everybody's checks, in stores that were made before each owner had a lane for them."""
+CHECK_LANES = 1 << 21
+"""Lanes of checks begin behind this one; those before it are for outgoing runs."""
 NEVER_MS = 1 << 60
 
 
@@ -38,5 +41,13 @@ def lane_bounds(lane: int) -> tuple[int, int]:
     return lane << LANE_BITS, (lane + 1) << LANE_BITS
 
 
-def user_lane(user: int) -> int:
-    return CHECKS_LANE + user
+def outgoing_lane(user: int) -> int:
+    return OLD_CHECKS_LANE + user
+
+
+def check_lane(user: int) -> int:
+    return CHECK_LANES + user
+
+
+def is_outgoing(lane: int) -> bool:
+    return OLD_CHECKS_LANE < lane <= CHECK_LANES

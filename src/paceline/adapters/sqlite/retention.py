@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from paceline.adapters.sqlite.claims import CLEAR, SEQUENCE_MASK, TOUCHED
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import CHECKS_LANE, lane_bounds
-from paceline.adapters.sqlite.runs import CLEAR, SEQUENCE_MASK, TOUCHED, record_outcomes
+from paceline.adapters.sqlite.keys import OLD_CHECKS_LANE, is_outgoing, lane_bounds
+from paceline.adapters.sqlite.runs import record_outcomes
 from paceline.ports import PurgeReport
 
 LANES_MAX = 500
@@ -39,7 +40,7 @@ class Retention:
             if self._open or not delete_left or not expire_left:
                 self._lane = lane
                 break
-            if owner is None and lane > CHECKS_LANE and tail == position:
+            if owner is None and lane > OLD_CHECKS_LANE and tail == position:
                 _drop_if_empty(db, lane)
         else:
             self._lane = lanes[-1][0] + 1 if len(lanes) == LANES_MAX else 0
@@ -54,10 +55,10 @@ class Retention:
         begin, end = lane_bounds(lane)
         rows = db.execute(
             f"""SELECT handle, due_ms, coalesce(behind, previous), {CLEAR} AND (behind IS NULL OR at_ms = 0),
-                       state <> 'out' OR (at_ms < ?1 AND lane <> ?2)
+                       state <> 'out' OR (at_ms < ?1 AND ?2)
                 FROM open JOIN run USING (handle)
                 WHERE handle > ?3 AND handle < ?4 ORDER BY handle LIMIT ?5""",  # noqa: S608  fixed texts
-            (due_before_ms, CHECKS_LANE, max(begin, self._open), end, max(limit, 0)),
+            (due_before_ms, is_outgoing(lane), max(begin, self._open), end, max(limit, 0)),
         )
         expired: set[int] = set()
         looked, handle, young = 0, 0, 0

@@ -6,7 +6,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from paceline.adapters.sqlite import daemons, definitions, entries, history, runs, secret, strides, upkeep, users
+from paceline.adapters.sqlite import (
+    claims,
+    daemons,
+    definitions,
+    entries,
+    history,
+    runs,
+    secret,
+    strides,
+    upkeep,
+    users,
+)
 from paceline.adapters.sqlite.advances import commit as commit_advances
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
@@ -20,6 +31,7 @@ from paceline.core.daemons import Daemon
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
 from paceline.core.health import Glance
+from paceline.core.places import Places
 from paceline.core.schedule import Entry
 from paceline.ports import (
     Change,
@@ -54,7 +66,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         refuse_foreign(path)
         self._db = Database(path, synchronous=synchronous, clock=clock)
         self._cadences = Cadences()
-        self._lanes = runs.Lanes()
+        self._lanes = claims.Lanes()
         self._policies = Policies()
         self._retention = Retention()
         self._schema_version = migrate(self._db)
@@ -163,14 +175,18 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     # -- runs
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
         with self._db.write() as db:
             now_ms = self._db.write_ms(now_ms)
-            return runs.claim(db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+            return claims.claim(
+                db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places
+            )
 
     def next_run_ms(self) -> int | None:
         with self._db.peek() as db:
-            return runs.next_run_ms(db)
+            return claims.next_run_ms(db)
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
         with self._db.write() as db:
@@ -182,7 +198,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         if monitor is None or monitor.generation != item.generation:
             return None
         run = history.find_run(db, self._cadences, monitor, item.counter, now_ms=now_ms)
-        return runs.take(db, run.handle, item.attempt, now_ms=now_ms, lease_ms=item.lease_ms) if run else None
+        return claims.take(db, run.handle, item.attempt, now_ms=now_ms, lease_ms=item.lease_ms) if run else None
 
     def offer_again(self, *, now_ms: int) -> int:
         """Nobody: the checkers of a file ask for runs."""

@@ -75,5 +75,5 @@ def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
         db.execute(_NUMBER_LANES)
     for statement in (_MAKE_RUNS, _LEAVE, _ARRIVE):
         db.execute(statement)
-    db.executemany("UPDATE lane SET tail = tail + ? WHERE id = ?", [(made, lane) for lane, made in lanes])
+    db.executemany("UPDATE lane SET tail = tail + ?, ready_ms = 0 WHERE id = ?", [(made, lane) for lane, made in lanes])
     return Moved(Counter(dict(db.execute(_COUNT).fetchall())), skipped)

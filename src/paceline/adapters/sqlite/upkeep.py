@@ -12,7 +12,7 @@ import apsw
 from paceline.adapters.sqlite import batch_upkeep, job_upkeep
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms
-from paceline.adapters.sqlite.keys import CHECKS_LANE, EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.run_keys import TIME_MASK
 from paceline.errors import StoreUnavailable
 from paceline.ports import StoreStatus
@@ -93,6 +93,12 @@ _INVARIANTS = (
         "SELECT id FROM lane WHERE out <> (SELECT count(*) FROM open WHERE open.lane = lane.id AND state = 'out')",
     ),
     (
+        "promise 13: a queue with something to claim would be asked too late (lane {})",
+        """SELECT lane.id FROM lane LEFT JOIN user ON user.id = lane.owner WHERE user.disabled IS NOT 1
+           AND (lane.position < lane.tail AND lane.ready_ms > 0
+                OR lane.ready_ms > (SELECT min(at_ms) FROM open WHERE open.lane = lane.id))""",
+    ),
+    (
         "a user's number of monitors is wrong (user {})",
         "SELECT name FROM user WHERE monitors <> (SELECT count(*) FROM monitor WHERE owner = user.id)",
     ),
@@ -163,21 +169,21 @@ class _Head(NamedTuple):
 def _heads(db: Connection) -> list[_Head]:
     """The tail's first run is the first that nobody took out of turn, among a few."""
     rows = db.execute(
-        """SELECT lane.id <> ?1, user.disabled IS 1,
-                  (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?2 | lane.position)
-                                           AND handle < lane.id + 1 << ?2 ORDER BY handle LIMIT ?5) AS run
+        """SELECT lane.outgoing, user.disabled IS 1,
+                  (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?1 | lane.position)
+                                           AND handle < lane.id + 1 << ?1 ORDER BY handle LIMIT ?4) AS run
                    WHERE NOT EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
                      AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) LIMIT 1),
                   waits.due_ms, next.at_ms, again.due_ms
            FROM lane LEFT JOIN user ON user.id = lane.owner
            LEFT JOIN run AS waits ON waits.handle =
-               (SELECT min(handle) FROM open WHERE handle > lane.id << ?2 AND handle < lane.id + 1 << ?2
+               (SELECT min(handle) FROM open WHERE handle > lane.id << ?1 AND handle < lane.id + 1 << ?1
                                                AND state <> 'out' AND state <> 'later')
            LEFT JOIN open AS next ON next.handle =
-               (SELECT handle FROM open WHERE open.lane = lane.id AND at_ms < ?3 ORDER BY at_ms LIMIT 1)
+               (SELECT handle FROM open WHERE open.lane = lane.id AND at_ms < ?2 ORDER BY at_ms LIMIT 1)
            LEFT JOIN run AS again ON again.handle = next.handle
-           WHERE lane.tail > lane.ended LIMIT ?4""",
-        (CHECKS_LANE, LANE_BITS, NEVER_MS, LANES_MAX, TOUCHED_MAX),
+           WHERE lane.tail > lane.ended LIMIT ?3""",
+        (LANE_BITS, NEVER_MS, LANES_MAX, TOUCHED_MAX),
     )
     return [_Head(*row) for row in rows]
 

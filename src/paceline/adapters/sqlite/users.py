@@ -7,7 +7,7 @@ from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import record_changes
-from paceline.adapters.sqlite.keys import user_lane
+from paceline.adapters.sqlite.keys import outgoing_lane
 from paceline.core.admins import Standing, gives_up_admin, last_admin_words
 from paceline.errors import LastAdmin
 from paceline.ports import Token, TokenAdded, User, UserEdit
@@ -21,7 +21,7 @@ def add_user(db: Connection, user: User) -> bool:
     ).fetchone()
     if row is None:
         return False
-    db.execute("INSERT INTO lane (id, owner) VALUES (?, ?)", (user_lane(row[0]), row[0]))
+    db.execute("INSERT INTO lane (id, owner, outgoing) VALUES (?, ?, 1)", (outgoing_lane(row[0]), row[0]))
     return True
 
 
@@ -57,6 +57,7 @@ def edit_user(db: Connection, name: str, edit: UserEdit) -> User | None:
         _record_changes(db, row[0])
         # Held runs are looked at again at once.
         db.execute("UPDATE open SET at_ms = 0 WHERE state = 'held'")
+        db.execute("UPDATE lane SET ready_ms = 0 WHERE owner = ? OR id IN (SELECT lane FROM open WHERE at_ms = 0)", row)
     return user(db, name)
 
 
@@ -68,7 +69,7 @@ def remove_user(db: Connection, name: str) -> bool:
     _record_changes(db, row[0])
     db.execute("DELETE FROM monitor WHERE owner = ?", row)
     db.execute("DELETE FROM token WHERE user = ?", row)
-    db.execute("UPDATE lane SET owner = NULL WHERE owner = ?", row)
+    db.execute("UPDATE lane SET owner = NULL, ready_ms = 0 WHERE owner = ?", row)
     db.execute("DELETE FROM user WHERE id = ?", row)
     return True
 

@@ -17,6 +17,7 @@ from aws_lambda_powertools.utilities.batch import BasePartialBatchProcessor
 
 from paceline.config import aws_prefix, load_settings
 from paceline.core.due import Due
+from paceline.core.places import Places
 from paceline.errors import WrongSetting
 from paceline.ports import Claimed, ClaimedCall, Store
 from paceline.ports.messages import Alarm
@@ -59,7 +60,7 @@ class AlarmedStore(Store, Protocol):
         self, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
     ) -> list[ClaimedCall]: ...
     def claim_checks_of(
-        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]: ...
     def dead_letters(self) -> int: ...
     def rung(self, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]: ...

@@ -17,13 +17,14 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.checks import repeatable
 from paceline.core.definition import duration_ms
+from paceline.core.places import ceiling_of
 from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
 from paceline.ports import CHECKS, Order
 from paceline.ports.messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
 from paceline.steps.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
-from paceline.steps.send import make_orders, orders_in_time, settle
+from paceline.steps.send import make_orders, orders_in_time, places_of, settle
 from paceline.wiring import open_caller, open_provider
 
 CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
@@ -102,6 +103,8 @@ class Checks:
         self._now = now
         self._provider = open_provider(now.system.settings, now.system.clock)
         self._lease_ms = duration_ms(now.system.settings.check_lease)
+        self._owner_max = min(now.system.settings.checks_per_owner_max or IN_FLIGHT_MAX, ceiling_of(IN_FLIGHT_MAX))
+        self._target_max = min(now.system.settings.checks_per_target_max or IN_FLIGHT_MAX, ceiling_of(IN_FLIGHT_MAX))
         self._out: dict[Fence, Order] = {}
         self._generations: Collection[int] | None = None
 
@@ -118,13 +121,15 @@ class Checks:
         room = IN_FLIGHT_MAX - len(self._out)
         if room <= 0:
             return 0
-        store, now_ms, lease_ms = self._now.store, self._now.now_ms(), self._lease_ms
+        store, now_ms = self._now.store, self._now.now_ms()
+        places = places_of(self._out.values(), owner_max=self._owner_max, target_max=self._target_max)
+        given: dict[str, Any] = {"runs_max": room, "lease_ms": self._lease_ms, "places": places}
         if self._generations is None:
-            claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=room, lease_ms=lease_ms)
+            claimed = store.claim(CHECKS, now_ms=now_ms, **given)
         else:
-            claimed = store.claim_checks_of(self._generations, now_ms=now_ms, runs_max=room, lease_ms=lease_ms)
+            claimed = store.claim_checks_of(self._generations, now_ms=now_ms, **given)
         orders = make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy)
-        orders, late = orders_in_time(orders, lease_ms=lease_ms, now_ms=self._now.now_ms())
+        orders, late = orders_in_time(orders, lease_ms=self._lease_ms, now_ms=self._now.now_ms())
         if late:
             logger.warning("claimed_too_late", extra={"checks": len(late)})
             store.release([(order.handle, order.attempt) for order in late], now_ms=self._now.now_ms())

@@ -1,0 +1,378 @@
+"""Claims of runs: whose turn it is, who gets how many places, and which runs start, park or wait.
+
+The rules are ``core.places``; this module reads what waits, asks them, and writes leases. Its cost depends on how many
+are claimed and on how many owners have something waiting, not on how much waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.definitions import read_spec
+from paceline.adapters.sqlite.entries import integers
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
+from paceline.core.places import Places, Seats, Turns, Wish, target_of
+from paceline.ports import Claimed, Queue
+
+HOLD_MS = 30_000
+ASIDE_MS = 5_000
+"""After this time a run that waits for a place at its target is looked at again, also by other processes. The process
+that set it aside takes it up as soon as a place is free."""
+LOOKED_MIN = 64
+ROUNDS_MAX = 5
+LOOKED_GROWTH = 4
+"""A claim looks again where runs only parked or were set aside: up to so many times, each time at more of them."""
+LANES_MAX = 256
+TARGETS_MAX = 64
+"""So many queues, and so many targets of owners that wait for places there, one claim asks; the next goes on behind."""
+SEQUENCE_MASK = (1 << LANE_BITS) - 1
+
+# A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
+CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
+            OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
+# A run that is caught up later may be out or settled while it still stands in the tail.
+TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+              OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
+# The columns that a claim judges a run by.
+_FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
+             monitor.name, monitor.spec, user.name, user.disabled"""
+_OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
+# ?1 is the time, ?2 how many of what comes back are counted at most.
+_LANE = f"""SELECT lane.id, coalesce(user.name, ''), coalesce(user.disabled, 0), lane.position, lane.tail, lane.reason,
+                   (SELECT count(*) FROM (SELECT 1 FROM open WHERE open.lane = lane.id AND open.at_ms <= ?1 LIMIT ?2)),
+                   lane.position < lane.tail AND (
+                       EXISTS (SELECT 1 FROM open WHERE handle > (lane.id << {LANE_BITS} | lane.position)
+                                                    AND handle < (lane.id + 1 << {LANE_BITS}))
+                       OR EXISTS (SELECT 1 FROM outcome WHERE handle > (lane.id << {LANE_BITS} | lane.position)
+                                                          AND handle < (lane.id + 1 << {LANE_BITS})))
+            FROM lane LEFT JOIN user ON user.id = lane.owner"""  # noqa: S608  numbers of our own
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A run that may be claimed, and what is known of earlier attempts."""
+
+    handle: int
+    generation: int
+    counter: int
+    due_ms: int
+    previous: int
+    clear: int
+    monitor: str | None
+    spec: str | None
+    owner: str | None
+    disabled: int | None
+    attempt: int = 0
+    lost: int = 0
+
+
+class Lane(msgspec.Struct):
+    """One owner's queue while it is claimed from. ``back``: how many come back; ``touched``: its tail may be, too."""
+
+    id: int
+    owner: str
+    disabled: int
+    position: int
+    tail: int
+    reason: str
+    back: int
+    touched: int
+    changed: bool = False
+
+    @property
+    def wanted(self) -> int:
+        return self.back + self.tail - self.position
+
+
+class Lanes:
+    """Which queues are asked next: this process' memory of its turns."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        self._after = {0: 0, 1: 0}
+        self._target = ("", 0)
+
+    def pick(self, db: Connection, *, outgoing: bool, now_ms: int, runs_max: int, held: int) -> list[Lane]:
+        """Queues that may have something to claim, those first that were served longest ago.
+
+        ``held``: how many queues more are read, since so many owners at most may be at their ceiling.
+        """
+        limit, after = LANES_MAX + held, self._after[outgoing]
+        ready = f"{_LANE} WHERE lane.outgoing = ?3 AND lane.ready_ms"
+        values = (now_ms, _looked_max(runs_max), int(outgoing))
+        rows = db.execute(f"{ready} = 0 AND lane.id > ?4 ORDER BY lane.id LIMIT ?5", (*values, after, limit)).fetchall()
+        full = len(rows) == limit
+        if not full and after:
+            left = limit - len(rows)
+            rows += db.execute(f"{ready} = 0 AND lane.id <= ?4 ORDER BY lane.id LIMIT ?5", (*values, after, left))
+        self._after[outgoing] = rows[-1][0] if full else 0
+        later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
+        rows += db.execute(later, (*values, limit)).fetchall()
+        order = self._turns.order([str(row[0]) for row in rows])
+        return [Lane(*rows[position]) for position in order]
+
+    def serve(self, lanes: Sequence[Lane]) -> None:
+        self._turns.serve([str(lane.id) for lane in lanes])
+
+    def wake(self, db: Connection, seats: Seats) -> None:
+        """Runs that wait for a place at their target come back where there is one by now."""
+        query = """SELECT open.target, open.lane, user.name
+                   FROM open JOIN lane ON lane.id = open.lane LEFT JOIN user ON user.id = lane.owner
+                   WHERE open.target IS NOT NULL AND (open.target, open.lane) > (?, ?)
+                   ORDER BY open.target, open.lane LIMIT 1"""
+        for _ in range(TARGETS_MAX):
+            row = db.execute(query, self._target).fetchone()
+            if row is None:
+                self._target = ("", 0)
+                break
+            target, lane, owner = row
+            self._target = (target, lane)
+            places = seats.room_at(owner or "", target)
+            if places > 0:
+                db.execute(
+                    """UPDATE open SET at_ms = 0, target = NULL WHERE handle IN
+                           (SELECT handle FROM open WHERE target = ? AND lane = ? ORDER BY handle LIMIT ?)""",
+                    (target, lane, places),
+                )
+                db.execute("UPDATE lane SET ready_ms = 0 WHERE id = ?", (lane,))
+
+
+def claim(
+    db: Connection,
+    queue: Queue,
+    lanes: Lanes,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    places: Places | None = None,
+) -> list[Claimed]:
+    seats = Seats(runs_max, places)
+    if queue.owner is not None:
+        query = f"{_LANE} WHERE user.name = ?3 AND lane.outgoing = 1"
+        picked = [Lane(*row) for row in db.execute(query, (now_ms, _looked_max(runs_max), queue.owner))]
+    else:
+        if places is not None:
+            lanes.wake(db, seats)
+        held = len(places.held) if places else 0
+        picked = lanes.pick(db, outgoing=queue.outgoing, now_ms=now_ms, runs_max=runs_max, held=held)
+    _rest_disabled(db, picked, now_ms)
+    picked = [lane for lane in picked if not lane.disabled]
+    claimed = _Claim(db, seats, now_ms=now_ms, lease_ms=lease_ms).serve(picked)
+    lanes.serve([lane for lane in picked if lane.changed])
+    _write_lanes(db, picked, seats)
+    return claimed
+
+
+def _looked_max(runs_max: int) -> int:
+    """How many of the runs that come back to one queue a claim looks at: some of them only park again."""
+    return LOOKED_GROWTH * runs_max + LOOKED_MIN
+
+
+def next_run_ms(db: Connection) -> int | None:
+    """0 while something waits that nobody has looked at: whether it may start is for the claim to see."""
+    next_ms = db.execute("SELECT min(ready_ms) FROM lane WHERE outgoing = 0 AND ready_ms < ?", (NEVER_MS,)).get
+    return None if next_ms is None else int(next_ms)
+
+
+def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease_ms: int) -> Claimed | None:
+    """One run of an outgoing lane, out of turn: the tail passes over it later, as over all that is open or settled."""
+    row = db.execute(
+        f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out', open.state, open.at_ms,
+                   EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+            FROM run LEFT JOIN open ON open.handle = run.handle {_OWNER} WHERE run.handle = ?""",  # noqa: S608
+        (handle,),
+    ).fetchone()
+    lane = handle >> LANE_BITS
+    if row is None or not is_outgoing(lane):
+        return None
+    *facts, attempts, lost, state, at_ms, settled = row
+    run = Candidate(*(*facts, attempts or 0, lost or 0))
+    pausing = state in ("out", "retry", "later", "parked") and at_ms > now_ms
+    if settled or pausing or not run.clear or run.disabled or run.spec is None:
+        return None
+    if attempt not in (None, run.attempt + 1):
+        return None
+    taking = _Claim(db, Seats(1), now_ms=now_ms, lease_ms=lease_ms)
+    taking.judge(run)
+    (claimed,) = taking.write()
+    db.execute("UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", (now_ms + lease_ms, lane))
+    return claimed
+
+
+class _Claim:
+    """One claim: leases what may start, parks what is behind another of its group, sets aside what lacks a place."""
+
+    def __init__(self, db: Connection, seats: Seats, *, now_ms: int, lease_ms: int) -> None:
+        self._db = db
+        self._seats = seats
+        self._now_ms = now_ms
+        self._until_ms = now_ms + lease_ms
+        self._claimed: list[Claimed] = []
+        self._first: list[int] = []
+        self._opened: list[tuple[Any, ...]] = []
+
+    def serve(self, lanes: Sequence[Lane]) -> list[Claimed]:
+        claimed: list[Claimed] = []
+        looked = 0
+        for number in range(ROUNDS_MAX):
+            shares = self._seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
+            served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
+            if not served:
+                break
+            looked = looked * LOOKED_GROWTH if number else 0
+            self._look(served, more=looked)
+            claimed += self.write()
+            looked = looked or LOOKED_MIN
+        return claimed
+
+    def _look(self, served: Sequence[tuple[Lane, int]], *, more: int) -> None:
+        """What comes back (retries, run-out leases, caught-up and unparked runs) first, then the untouched tail."""
+        left: list[tuple[Lane, int]] = []
+        for lane, share in served:
+            lane.changed = True
+            rest = share
+            if lane.back:
+                rows = self._back(lane, limit=share + more)
+                used = 0
+                for run in rows:
+                    if rest <= 0:
+                        break
+                    used += 1
+                    rest -= self.judge(run)
+                lane.back = max(0, lane.back - used) if rows else 0
+            if rest > 0 and lane.position < lane.tail:
+                left.append((lane, rest))
+        self._sift(left, more=more)
+
+    def _back(self, lane: Lane, *, limit: int) -> list[Candidate]:
+        rows = self._db.execute(
+            f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out'
+                FROM open JOIN run ON run.handle = open.handle {_OWNER}
+                WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
+            (lane.id, self._now_ms, limit),
+        ).fetchall()
+        return [Candidate(*row) for row in rows]
+
+    def _sift(self, served: Sequence[tuple[Lane, int]], *, more: int) -> None:
+        """The next runs of these tails. A run that is not there any more was settled and removed."""
+        touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
+        spans = {lane.id: (lane, range(lane.position + 1, min(lane.tail, lane.position + share + more) + 1))
+                 for lane, share in served}  # fmt: skip
+        handles = [lane << LANE_BITS | number for lane, (_, span) in spans.items() for number in span]
+        rows = self._db.execute(
+            f"""SELECT {_FACTS}, {touched} FROM run {_OWNER} WHERE run.handle IN carray(?)
+                ORDER BY run.handle""",  # noqa: S608  fixed texts
+            (integers(handles),),
+        ).fetchall() if handles else []  # fmt: skip
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for row in rows:
+            found.setdefault(row[0] >> LANE_BITS, []).append(row)
+        for lane, share in served:
+            rest = share
+            position = spans[lane.id][1].stop - 1
+            for row in found.get(lane.id, ()):
+                if rest <= 0:
+                    position = (row[0] & SEQUENCE_MASK) - 1
+                    break
+                if not row[-1]:
+                    rest -= self.judge(Candidate(*row[:-1]))
+            lane.position = position
+
+    def judge(self, run: Candidate) -> int:
+        """1 if it is claimed, else 0."""
+        lane, owner = run.handle >> LANE_BITS, run.owner or ""
+        if not run.clear:
+            self._open(run, lane, "parked", NEVER_MS, behind=run.previous)
+            return 0
+        if run.disabled:
+            self._open(run, lane, "held", self._now_ms + HOLD_MS, reason="its owner is disabled")
+            return 0
+        claimed = _claimed(run, self._until_ms)
+        target = target_of(claimed.check)
+        if reason := self._seats.refusal(owner, target):
+            self._open(run, lane, "held", self._now_ms + ASIDE_MS, reason=reason, target=target)
+            return 0
+        self._seats.take(owner, target)
+        if run.attempt or run.lost:
+            self._open(run, lane, "out", self._until_ms, attempts=1, started_ms=self._now_ms)
+        else:
+            self._first.append(run.handle)
+        self._claimed.append(claimed)
+        return 1
+
+    def _open(
+        self,
+        run: Candidate,
+        lane: int,
+        state: str,
+        at_ms: int,
+        *,
+        attempts: int = 0,
+        behind: int | None = None,
+        started_ms: int | None = None,
+        reason: str = "",
+        target: str | None = None,
+    ) -> None:
+        row = (run.handle, lane, state, at_ms, run.attempt + attempts, run.lost, behind, started_ms, reason, target)
+        self._opened.append(row)
+
+    def write(self) -> list[Claimed]:
+        """Writes what was decided since the last time. Returns what is claimed."""
+        if self._first:
+            # First attempts, which are nearly all, differ in nothing but their handle: one statement for all of them.
+            self._db.execute(
+                f"""INSERT OR REPLACE INTO open (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason)
+                    SELECT value, value >> {LANE_BITS}, 'out', ?, 1, 0, NULL, ?, ''
+                    FROM carray(?)""",  # noqa: S608  numbers of our own
+                (self._until_ms, self._now_ms, integers(self._first)),
+            )
+        if self._opened:
+            self._db.executemany(
+                """INSERT OR REPLACE INTO open
+                       (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, target)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                self._opened,
+            )
+        claimed = self._claimed
+        self._claimed, self._first, self._opened = [], [], []
+        return claimed
+
+
+def _rest_disabled(db: Connection, lanes: Sequence[Lane], now_ms: int) -> None:
+    """A disabled owner's queues are not looked at for a while; enabling the owner ends that at once."""
+    disabled = [lane.id for lane in lanes if lane.disabled]
+    if disabled:
+        db.execute("UPDATE lane SET ready_ms = ? WHERE id IN carray(?)", (now_ms + HOLD_MS, integers(disabled)))
+
+
+def _write_lanes(db: Connection, lanes: Sequence[Lane], seats: Seats) -> None:
+    """Where each queue stands now, when it is looked at next, and why its runs wait if they lack a place."""
+    rows = []
+    for lane in lanes:
+        reason = seats.wait_reason(lane.owner) if lane.wanted else ""
+        if lane.changed or not lane.wanted or reason != lane.reason:
+            rows.append((lane.position, reason, NEVER_MS, lane.id))
+    db.executemany(
+        """UPDATE lane SET position = ?1, reason = ?2, ready_ms = iif(?1 < tail, 0, coalesce(
+               (SELECT min(open.at_ms) FROM open WHERE open.lane = lane.id AND open.at_ms < ?3), ?3)) WHERE id = ?4""",
+        rows,
+    )
+
+
+def _claimed(run: Candidate, until_ms: int) -> Claimed:
+    return Claimed(
+        run.handle,
+        run.attempt + 1,
+        run.owner or "",
+        run.monitor or "",
+        run.generation,
+        run.counter,
+        run.due_ms,
+        until_ms,
+        lost=bool(run.lost),
+        check=read_spec(run.spec).check if run.spec is not None else None,
+    )

@@ -1,0 +1,172 @@
+"""Places for checks: who gets the free places of a process, and how many one owner or one target may have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, assert_never
+from urllib.parse import urlsplit
+
+import msgspec
+
+from paceline.core.checks import Check, DnsCheck, HttpCheck, OutgoingCheck, TcpCheck, TlsCheck
+from paceline.core.shares import Claimant, fair_shares
+
+SPARE = 4
+"""Nobody has more than so many times the places that stay free. One owner alone thus gets four fifths of them, and a
+newcomer always finds one: a check that hangs cannot be asked to give its place back."""
+PLAIN_PORTS = {"http": 80, "https": 443}
+TURNS_MAX = 10_000
+
+
+def ceiling_of(places: int) -> int:
+    """How many of so many places one owner or one target may have, unless a setting says otherwise: four fifths."""
+    return max(1, places * SPARE // (SPARE + 1))
+
+
+def target_of(check: Check | None) -> str:
+    """Host and port that the check connects to. Empty: none of its own, as with the system's DNS resolver."""
+    match check:
+        case HttpCheck(url=url):
+            return _url_target(url)
+        case TcpCheck(host=host, port=port) | TlsCheck(host=host, port=port):
+            return _target(host, port)
+        case DnsCheck(server=server, port=port):
+            return _target(server, port) if server else ""
+        case OutgoingCheck() | None:
+            return ""
+        case never:
+            assert_never(never)
+
+
+@lru_cache(maxsize=8_192)
+def _url_target(url: str) -> str:
+    """Memoised: each claim of a monitor asks for the same."""
+    parts = urlsplit(url)
+    return _target(parts.hostname or "", parts.port or PLAIN_PORTS.get(parts.scheme, 0))
+
+
+def _target(host: str, port: int) -> str:
+    name = host.strip("[]").lower().removesuffix(".")
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The places of one process: how many an owner and a target may have, and what is out."""
+
+    owner_max: int
+    target_max: int
+    held: Mapping[tuple[str, str], int] = {}
+    """How many checks are out, by owner and target."""
+
+
+class Wish(NamedTuple):
+    """How many runs of an owner could start."""
+
+    owner: str
+    wanted: int
+
+
+class Seats:
+    """The places that one claim may give away. Without ``places`` there are no ceilings, only ``room``."""
+
+    def __init__(self, room: int, places: Places | None = None) -> None:
+        self.room = room
+        self._places = places
+        self._owners: Counter[str] = Counter()
+        self._targets: Counter[str] = Counter()
+        self._pairs: Counter[tuple[str, str]] = Counter(places.held if places else {})
+        for (owner, target), held in self._pairs.items():
+            self._owners[owner] += held
+            self._targets[target] += held
+
+    def shares(self, wishes: Sequence[Wish]) -> list[int]:
+        """How many may start for each owner, max-min fair; of equals, those who stand first get the odd place."""
+        claimants = [Claimant(wish.wanted, self._owners[wish.owner]) for wish in wishes]
+        if self._places is None:
+            return fair_shares(self.room, claimants)
+        return spared_shares(self.room, claimants, ceiling=self._places.owner_max)
+
+    def refusal(self, owner: str, target: str) -> str:
+        """Why a run of the owner at the target has to wait for a place. Empty: it may start."""
+        if self._places is None:
+            return ""
+        if self._owners[owner] >= self._places.owner_max:
+            return owner_reason(self._places.owner_max)
+        if not target:
+            return ""
+        left = self._places.target_max - self._targets[target] - 1
+        if left < 0 or self._pairs[owner, target] >= max(1, SPARE * left):
+            return f"waiting for a place: {target} has as many checks out as one target may have"
+        return ""
+
+    def room_at(self, owner: str, target: str) -> int:
+        """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start."""
+        if self._places is None:
+            return self.room
+        held, free = self._pairs[owner, target], self._places.target_max - self._targets[target]
+        most = max((SPARE * free - held) // (SPARE + 1), int(held == 0 and free > 0))
+        return max(0, min(self.room, self._places.owner_max - self._owners[owner], most))
+
+    def wait_reason(self, owner: str) -> str:
+        """Why an owner's runs still wait after a claim. Empty: they only wait for their turn."""
+        if self._places is None or not self._owners[owner]:
+            return ""
+        if self._owners[owner] >= self._places.owner_max:
+            return owner_reason(self._places.owner_max)
+        return "waiting for a place: the free places are kept for users who have fewer checks out"
+
+    def take(self, owner: str, target: str) -> None:
+        self.room -= 1
+        self._owners[owner] += 1
+        self._targets[target] += 1
+        self._pairs[owner, target] += 1
+
+
+def owner_reason(ceiling: int) -> str:
+    return f"waiting for a place: its owner has as many checks out as one user may have ({ceiling} at most)"
+
+
+def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> list[int]:
+    """Fair shares that keep places free: nobody's total passes ``ceiling``, or SPARE times what is left over.
+
+    A total of one is always allowed while there is room.
+    """
+    grants = fair_shares(room, claimants, ceiling=ceiling)
+    below, above = 1, ceiling
+    if _is_spared(room, claimants, grants):
+        return grants
+    while above - below > 1:
+        middle = (below + above) // 2
+        if _is_spared(room, claimants, fair_shares(room, claimants, ceiling=middle)):
+            below = middle
+        else:
+            above = middle
+    return fair_shares(room, claimants, ceiling=below)
+
+
+def _is_spared(room: int, claimants: Sequence[Claimant], grants: Sequence[int]) -> bool:
+    highest = max((one.held + grant for one, grant in zip(claimants, grants, strict=True) if grant), default=0)
+    return highest <= max(1, SPARE * (room - sum(grants)))
+
+
+class Turns:
+    """Who was served last: whoever has waited longest for a turn comes first."""
+
+    def __init__(self) -> None:
+        self._served: dict[str, int] = {}
+        self._turn = 0
+
+    def order(self, names: Sequence[str]) -> list[int]:
+        """Positions of these names, never served ones first, then the one served longest ago."""
+        return sorted(range(len(names)), key=lambda position: self._served.get(names[position], 0))
+
+    def serve(self, names: Sequence[str]) -> None:
+        """These had a turn, one after the other."""
+        for name in names:
+            self._turn += 1
+            self._served.pop(name, None)
+            self._served[name] = self._turn
+        while len(self._served) > TURNS_MAX:
+            del self._served[next(iter(self._served))]

@@ -1,0 +1,154 @@
+"""Claims are fair: owners take turns, places are shared, and ceilings hold for owners and targets (promise 13)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from paceline.core.checks import Check, HttpCheck
+from paceline.core.places import Places, target_of
+from paceline.ports import CHECKS, Claimed, Queue, Store
+from tests.contract.stage import (
+    ALL_OUTGOING,
+    GET,
+    LEASE_MS,
+    OUTGOING,
+    T0_MS,
+    armed,
+    armed_all,
+    claim,
+    make_run_of_each,
+    make_runs,
+    names,
+    settle,
+    user,
+)
+
+QUEUES = pytest.mark.parametrize(
+    ("queue", "check"), [(CHECKS, GET), (ALL_OUTGOING, OUTGOING)], ids=["checks", "outgoing"]
+)
+HANGS = HttpCheck(url="http://hangs.example/")
+ANSWERS = HttpCheck(url="http://answers.example/")
+
+
+def let_wait(store: Store, owner: str, count: int, check: Check = GET, *, prefix: str = "m") -> None:
+    many = [f"{owner}-{prefix}-{number}" for number in range(count)]
+    make_run_of_each(store, armed_all(store, many, check=check, owner=owner))
+
+
+def claim_checks(
+    store: Store, out: list[Claimed], *, places: int, owner_max: int, target_max: int, now_ms: int = T0_MS
+) -> list[Claimed]:
+    """What a process with so many places claims that has these out."""
+    held = Counter((item.owner, target_of(item.check)) for item in out)
+    given = Places(owner_max, target_max, held)
+    return store.claim(CHECKS, now_ms=now_ms, runs_max=places - len(out), lease_ms=LEASE_MS, places=given)
+
+
+@QUEUES
+@pytest.mark.parametrize(("many", "few"), [("ann", "bob"), ("bob", "ann")])
+def test_promise_13_what_one_owner_leaves_another_uses(
+    store: Store, queue: Queue, check: Check, many: str, few: str
+) -> None:
+    let_wait(store, many, 9, check)
+    let_wait(store, few, 1, check)
+    assert Counter(item.owner for item in claim(store, queue, runs_max=8)) == {many: 7, few: 1}
+
+
+@QUEUES
+def test_promise_13_a_backlog_keeps_nobody_waiting(store: Store, queue: Queue, check: Check) -> None:
+    let_wait(store, "ann", 60, check)
+    let_wait(store, "bob", 3, check)
+    assert Counter(item.owner for item in claim(store, queue, runs_max=6)) == {"ann": 3, "bob": 3}
+
+
+@QUEUES
+def test_promise_13_the_odd_place_goes_round(store: Store, queue: Queue, check: Check) -> None:
+    assert store.add_user(user("cem"))
+    for owner in ("ann", "bob", "cem"):
+        let_wait(store, owner, 4, check)
+    turns = [claim(store, queue, runs_max=1)[0].owner for _ in range(12)]
+    for begin in range(0, 12, 3):
+        assert sorted(turns[begin : begin + 3]) == ["ann", "bob", "cem"]
+
+
+def test_promise_13_one_owner_never_gets_all_places_and_a_newcomer_starts_at_once(store: Store) -> None:
+    let_wait(store, "ann", 25)
+    out = claim_checks(store, [], places=20, owner_max=16, target_max=20)
+    assert len(out) == 16
+    assert claim_checks(store, out, places=20, owner_max=16, target_max=20) == []
+    let_wait(store, "bob", 2, ANSWERS)
+    assert [item.owner for item in claim_checks(store, out, places=20, owner_max=16, target_max=20)] == ["bob", "bob"]
+
+
+def test_promise_13_a_freed_place_goes_to_who_has_fewer(store: Store) -> None:
+    let_wait(store, "ann", 25)
+    out = claim_checks(store, [], places=10, owner_max=8, target_max=10)
+    let_wait(store, "bob", 9, ANSWERS)
+    out += claim_checks(store, out, places=10, owner_max=8, target_max=10)
+    assert Counter(item.owner for item in out) == {"ann": 8, "bob": 1}
+    for _ in range(3):
+        first = next(item for item in out if item.owner == "ann")
+        assert settle(store, [first]) == [True]
+        out.remove(first)
+        (freed,) = claim_checks(store, out, places=10, owner_max=8, target_max=10)
+        assert freed.owner == "bob"
+        out.append(freed)
+
+
+def test_promise_13_a_full_target_blocks_neither_the_owner_s_other_targets_nor_other_owners(store: Store) -> None:
+    let_wait(store, "ann", 30, HANGS, prefix="hangs")
+    let_wait(store, "ann", 3, ANSWERS, prefix="answers")
+    out: list[Claimed] = []
+    for _ in range(3):
+        out += claim_checks(store, out, places=50, owner_max=40, target_max=10)
+    assert Counter(target_of(item.check) for item in out) == {"hangs.example:80": 8, "answers.example:80": 3}
+    let_wait(store, "bob", 1, HANGS)
+    (also,) = claim_checks(store, out, places=50, owner_max=40, target_max=10)
+    assert also.owner == "bob", "one owner does not hold all places of a target"
+
+
+def test_promise_13_a_place_that_is_freed_at_a_target_is_used_at_once(store: Store) -> None:
+    let_wait(store, "ann", 12, HANGS)
+    out = claim_checks(store, [], places=50, owner_max=40, target_max=5)
+    assert len(out) == 4
+    for _ in range(8):
+        done = out.pop(0)
+        assert settle(store, [done]) == [True]
+        (freed,) = claim_checks(store, out, places=50, owner_max=40, target_max=5)
+        assert freed.monitor not in {item.monitor for item in out} | {done.monitor}
+        out.append(freed)
+
+
+def test_promise_6_runs_that_wait_for_a_place_start_in_order(store: Store) -> None:
+    let_wait(store, "ann", 1, HANGS, prefix="first")
+    out = claim_checks(store, [], places=9, owner_max=8, target_max=1)
+    make_runs(store, armed(store, "queued", check=HANGS), 3)
+    assert claim_checks(store, out, places=9, owner_max=8, target_max=1) == []
+    found = []
+    while out:
+        assert settle(store, out) == [True]
+        out = claim_checks(store, [], places=9, owner_max=8, target_max=1)
+        found += names(out)
+    assert found == [("queued", 0), ("queued", 1), ("queued", 2)]
+
+
+def test_promise_10_a_run_that_waits_for_a_place_comes_up_again_for_other_processes(store: Store, other: Store) -> None:
+    let_wait(store, "ann", 12, HANGS)
+    out = claim_checks(store, [], places=50, owner_max=40, target_max=5)
+    assert len(out) == 4
+    elsewhere = claim_checks(other, [], places=50, owner_max=40, target_max=5, now_ms=T0_MS + 5_000)
+    assert len(elsewhere) == 4
+    assert not {item.handle for item in out} & {item.handle for item in elsewhere}
+
+
+def test_promise_13_many_owners_with_one_run_each_are_all_served(store: Store, *, by_request: bool) -> None:
+    count = 12 if by_request else 300
+    for number in range(count):
+        assert store.add_user(user(f"u{number}"))
+        let_wait(store, f"u{number}", 1)
+    found: list[Claimed] = []
+    while some := claim(store, runs_max=50):
+        found += some
+    assert sorted(item.owner for item in found) == sorted(f"u{number}" for number in range(count))
