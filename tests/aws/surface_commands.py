@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.shells.api.day import TOMORROW
 from tests.shells.api.job_stage import AtlasWorld, job
 from tests.shells.cli.program import free_port
 
+LEASED = re.compile(r"\d+ runs of monitors are out \([^)]*\); ")
+"""Whether a lease has ended by then hangs on how fast the machine is."""
 LONG_RUNNING = frozenset({"up", "worker", "simulator http", "simulator atlas"})
 """They run until they are stopped."""
 OF_THE_ENGINE = frozenset({"aws init", "backup"})
@@ -70,7 +73,7 @@ class Terminal:
         """With ``--json``: what is printed for people is made of the same documents."""
         line = run_command(*words, "--json", stdin=stdin)
         name = next(name for name in self._names if " ".join(words).startswith(name))
-        text = line.out or line.err
+        text = LEASED.sub("", line.out or line.err)
         for mask in self._masks:
             text = text.replace(mask, "MASKED")
         self.told.append(Told(name, line.code, shape([json.loads(one) for one in text.splitlines()])))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -67,9 +69,23 @@ def start_process(folder: Path, command: str, **settings: str) -> subprocess.Pop
         **settings,
     }
     with (folder / "daemon.log").open("ab") as output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "paceline", command], env=environment, stdout=output, stderr=output
         )
+    wait_until_it_minds_signals(process)
+    return process
+
+
+def wait_until_it_minds_signals(process: subprocess.Popen[Any], *, within_s: float = 60.0) -> None:
+    """Before its first line of Python runs, a signal ends any process at once: no program can help that."""
+    status, deadline_s = Path(f"/proc/{process.pid}/status"), time.monotonic() + within_s
+    caught = 0
+    while process.poll() is None and not caught & 1 << (signal.SIGTERM - 1):
+        assert time.monotonic() < deadline_s, "it does not mind signals"
+        time.sleep(0.01)
+        with contextlib.suppress(OSError):  # it has just ended
+            lines = status.read_text().splitlines()
+            caught = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt")), 0)
 
 
 def start_daemon(folder: Path, port: int) -> subprocess.Popen[bytes]:

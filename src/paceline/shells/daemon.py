@@ -219,7 +219,6 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
 
 
 def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
-    engine = Engine(system, metrics, arrived=lambda: None, own=None)
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -227,6 +226,7 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
+    engine = Engine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
     log.info("working", store=system.settings.store)
     if ready is not None:

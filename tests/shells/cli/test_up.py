@@ -6,12 +6,14 @@ import json
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from typing import Any
 
 import pytest
 
 from tests.shells.cli.program import Program, eventually, free_port
+from tests.shells.daemons import wait_until_it_minds_signals
 
 
 def get(url: str, token: str | None = None) -> Any:
@@ -228,3 +230,20 @@ def test_a_port_that_is_taken_is_named(program: Program) -> None:
             assert ended.code == 2
             assert "--port" in ended.err
             assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("up", "--port", "0"), ("worker",), ("simulator", "http", "--port", "0")], ids=" ".join
+)
+def test_a_signal_at_any_moment_of_the_start_ends_it_cleanly(program: Program, words: tuple[str, ...]) -> None:
+    program.ok("user", "add", "alice")
+    for number, wait_s in ((signal.SIGTERM, 0.0), (signal.SIGINT, 0.05), (signal.SIGTERM, 0.2), (signal.SIGTERM, 0.6)):
+        process = program.begin(*words)
+        wait_until_it_minds_signals(process)
+        time.sleep(wait_s)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == 0, (wait_s, out, err)
+        assert "Traceback" not in err
+    assert program.json("status")["daemons"] == []
+    assert program.ok("check") == "OK\n"
