@@ -111,6 +111,13 @@ class Settings(BaseSettings):
     monitors_max: int = Field(10_000, ge=1, description="How many monitors one user may have.")
     body_bytes_max: int = Field(8_388_608, ge=1_024, description="The largest request body in bytes.")
     body_timeout: Duration = Field("30s", description="How long a request body may take to arrive.")
+    answer_timeout: Duration = Field(
+        "30s", description="An answer of which the client takes nothing for so long is broken off."
+    )
+    connections_max: int = Field(1_000, ge=1, description="How many connections to the API may be open at once.")
+    connections_per_address_max: int = Field(
+        500, ge=1, description="How many of them may come from one address; behind a proxy, all do."
+    )
     bulk_max: int = Field(10_000, ge=1, description="How many monitors one bulk request may carry.")
     page_max: int = Field(1_000, ge=1, le=1_000, description="How many items one page of a list may have.")
     checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -107,3 +110,25 @@ def wait_until(condition: object, *, seconds: float = 15) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "it did not happen in time"
         time.sleep(0.05)
+
+
+def test_a_daemon_that_can_open_no_more_files_says_that_accepting_fails(tmp_path: Path) -> None:
+    port = free_port()
+    process = start_daemon(tmp_path, port)
+    try:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (100, 100))
+        with contextlib.ExitStack() as stack:
+            for _ in range(200):
+                with contextlib.suppress(OSError):
+                    stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=5))
+            log, until_s = tmp_path / "daemon.log", time.monotonic() + 20
+            while "accepting_fails" not in log.read_text():
+                assert time.monotonic() < until_s, log.read_text()
+                time.sleep(0.1)
+        api, until_s = Api(port, "none"), time.monotonic() + 30
+        while (answer := api("GET", "/healthz")) is None or answer[0] != 200:
+            assert time.monotonic() < until_s, "it does not recover"
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import random
+import resource
 import secrets
 import signal
 import socket
@@ -13,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
@@ -39,6 +42,9 @@ log = structlog.get_logger("paceline")
 GRACE_S = 5
 JOIN_S = 15.0
 BACKLOG = 2_048
+FILES_MAX = 65_536
+FILES_S = 1.0
+"""How often it is tried whether another file could be opened."""
 RENEW_S = 43_200.0
 """How often the certificate is looked at."""
 
@@ -206,6 +212,7 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
     # What exists now stays; and a batch of thousands of rows must not set off a collection of everything each time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    _allow_files()
     if not serve_api:
         return _work(system, metrics, ready)
     tls = system.tls  # a certificate that cannot be used stops the start
@@ -262,14 +269,16 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening(serving)
-    renewing = asyncio.create_task(_renew_certificate(system, config))
+    beside = [asyncio.create_task(_renew_certificate(system, config)), asyncio.create_task(_watch_files())]
+    event_loop.set_exception_handler(_log_loop_error)
     log.info("serving", url=url, store=system.settings.store)
     try:
         if ready is not None:
             ready(url)
         await serving
     finally:
-        renewing.cancel()
+        for task in beside:
+            task.cancel()
         log.info("draining")
         await asyncio.to_thread(engine.drain)
         log.info("stopped")
@@ -286,6 +295,36 @@ async def _renew_certificate(system: System, config: uvicorn.Config) -> None:
                 config.ssl.load_cert_chain(tls.cert, tls.key)
         except (WrongSetting, OSError) as error:
             log.warning("certificate_not_renewed", error=str(error))
+
+
+async def _watch_files() -> None:
+    """Where no file can be opened no connection can be accepted, and libuv then closes them without a word."""
+    failing = False
+    while True:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            failing = False
+        except OSError as error:
+            if not failing:
+                advice = "Raise `ulimit -n`, or lower connections_max and checks_in_flight_max."
+                log.error("accepting_fails", error=error.strerror, detail=advice)  # noqa: TRY400  it has its reason
+            failing = True
+        await asyncio.sleep(FILES_S)
+
+
+def _log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What nobody else hears of, such as a listener that cannot accept."""
+    error = context.get("exception")
+    log.error("event_loop", detail=context.get("message"), error=None if error is None else repr(error))
+
+
+def _allow_files() -> None:
+    """Each check and each connection is an open file: as many as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _begin_end(server: uvicorn.Server, hooks: ApiHooks) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ _TYPES = (
 LINES_TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines")
 PAGE_LINES = 1_000
 PAGE_BYTES = 1_048_576
+PACE_BYTES_MIN = 256
+"""In each ``body_timeout``, of a body of lines."""
 
 
 class ClientGone(Exception):
@@ -39,10 +42,18 @@ def is_lines(headers: Mapping[bytes, bytes]) -> bool:
 
 
 async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: float) -> AsyncIterator[list[Line]]:
-    """Lines that are not blank. Each next chunk must come within the time; never holds more than a page and a chunk."""
+    """Lines that are not blank; never holds more than a page and a chunk.
+
+    In each such time some bytes must come: byte by byte, a body would never end.
+    """
     rest, number, page, size, skipping, more = b"", 0, list[Line](), 0, False, True
+    came, waited_s = 0, 0.0
     while more:
-        chunk, more = await _next_chunk(receive, timeout_s)
+        began_s = time.monotonic()
+        chunk, more = await _next_chunk(receive, timeout_s, left_s=timeout_s - waited_s)
+        came, waited_s = came + len(chunk), waited_s + time.monotonic() - began_s
+        if came >= PACE_BYTES_MIN:
+            came, waited_s = 0, 0.0
         lines = (rest + chunk).split(b"\n")
         rest = lines.pop() if more else b""
         for text in lines:
@@ -62,12 +73,14 @@ async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: f
         yield page
 
 
-async def _next_chunk(receive: Receive, timeout_s: float) -> tuple[bytes, bool]:
+async def _next_chunk(receive: Receive, timeout_s: float, *, left_s: float) -> tuple[bytes, bool]:
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(left_s):
             message = await receive()
     except TimeoutError:
-        raise BodyTooSlow(f"Nothing more of the body came for {timeout_s:g} s. What came before is kept.") from None
+        raise BodyTooSlow(
+            f"Less than {PACE_BYTES_MIN} bytes of the body came within {timeout_s:g} s. What came before is kept."
+        ) from None
     if message["type"] == "http.disconnect":
         raise ClientGone
     return message.get("body", b""), message.get("more_body", False)

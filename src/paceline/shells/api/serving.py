@@ -3,48 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from paceline.config import Settings
+from paceline.core.definition import duration_ms
+from paceline.shells.api.door import Door
 from paceline.wiring import Tls
 
 KEEP_ALIVE_S = 75
 DRAIN_S = 25
+BODY_HEADERS = (b"content-length", b"transfer-encoding")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Closes a connection whose request line and headers do not come to an end, or whose refused body does not."""
+    """Every wait for a client has an end: for a head, for a body that nobody reads, for an answer to be taken."""
 
     head_timeout_s = 15.0
     head_bytes_max = 65_536
     unread_bytes_max = 256 * 1024 * 1024
     """So much of a body that was answered early (401, 413) is thrown away before the connection is closed."""
+    linger_s = 2.0
+    """And for so long, whatever comes: closed at once, the client might lose the answer."""
+    answer_timeout_s = 30.0
+    """An answer that the client takes no more of for so long is broken off."""
+    door = Door(connections_max=1_000, per_address_max=500)
 
+    _entered = False
+    _deaf = False
+    """No more is answered: what comes is thrown away."""
     _in_head = False
     _head_bytes = 0
     _unread_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _end_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn itself
         super().connection_made(transport)
+        if reason := self.door.enter(self._address):
+            self._turn_away(reason)
+            return
+        self._entered = True
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
+        for timer in (self._end_timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._entered:
+            self.door.leave(self._address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self._in_head:
+        if self._deaf:
+            self._throw_away(data)
             return
-        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
         if self._head_bytes > self.head_bytes_max:
             self._give_up()
-        elif self._head_timer is None:
+        elif self._head_timer is None and self._awaits_request:
+            # Whatever came, if only a line break: uvicorn has stopped its own timer for it.
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def on_message_begin(self) -> None:
@@ -59,11 +85,68 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         if self.cycle.response_complete:
-            self._unread_bytes += len(body)
-            if self._unread_bytes > self.unread_bytes_max:
-                self._give_up()
+            self._throw_away(body)
             return
         super().on_body(body)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._abort_later(self.answer_timeout_s)  # what is left of the answer may never be taken
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall_timer = self.loop.call_later(self.answer_timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._give_up()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if any(name in BODY_HEADERS for name, _ in cycle.scope["headers"]):
+            cycle.transport = cast("asyncio.Transport", _Lingering(self, cycle))
+            app = _closing_early_answers(app, cycle)
+        super()._start_asgi_task(cycle, app)
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    @property
+    def _awaits_request(self) -> bool:
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # None before the first request
+        return self._in_head or cycle is None or (cycle.response_complete and not cycle.more_body)
+
+    def _turn_away(self, reason: str) -> None:
+        """Before anything was read."""
+        if len(self.connections) > 2 * self.door.connections_max:
+            self.transport.abort()  # even telling them takes too many
+            return
+        body = f"{reason} Try again later.\n".encode()
+        self.transport.write(
+            b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\nretry-after: 5\r\n"
+            b"connection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        self.linger()
+
+    def linger(self) -> None:
+        """No more is answered; the client may still take what was, while the rest of what it sends is thrown away."""
+        self._deaf = True
+        if self.transport.is_closing() or self._end_timer is not None:
+            return
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._end_timer = self.loop.call_later(self.linger_s, self._give_up)
+
+    def _throw_away(self, data: bytes) -> None:
+        self._unread_bytes += len(data)
+        if self._unread_bytes > self.unread_bytes_max:
+            self._give_up()
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
@@ -71,9 +154,54 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = None
 
     def _give_up(self) -> None:
-        self._head_timer = None
+        self._head_timer = self._end_timer = None
         if not self.transport.is_closing():
             self.transport.close()
+        self._abort_later(self.linger_s)
+
+    def _abort_later(self, seconds: float) -> None:
+        """A transport that closes writes what it still has, and waits for ever for a client that reads nothing."""
+        if self._end_timer is None:
+            self._end_timer = self.loop.call_later(seconds, self.transport.abort)
+
+
+class _Lingering:
+    """The transport of a request with a body, which may not have come to its end when the answer has."""
+
+    def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+        self._transport = protocol.transport
+        self.write = self._transport.write
+        self.is_closing = self._transport.is_closing
+
+    def close(self) -> None:
+        if self._cycle.more_body:
+            self._protocol.linger()
+        else:
+            self._transport.close()
+
+
+def _closing_early_answers(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
+    """Says ``Connection: close`` in answers that do not wait for the end of the body."""
+
+    async def bounded(scope: Any, receive: Any, send: Any) -> None:
+        async def send_on(message: Any) -> None:
+            if message["type"] == "http.response.start" and cycle.more_body:
+                cycle.keep_alive = False
+            await send(message)
+
+        await app(scope, receive, send_on)
+
+    return bounded
+
+
+def _protocol(settings: Settings) -> type[BoundedProtocol]:
+    class Protocol(BoundedProtocol):
+        answer_timeout_s = duration_ms(settings.answer_timeout) / 1_000
+        door = Door(connections_max=settings.connections_max, per_address_max=settings.connections_per_address_max)
+
+    return Protocol
 
 
 def server_config(app: ASGIApp, settings: Settings, *, tls: Tls | None = None, **overrides: Any) -> uvicorn.Config:
@@ -82,7 +210,7 @@ def server_config(app: ASGIApp, settings: Settings, *, tls: Tls | None = None, *
         "host": settings.host,
         "port": settings.port,
         "loop": "uvloop",
-        "http": BoundedProtocol,
+        "http": _protocol(settings),
         "ws": "none",
         "lifespan": "on",
         "interface": "asgi3",
