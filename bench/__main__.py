@@ -17,6 +17,7 @@ BENCHES = {
     "tick": "due entries to committed entries and runs, against bare SQLite",
     "edit": "put, replace and delete of one monitor; bulk put, against bare SQLite",
     "lateness": "the real daemon with 100,000 monitors firing at 1,000 per second",
+    "scale": "the real daemon with checkers that claim and never settle; status and purge at that size",
     "checks": "HTTP checks per CPU-second of the whole daemon, against a bare pycurl loop",
     "rest": "single monitor PUTs per second over REST, against the same server without a store",
     "plan": "a million records imported, and planned into a day's runs, against bare SQLite; memory",
@@ -28,7 +29,21 @@ BENCHES = {
     "aws": "requests to DynamoDB and SQS for each firing, planned record and measurement, beside the least",
     "peers": "the same firing work on APScheduler 3 and 4, Huey and DBOS",
 }
-QUICK = ("tick", "edit", "lateness", "checks", "rest", "plan", "dispatch", "day", "spread", "submit", "pool", "aws")
+QUICK = (
+    "tick",
+    "edit",
+    "lateness",
+    "scale",
+    "checks",
+    "rest",
+    "plan",
+    "dispatch",
+    "day",
+    "spread",
+    "submit",
+    "pool",
+    "aws",
+)
 """What runs when nothing is named; the peers come with --full."""
 LEADING = ("subject", "size", "per_s", "ratio_to_floor", "target", "met")
 

@@ -22,6 +22,7 @@ TITLES = {
     "tick": "Tick: due entries to committed entries and runs",
     "edit": "Edit: put, replace, delete",
     "lateness": "Lateness of the real daemon",
+    "scale": "Claimed and never settled",
     "checks": "HTTP checks per CPU-second",
     "rest": "REST writes",
     "plan": "Plan: a day of a million records, and their import",
@@ -45,6 +46,11 @@ one commit.""",
     "lateness": """\
 `paceline up` on a file, monitors of kind `outgoing` with random phases, and a checker that claims every run over
 REST while it is measured.""",
+    "scale": """\
+`paceline up` on a file with monitors of kind `outgoing`; two checkers claim 1,000 runs at a time over REST and settle
+none, until each monitor has a run out. Lateness is read from the daemon's histogram, so it is a bound: the p99 is at
+most that. Then `status` is asked on the same file, and all runs are ended and deleted in passes as the daemon makes
+them, with a pause after each that is as long as the pass.""",
     "checks": """\
 All CPU time of `paceline up` counts; the HTTP server is another process. The floor is the cheaper of two bare pycurl
 loops doing the same requests on kept-alive connections, taken in moments in which the daemon is stopped. In waves the
