@@ -83,6 +83,10 @@ _INVARIANTS = (
            HAVING max(handle) > (SELECT id << :bits | tail FROM lane WHERE id = handle >> :bits)""",
     ),
     (
+        "the number of entries is wrong (it says {})",
+        "SELECT value FROM tally WHERE name = 'entries' AND value <> (SELECT count(*) FROM entry)",
+    ),
+    (
         "a queue's number of runs that have ended is wrong (lane {})",
         """SELECT id FROM lane WHERE tail - ended <>
                (SELECT count(*) FROM run WHERE handle > id << :bits AND handle < id + 1 << :bits)
@@ -133,7 +137,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
     return StoreStatus(
         users=users,
         monitors=monitors,
-        entries=db.execute("SELECT count(*) FROM entry").fetchone()[0],
+        entries=db.execute("SELECT value FROM tally WHERE name = 'entries'").get,
         changes=db.execute("SELECT count(*) FROM change").fetchone()[0],
         runs_waiting=waiting,
         runs_out=out,
