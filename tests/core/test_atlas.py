@@ -76,7 +76,7 @@ def envelope(*details: str, status: int = 400, pointer: str | None = None) -> by
             "This will increase your current (999990) spending by 60.0, over your maximum daily credits limit 1000000.",
             Refused("account", "", "credits", limit=1_000_000, current=999_990),
         ),
-        ("You do not have enough; insufficient credits.", Refused("account", "", "credits")),
+        ("You do not have enough; insufficient credits.", Refused("account", "", "balance")),
         (
             "We do not allow more than 25 concurrent measurements to the same target: 8.8.8.8.",
             Refused("target", "", limit=25, target="8.8.8.8"),
@@ -109,7 +109,8 @@ def test_a_refusal_says_which_field_ripe_points_at() -> None:
     [
         (401, "ping", "Authentication credentials were not provided.", "key"),
         (403, "ping", "You do not have permission to perform this action.", "key"),
-        (403, "http", "You do not have permission to perform this action.", "request"),
+        (403, "http", "You do not have permission to perform this action.", "type"),
+        (403, "ping", "You are not permitted to create ping measurements.", "type"),
         (403, "http", "The provided API key does not exist", "key"),
         (401, "http", "Invalid key", "key"),
         (400, "ping", "Whatever", "request"),

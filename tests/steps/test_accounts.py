@@ -10,12 +10,14 @@ from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.adapters.vault import SecretVault
 from paceline.errors import AlreadyExists, AtlasUnavailable, InvalidInput, NotFound, WrongSetting
 from paceline.ports import Store
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatorClock
+from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Fault, SimulatorClock
+from paceline.simulators.ripe_atlas.accounts import CREATE, CREDITS, LIST, LIST_KEYS, STOP
 from paceline.steps import accounts
 from tests.contract.stage import T0_MS
 
 VAULT = SecretVault(b"a secret key of enough bytes")
-POOL = ("measurements.create_measurement", "measurements.stop_measurement")
+READS = (CREDITS, LIST)
+POOL = (CREATE, STOP)
 
 
 @pytest.fixture
@@ -39,9 +41,11 @@ def lab(store: Store) -> None:
 
 def test_a_key_with_all_it_needs_is_tried_and_stored(store: Store, simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
     secret = simulator.add_key("theirs").uuid
-    key = accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, label="one", now_ms=T0_MS)
+    key, unverified = accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, label="one", now_ms=T0_MS)
+    assert unverified == ("download results of non-public measurements",), "it may not list keys, so RIPE does not say"
     assert (key.label, key.last_four, key.enabled) == ("one", secret[-4:], True)
-    assert len(simulator.latest) == 3
+    assert len(simulator.latest) == 5
+    assert simulator.audit()["measurements"] == [], "what was tried had no effect"
     with pytest.raises(AlreadyExists):
         accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, now_ms=T0_MS)
 
@@ -52,6 +56,9 @@ def test_a_key_with_all_it_needs_is_tried_and_stored(store: Store, simulator: At
         (POOL, ["get information about your credits", "list your measurements"]),
         ((*POOL, "credits.get_credit_info"), ["list your measurements"]),
         ((*POOL, "measurements.list_measurements"), ["get information about your credits"]),
+        ((*READS, STOP), ["schedule a new measurement"]),
+        ((*READS, CREATE), ["stop a measurement"]),
+        ((*READS, LIST_KEYS), ["schedule a new measurement", "stop a measurement"]),
     ],
 )
 def test_a_key_that_lacks_something_is_refused_with_each_thing_it_lacks(
@@ -64,7 +71,7 @@ def test_a_key_that_lacks_something_is_refused_with_each_thing_it_lacks(
     assert [problem.pointer for problem in problems] == ["/key"] * len(lacks)
     for problem, word in zip(problems, lacks, strict=True):
         assert word in problem.detail
-    assert "RIPE says" in problems[-1].detail
+    assert "RIPE says" in problems[-1].detail or "credits.get_credit_info" in grants
     assert secret not in str(refused.value)
     assert store.keys("lab") == []
 
@@ -80,7 +87,7 @@ def test_without_a_verdict_nothing_is_stored_and_the_way_out_is_named(
     assert "--no-check" in unanswered.value.detail
     assert unanswered.value.retry_after_s == (7 if kind == "rate_limit" else None)
     assert store.keys("lab") == []
-    assert accounts.check_and_add_key(store, VAULT, None, "lab", secret, now_ms=T0_MS).enabled
+    assert accounts.check_and_add_key(store, VAULT, None, "lab", secret, now_ms=T0_MS).unverified is None
 
 
 def test_ripe_is_not_asked_for_an_account_that_is_not_there(
@@ -97,3 +104,22 @@ def test_a_key_sealed_with_another_secret_says_what_to_do(store: Store) -> None:
     key = accounts.add_key(store, VAULT, "lab", "some-key-0000", now_ms=T0_MS)
     with pytest.raises(WrongSetting, match="remove the account's keys and add them again"):
         accounts.open_key(store, SecretVault(b"quite another secret key"), "lab", key.id)
+
+
+def test_a_key_whose_permissions_ripe_lists_is_verified_whole(
+    store: Store, simulator: AtlasSimulator, atlas: RipeAtlas
+) -> None:
+    secret = simulator.add_key("theirs", grants=(*POOL_PERMISSIONS, LIST_KEYS)).uuid
+    assert accounts.check_and_add_key(store, VAULT, atlas, "lab", secret, now_ms=T0_MS).unverified == ()
+    public = simulator.add_key("theirs", grants=(*READS, CREATE, STOP, LIST_KEYS)).uuid
+    [unverified] = accounts.check_and_add_key(store, VAULT, atlas, "lab", public, now_ms=T0_MS).unverified or ()
+    assert unverified.startswith("download results of non-public measurements")
+
+
+def test_a_key_belongs_to_one_account(store: Store) -> None:
+    accounts.put_account(store, "other", b"{}")
+    accounts.add_key(store, VAULT, "lab", "some-key-0000", now_ms=T0_MS)
+    with pytest.raises(AlreadyExists, match="Account 'lab' has this key already: k1"):
+        accounts.add_key(store, VAULT, "other", "some-key-0000", now_ms=T0_MS)
+    accounts.remove_key(store, "lab", "k1")
+    assert accounts.add_key(store, VAULT, "other", "some-key-0000", now_ms=T0_MS).account == "other"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,23 @@ from paceline.core.atlas import Lost, Refused
 from paceline.core.pool import LOOK_AGAIN_MS
 from paceline.ports import AccountClosed, AccountSpec, NotSent, Paused, Rejected, TargetFull, Unsure
 from paceline.simulators.ripe_atlas import Limits
+from paceline.steps.account_report import account_views
 from paceline.steps.atlas_answers import Gates, judge_answer
-from tests.steps.atlas_scene import MINUTE_MS, SECOND_MS, SETTLE_MS, START_MS, Scene, a_scene, measurement
+from paceline.steps.job_report import job_view
+from paceline.steps.sync import sync_accounts
+from tests.steps.atlas_scene import (
+    MINUTE_MS,
+    SECOND_MS,
+    SETTLE_MS,
+    SITE,
+    START_MS,
+    VAULT,
+    Scene,
+    a_scene,
+    measurement,
+)
+
+DNS = {"query_class": "IN", "query_type": "A", "query_argument": "example.org"}
 
 
 @pytest.fixture
@@ -211,3 +227,56 @@ def test_each_lost_answer_in_a_row_pauses_longer_and_ripes_own_time_counts(scene
     _, blame = judge_answer(item, Lost("gone", 90_000), before, settle_ms=7, now_ms=START_MS, chance=1)
     assert blame == Paused(START_MS + 90_000, 3, "gone")
     assert judge_answer(item, Refused("request", "w"), before, settle_ms=1, now_ms=0, chance=0) == (Rejected("w"), None)
+
+
+def test_a_refusal_for_want_of_credits_names_the_balance_until_ripe_tells_of_more(scene: Scene) -> None:
+    scene.add_account()
+    scene.simulator.world.registry.accounts["lab"].balance = 50
+    job = scene.submit()
+    assert [one.outcome for one in scene.dispatch_all()] == ["not_sent"]
+    waiting = job_view(scene.store, job, now_ms=START_MS, viewer="ann").waiting
+    assert waiting is not None
+    assert waiting.reason == "every account is full: credit balance at RIPE: 59 left, 60 needed"
+    assert scene.account().credits.foreign == 0, "the credits of the day are not to blame"
+    scene.simulator.world.registry.accounts["lab"].balance = 100_000
+    scene.clock.advance(SECOND_MS)
+    sync_accounts(scene.store, scene.atlas, VAULT, site=SITE, every_ms=1, clock=scene.clock)
+    [view] = account_views(scene.store, now_ms=scene.clock.now_ms())
+    assert view.usage.balance is not None
+    assert (view.usage.balance.limit, view.usage.balance.left) == (100_000, 100_000)
+    assert [one.outcome for one in scene.dispatch_all()] == ["sent"]
+    [view] = account_views(scene.store, now_ms=scene.clock.now_ms())
+    assert view.usage.balance is not None
+    assert (view.usage.balance.held, view.usage.balance.left) == (60, 100_000 - 60)
+
+
+def http(number: int) -> dict[str, Any]:
+    return measurement(f"192.0.2.{number}") | {
+        "definitions": [{"type": "http", "af": 4, "target": f"192.0.2.{number}", "description": "a page"}]
+    }
+
+
+def test_a_type_that_one_account_may_not_make_is_made_by_another(scene: Scene) -> None:
+    for name in ("one", "two"):
+        scene.add_account(name)
+    scene.simulator.world.registry.accounts["two"].http_allowed = True
+    job = scene.submit(*[http(number) for number in range(1, 11)])
+    outcomes = [one.outcome for one in scene.dispatch_all()]
+    assert (outcomes.count("sent"), outcomes.count("not_sent") <= 1) == (10, True)
+    assert {one.account for one in scene.measurements(job)} == {"two"}
+    assert all(key.state == "ready" for name in ("one", "two") for key in scene.account(name).keys)
+    other = scene.submit(*[measurement()] * 4)
+    scene.dispatch_all()
+    assert {one.account for one in scene.measurements(other)} == {"one"}, "which is free for all else"
+
+
+def test_a_type_that_no_account_may_make_fails_and_says_so(scene: Scene) -> None:
+    for name in ("one", "two"):
+        scene.add_account(name)
+        scene.simulator.world.registry.accounts[name].forbidden_types = {"dns"}
+    dns = {"type": "dns", "af": 4, "target": "192.0.2.1", "description": "a name"} | DNS
+    job = scene.submit(measurement() | {"definitions": [dns]}, measurement())
+    assert [one.outcome for one in scene.dispatch_all()].count("not_sent") == 2
+    assert [one.state for one in scene.measurements(job)] == ["failed", "ongoing"]
+    words = "You are not permitted to create dns measurements."
+    assert scene.one(job).reason == f"no account may make dns measurements: {words}"

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.ports import AccountSpec, Delivered, Unanswered
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, Fault, Model
+from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, Fault, Grant, Model
 from paceline.simulators.ripe_atlas.accounts import NON_PUBLIC, STOP
 from paceline.steps import counting
 from paceline.steps.accounts import add_key, put_account_spec, set_key_enabled
@@ -308,3 +308,34 @@ def test_one_that_is_listed_and_whose_results_are_not_there_is_no_ghost(scene: S
     assert (scene.one(job).state, len(report.troubles), report.paused_until_ms) == ("ongoing", 1, None)
     pass_on(scene, watch)
     assert scene.one(job).state == "done"
+
+
+def test_a_cancel_that_no_key_may_carry_out_says_so_and_ends_with_the_measurement(tmp_path: Path) -> None:
+    with a_scene(tmp_path / "store.db", model=SHY) as scene:
+        [secret] = scene.add_account()
+        scene.simulator.world.registry.keys[secret].grants = tuple(
+            Grant(one) for one in POOL_PERMISSIONS if one != STOP
+        )
+        job, watch = sent(scene), Watch()
+        scene.store.cancel_measurement(scene.one(job).handle, now_ms=scene.clock.now_ms())
+        pass_on(scene, watch)
+        item = scene.one(job)
+        assert (item.state, item.stopping) == ("ongoing", True)
+        assert item.reason.startswith("RIPE does not stop it: You do not have permission to perform this action.")
+        until_ended(scene, watch, job)
+        assert (scene.one(job).state, scene.one(job).reason) == ("cancelled", "cancelled")
+
+
+def test_results_that_no_key_may_read_are_said_to_be_in_the_way_and_read_when_one_may(tmp_path: Path) -> None:
+    with a_scene(tmp_path / "store.db", model=SHY) as scene:
+        [secret] = scene.add_account()
+        key = scene.simulator.world.registry.keys[secret]
+        key.grants = tuple(Grant(one) for one in POOL_PERMISSIONS if one != NON_PUBLIC)
+        job, watch = sent(scene, measurement(is_public=False)), Watch()
+        for _ in range(30):
+            pass_on(scene, watch)
+        item = scene.one(job)
+        assert (item.state, item.reason.startswith("its results cannot be read: ")) == ("ongoing", True)
+        key.grants = tuple(Grant(one) for one in POOL_PERMISSIONS)
+        until_ended(scene, watch, job)
+        assert (scene.one(job).state, scene.one(job).reason) == ("done", "")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from paceline.core.measurement import Http, Measurement, is_oneoff, span_s
+from paceline.core.measurement import Measurement, is_oneoff, kinds_of, span_s
 from paceline.core.outcome import REASON_CHARS_MAX
 
 RETRY_AFTER_MS_MAX = 86_400_000
@@ -20,9 +20,10 @@ ONEOFF_MS = 600_000
 """How long RIPE counts a one-off as running, as it was seen."""
 STOP_DEADLINE_MS = 3_600_000
 
-Scope = Literal["account", "target", "request", "key", "global"]
-"""Whom a refusal concerns: the account or the target is full, the request or the key is wrong, or all must pause."""
-MeterName = Literal["concurrent", "results", "credits"]
+Scope = Literal["account", "type", "target", "request", "key", "global"]
+"""Whom a refusal concerns: the account or the target is full, the account may not make measurements of a type, the
+request or the key is wrong, or all must pause."""
+MeterName = Literal["concurrent", "results", "credits", "balance"]
 
 
 class Created(NamedTuple):
@@ -43,6 +44,8 @@ class Refused(NamedTuple):
     """What RIPE counts on that meter, where it says so."""
     target: str = ""
     retry_after_ms: int | None = None
+    types: tuple[str, ...] = ()
+    """Of the scope ``type``: what the account may not make."""
 
 
 class Lost(NamedTuple):
@@ -86,7 +89,7 @@ _TEXTS = (
         "credits",
     ),
     _Text(
-        re.compile(r"(?:not (?:have )?enough|insufficient) (?:\w+ ){0,3}credit", re.IGNORECASE), "account", "credits"
+        re.compile(r"(?:not (?:have )?enough|insufficient) (?:\w+ ){0,3}credit", re.IGNORECASE), "account", "balance"
     ),
     _Text(
         re.compile(
@@ -101,6 +104,10 @@ _TEXTS = (
     _Text(re.compile(r"Text contains disallowed characters", re.IGNORECASE), "request"),
     _Text(re.compile(r"API key does not exist", re.IGNORECASE), "key"),
 )
+
+
+_TYPE = re.compile(r"\b(\w+) measurements?\b", re.IGNORECASE)
+HTTP = "http"
 
 
 class _Created(msgspec.Struct):
@@ -193,10 +200,18 @@ def _classify(measurement: Measurement, status: int, details: Sequence[str]) -> 
                 return Refused(text.scope, reason, text.meter, limit, current, found.get("target") or "")
     if status == 401:
         return Refused("key", reason)
-    if status == 403 and not any(isinstance(one, Http) for one in measurement.definitions):
-        return Refused("key", reason)
-    # RIPE forbids http measurements to most accounts: such a 403 must not take key after key out of service.
+    if status == 403:
+        # RIPE forbids some types to most accounts: such a 403 must not take key after key out of service.
+        types = _forbidden_types(measurement, details)
+        return Refused("type", reason, types=types) if types else Refused("key", reason)
     return Refused("request", reason)
+
+
+def _forbidden_types(measurement: Measurement, details: Sequence[str]) -> tuple[str, ...]:
+    """Those that RIPE's words name; else http, which is known to be forbidden to most. None: it is about the key."""
+    kinds = sorted(kinds_of(measurement))
+    words = {word.lower() for detail in details for word in _TYPE.findall(detail)}
+    return tuple(kind for kind in kinds if kind in words) or tuple(kind for kind in kinds if kind == HTTP)
 
 
 def _whole(text: str | None) -> int | None:
@@ -379,8 +394,24 @@ GRANTS = {
 }
 
 
-def key_problems(statuses: dict[str, int], grants: frozenset[str] | None) -> list[str]:
-    """What a key lacks, from the statuses of its reads, and from its grants if it may read them (None if not)."""
+TRIED_GRANTS = {"measurements.create_measurement": 400, "measurements.stop_measurement": 404}
+"""Permissions that a request without effect tries: an order without content is 400, a stop of no measurement 404."""
+NON_PUBLIC = "measurements.get_non_public_results"
+NON_PUBLIC_WORD = "download results of non-public measurements"
+
+
+def unverified_permissions(grants: frozenset[str] | None, trials: Mapping[str, int]) -> list[str]:
+    """What a key needs and nothing has shown. Without its results a private measurement is settled at the most."""
+    if grants is not None:
+        return [] if NON_PUBLIC in grants else [f"{NON_PUBLIC_WORD} (RIPE does not list this permission of it)"]
+    unsure = [word for grant, word in GRANTS.items() if trials.get(grant) != TRIED_GRANTS[grant]]
+    return [*unsure, NON_PUBLIC_WORD]
+
+
+def key_problems(
+    statuses: dict[str, int], grants: frozenset[str] | None, trials: Mapping[str, int] | None = None
+) -> list[str]:
+    """What a key lacks: from the statuses of its reads and trials, and from its grants if it may read them."""
     if 401 in statuses.values():
         return ["RIPE does not know this key, or it has expired"]
     problems = [f"it may not {word} (RIPE answers 403)" for read, word in PERMISSIONS.items() if statuses[read] == 403]
@@ -388,6 +419,10 @@ def key_problems(statuses: dict[str, int], grants: frozenset[str] | None) -> lis
     problems += [f"RIPE answered {statuses[read]} to {read}; try again" for read in unsure]
     if grants is not None and statuses["/keys/"] == 200:
         problems += [f"it may not {word} ({grant})" for grant, word in GRANTS.items() if grant not in grants]
+    elif trials:
+        problems += [
+            f"it may not {word} (RIPE answers 403)" for grant, word in GRANTS.items() if trials.get(grant) == 403
+        ]
     return problems
 
 

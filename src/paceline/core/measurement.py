@@ -187,6 +187,11 @@ def kind_of(definition: AnyDefinition) -> str:
     return str(definition.__struct_config__.tag)
 
 
+def kinds_of(measurement: Measurement) -> frozenset[str]:
+    """The types of its definitions."""
+    return frozenset(kind_of(one) for one in measurement.definitions)
+
+
 def is_oneoff(measurement: Measurement, definition: AnyDefinition) -> bool:
     own = definition.is_oneoff
     return bool(measurement.is_oneoff if own is None else own)

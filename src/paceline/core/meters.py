@@ -227,6 +227,35 @@ def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
     return msgspec.structs.replace(meter, foreign=foreign, read_ms=max(meter.read_ms, now_ms))
 
 
+class CreditBalance(NamedTuple):
+    """The credits an account has left at RIPE, which no day gives back. ``free``: less what of ours is not booked yet.
+
+    ``told``: RIPE's newest figure; None if RIPE only said that it is too little.
+    """
+
+    free: int
+    told: int | None
+    read_ms: int
+
+
+def read_balance(known: CreditBalance | None, spend: Meter, reading: Reading) -> CreditBalance:
+    """RIPE's figure, less what we hold and what we spent beyond ``visible``, which RIPE has booked of the past day.
+
+    RIPE books hours late, so what it has not booked is still in its figure. ``spend`` is the account's meter of credits
+    when the reading is applied: what was taken while RIPE answered is taken off, too.
+    """
+    if known is not None and reading.asked_ms < known.read_ms:
+        return known
+    unbooked = spend.held + max(0, spend.spent - reading.visible)
+    return CreditBalance(reading.figure - unbooked, reading.figure, reading.asked_ms)
+
+
+def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> CreditBalance:
+    """RIPE refused so much for want of credits: there are fewer, until a reading that is asked later."""
+    free = need - 1 if known is None else min(known.free, need - 1)
+    return CreditBalance(free, None if known is None else known.told, now_ms)
+
+
 def day_name(name: str, *, now_ms: int) -> str:
     """The meter of a calendar day in UTC. A hold stays on the day it was taken, and is settled there."""
     return f"{name}@{now_ms // DAY_MS}"

@@ -14,13 +14,15 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from paceline.core.cost import Cost
-from paceline.core.meters import NEVER_MS, Meter, room_at, room_ms, used
+from paceline.core.meters import NEVER_MS, CreditBalance, Meter, room_at, room_ms, used
 
 LOOK_AGAIN_MS = 30_100
 """When all accounts are full, they are looked at again at the latest after this, if nothing wakes the dispatcher."""
 PASSED_MS_MAX = 600_000
 """So long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
 room is kept free for it."""
+TYPE_BARRED_MS = 86_400_000
+"""How long an account is not asked for a type of measurement that RIPE did not let it make."""
 REASONS_MAX = 3
 KEPT_FREE = "its room is kept for a larger measurement that has waited longer"
 LOOK_AGAIN_MS_MIN = 1_000
@@ -40,6 +42,14 @@ class Key(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
 
 
+class Barred(NamedTuple):
+    """RIPE does not let the account make measurements of this type; after a time it is asked again."""
+
+    type: str
+    until_ms: int
+    reason: str
+
+
 class Account(msgspec.Struct, frozen=True):
     """An account as it is configured and as it stands. ``sends`` counts what was sent with it: its keys' turn."""
 
@@ -53,6 +63,9 @@ class Account(msgspec.Struct, frozen=True):
     """It backs off, and for this ``reason``."""
     reason: str = ""
     sends: int = 0
+    balance: CreditBalance | None = None
+    """None: RIPE has not told it yet."""
+    barred: tuple[Barred, ...] = ()
 
 
 class AccountStanding(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +79,7 @@ class AccountStanding(msgspec.Struct, frozen=True, gc=False):
     slots: int
     results: int
     credits: int
-    """The room left on each of its meters."""
+    """The room left on each of its meters; of credits, on the smaller of the day and the balance."""
     keys: tuple[str, ...]
     """Those that can be used."""
     turn: int
@@ -152,7 +165,7 @@ def standing_of(account: Account) -> AccountStanding:
         id=account.id,
         slots=slots.limit - slots_used,
         results=results.limit - results_used,
-        credits=spend.limit - spend_used,
+        credits=min(spend.limit - spend_used, account.balance.free if account.balance else NEVER_MS),
         keys=tuple([key.id for key in account.keys if key.state == "ready"]),
         turn=account.sends,
         closed_until_ms=account.closed_until_ms,
@@ -174,9 +187,18 @@ def with_account(pool: Pool, account: Account) -> Pool:
 
 
 def choose(
-    cost: Cost, pool: Pool, *, now_ms: int, gates: Sequence[Gate] = (), reserved: Reservation | None = None
+    cost: Cost,
+    pool: Pool,
+    *,
+    now_ms: int,
+    types: frozenset[str] = frozenset(),
+    gates: Sequence[Gate] = (),
+    reserved: Reservation | None = None,
 ) -> Send | Wait | Refuse:
-    """A gate comes first: a full target is full for every account, so accounts are not even tried."""
+    """A gate comes first: a full target is full for every account, so accounts are not even tried.
+
+    ``types`` are those of the measurement: an account that may not make one of them is left out.
+    """
     for gate in gates:
         if gate.until_ms > now_ms:
             return Wait(gate.until_ms, gate.reason, gate.until_ms)
@@ -185,8 +207,18 @@ def choose(
         if slots <= one.slots and results <= one.results and spend <= one.credits and one.closed_until_ms <= now_ms:
             if reserved is not None and not _leaves_room(cost, one, reserved):
                 continue
+            if one.account.barred and bar_of(one.account, types, now_ms=now_ms) is not None:
+                continue
             return Send(one.id, one.keys[one.turn % len(one.keys)])
-    return _explain(cost, pool, now_ms, reserved)
+    return _explain(cost, pool, types, now_ms, reserved)
+
+
+def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | None:
+    """Which type the account may not make. A time further ahead than it can be was written by a clock gone wrong."""
+    for one in account.barred:
+        if one.type in types and 0 < one.until_ms - now_ms <= TYPE_BARRED_MS:
+            return one
+    return None
 
 
 def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
@@ -194,9 +226,13 @@ def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
     return passed_ms is not None and not 0 <= now_ms - passed_ms < PASSED_MS_MAX
 
 
-def reserve(cost: Cost, pool: Pool, *, now_ms: int) -> Reservation | None:
+def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = frozenset()) -> Reservation | None:
     """The account that has room for the cost first, if it is known when any has. The pool must have its releases."""
-    found = [(_full_reason(cost, one.account, now_ms)[1], number) for number, one in enumerate(pool.ready)]
+    found = [
+        (_full_reason(cost, one.account, now_ms)[1], number)
+        for number, one in enumerate(pool.ready)
+        if bar_of(one.account, types, now_ms=now_ms) is None
+    ]
     at_ms, number = min(found, default=(NEVER_MS, 0))
     return Reservation(pool.ready[number].id, cost, at_ms) if at_ms < NEVER_MS else None
 
@@ -259,20 +295,27 @@ def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> boo
     """Whether the account has room for both when its time comes; what is taken now is not back by then."""
     if one.id != reserved.account:
         return True
+    balance = one.account.balance
+    if balance is not None and cost.daily_credits + reserved.cost.daily_credits > balance.free:
+        return False
     pairs = zip(_needs(cost, one.account), _needs(reserved.cost, one.account), strict=True)
     return all(need + kept <= room_at(meter, reserved.at_ms) for (need, meter), (kept, _) in pairs)
 
 
-def _explain(cost: Cost, pool: Pool, now_ms: int, reserved: Reservation | None) -> Wait | Refuse:
+def _explain(cost: Cost, pool: Pool, types: frozenset[str], now_ms: int, reserved: Reservation | None) -> Wait | Refuse:
     accounts = [one.account for one in pool.ready] + [account for account, _ in pool.aside]
     if not accounts:
         return Wait(now_ms + LOOK_AGAIN_MS, "there is no account yet")
     if reason := _too_large(cost, accounts):
         return Refuse(reason)
+    if reason := _all_barred(accounts, types, now_ms):
+        return Refuse(reason)
     reasons = [(account.id, reason) for account, reason in pool.aside]
     earliest_ms = NEVER_MS
     for one in pool.ready:
         reason, until_ms = _full_reason(cost, one.account, now_ms)
+        if (bar := bar_of(one.account, types, now_ms=now_ms)) is not None:
+            reason, until_ms = f"it may not make {bar.type} measurements: {bar.reason}", bar.until_ms
         if not reason and reserved is not None:
             reason, until_ms = KEPT_FREE, reserved.at_ms
         reasons.append((one.id, reason))
@@ -288,6 +331,15 @@ def _summary(reasons: Sequence[tuple[str, str]]) -> str:
     texts = [f"{reason} ({count} accounts)" if count > 1 else reason for reason, count in counts[:REASONS_MAX]]
     more = len(counts) - len(texts)
     return " | ".join(texts) + (f" | and {more} more reasons" if more else "")
+
+
+def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int) -> str:
+    """Why no account may make it; empty if one that its operator has not disabled may."""
+    bars = [bar_of(account, types, now_ms=now_ms) for account in accounts if account.enabled]
+    found = [bar for bar in bars if bar is not None]
+    if not found or len(found) < len(bars):
+        return ""
+    return f"no account may make {found[0].type} measurements: {found[0].reason}"
 
 
 def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
@@ -313,6 +365,10 @@ def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:
         if used(meter) + need > meter.limit:
             reasons.append(f"{word}: {used(meter)} of {meter.limit} in use, {need} needed")
             until_ms = max(until_ms, NEVER_MS if need > meter.limit else room_ms(meter, need, now_ms=now_ms))
+    if account.balance is not None and cost.daily_credits > account.balance.free:
+        left = max(0, account.balance.free)
+        reasons.append(f"credit balance at RIPE: {left} left, {cost.daily_credits} needed")
+        until_ms = NEVER_MS
     return "; ".join(reasons), until_ms
 
 

@@ -69,6 +69,7 @@ from paceline.ports.job_values import (
     StoredMeasurement,
     Submission,
     TargetFull,
+    TypeBarred,
     Unsure,
 )
 from paceline.ports.jobs import JobStore
@@ -179,6 +180,7 @@ __all__ = [
     "TargetFull",
     "Token",
     "TokenAdded",
+    "TypeBarred",
     "Unanswered",
     "Unsure",
     "User",

@@ -50,10 +50,14 @@ class Delivered(NamedTuple):
 
 
 class KeyCheck(NamedTuple):
-    """``problems`` names what the key lacks, and is empty if it can be used. ``words`` are RIPE's own."""
+    """``problems`` names what the key lacks, and is empty if it can be used. ``words`` are RIPE's own.
+
+    ``unverified`` names what it needs and could not be tried: RIPE shows it only to keys that may list keys.
+    """
 
     problems: tuple[str, ...]
     words: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
 
 
 class Atlas(Protocol):
@@ -99,7 +103,10 @@ class Atlas(Protocol):
         """The probes that RIPE has given a measurement. Without a key only of one that is public."""
 
     def check_key(self, key: str) -> KeyCheck | Unanswered:
-        """Tries the reads that a pool needs. Unanswered: RIPE gave no verdict, try again."""
+        """Tries what a pool needs, without effect: reads, an order without content, a stop of no measurement.
+
+        Unanswered: RIPE gave no verdict, try again.
+        """
 
     def interrupt(self) -> None:
         """Ends the call under way within a second, as Lost, and every later one at once. From any thread."""

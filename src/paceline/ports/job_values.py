@@ -47,7 +47,7 @@ class StoredKey(msgspec.Struct, frozen=True):
 
 
 class KeyAdded(NamedTuple):
-    """``already``: the account has this very secret."""
+    """``already``: an account has this very secret, this one or another."""
 
     disposition: Literal["created", "already", "no_account"]
     key: StoredKey | None = None
@@ -243,17 +243,29 @@ class Paused(NamedTuple):
     reason: str
 
 
-Blame = MeterFull | KeyRefused | AccountClosed | TargetFull | Paused
+class TypeBarred(NamedTuple):
+    """The account may not make measurements of these types; until then others are asked."""
+
+    types: tuple[str, ...]
+    until_ms: int
+    reason: str
+
+
+Blame = MeterFull | KeyRefused | AccountClosed | TypeBarred | TargetFull | Paused
 
 
 class Progress(NamedTuple):
-    """RIPE's newest word on each definition: status, and results delivered so far."""
+    """RIPE's newest word on each definition: status, and results delivered so far.
+
+    ``reason``: why it does not come to its end, if something is in the way; None leaves the one that is there.
+    """
 
     handle: int
     attempt: int
     told: tuple[tuple[int, int], ...]
     scheduled: tuple[int | None, ...] = ()
     """How many probes each has, where RIPE has told."""
+    reason: str | None = None
 
 
 class Ending(NamedTuple):

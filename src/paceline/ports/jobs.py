@@ -55,11 +55,16 @@ class JobStore(Protocol):
         Of slots these are expectations, from ``core.atlas.expected_end_ms``.
         """
 
-    def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded: ...
+    def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded:
+        """A secret belongs to one account: RIPE counts by account, and so would two of ours count it twice.
+
+        A new key also ends what kept the account from types of measurements.
+        """
+
     def keys(self, account_id: str) -> list[StoredKey]: ...
     def sealed_key(self, account_id: str, key_id: str) -> str | None: ...
     def enable_key(self, account_id: str, key_id: str, *, enabled: bool) -> StoredKey | None:
-        """Enabling also ends a quarantine."""
+        """Enabling also ends a quarantine, and what kept the account from types of measurements."""
 
     def remove_key(self, account_id: str, key_id: str) -> bool:
         """The sealed secret is gone with it."""
@@ -68,7 +73,10 @@ class JobStore(Protocol):
         """RIPE refused it in a question: it is used no more until it is enabled again. False: there is no such key."""
 
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
-        """RIPE's counters, as ``core.meters.sync`` takes them. False: no such account."""
+        """RIPE's counters, as ``core.meters.sync`` takes them, and its balance, as ``read_balance`` does.
+
+        False: no such account.
+        """
 
     def slots_seen(self, account_id: str, atlas_ids: Sequence[int]) -> int:
         """How many of these, which RIPE's list shows as running, hold a slot of the account."""

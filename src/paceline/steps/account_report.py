@@ -30,9 +30,15 @@ class MeterView(msgspec.Struct, frozen=True):
 
 
 class UsageView(msgspec.Struct, frozen=True):
+    """``balance``: the credits that the account has at RIPE; null until RIPE has told it.
+
+    Its ``limit`` is RIPE's figure, and its ``spent`` is what of ours RIPE has not booked yet.
+    """
+
     concurrent: MeterView
     daily_results: MeterView
     daily_credits: MeterView
+    balance: MeterView | None
 
 
 class KeyView(msgspec.Struct, frozen=True):
@@ -48,6 +54,20 @@ class KeyView(msgspec.Struct, frozen=True):
     created_at: str
 
 
+class BarredView(msgspec.Struct, frozen=True):
+    """A type of measurement that RIPE does not let the account make; it is asked again after ``until``."""
+
+    type: str
+    until: str
+    reason: str
+
+
+class AddedKeyView(KeyView, frozen=True):
+    """``unverified``: what it needs and could not be tried; null: it was added without asking RIPE."""
+
+    unverified: list[str] | None
+
+
 class AccountView(msgspec.Struct, frozen=True):
     """``reason``: why it is not ready."""
 
@@ -61,6 +81,7 @@ class AccountView(msgspec.Struct, frozen=True):
     closed_until: str | None
     usage: UsageView
     sends: int
+    barred: list[BarredView]
     keys: list[KeyView]
 
 
@@ -99,6 +120,11 @@ def key_view(key: StoredKey) -> KeyView:
     )
 
 
+def added_key_view(key: StoredKey, unverified: Sequence[str] | None) -> AddedKeyView:
+    view = msgspec.structs.asdict(key_view(key))
+    return AddedKeyView(**view, unverified=None if unverified is None else list(unverified))
+
+
 def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -> AccountView:
     state, reason = _account_state(account, now_ms=now_ms)
     closed = account.closed_until_ms > now_ms
@@ -115,8 +141,12 @@ def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -
             _meter_view(account.concurrent, now_ms=now_ms),
             _meter_view(account.results, now_ms=now_ms),
             _meter_view(account.credits, now_ms=now_ms),
+            _balance_view(account),
         ),
         sends=account.sends,
+        barred=[
+            BarredView(one.type, to_text(one.until_ms), one.reason) for one in account.barred if one.until_ms > now_ms
+        ],
         keys=[key_view(key) for key in keys],
     )
 
@@ -135,7 +165,19 @@ def _account_state(account: Account, *, now_ms: int) -> tuple[AccountState, str]
         "credits a day": account.credits,
     }
     full = [f"{word}: {meter.limit} of {meter.limit} in use" for word, meter in meters.items() if not room(meter)]
+    if account.balance is not None and account.balance.free <= 0:
+        full.append("credit balance at RIPE: 0 left")
     return ("full", "; ".join(full)) if full else ("ready", "")
+
+
+def _balance_view(account: Account) -> MeterView | None:
+    balance = account.balance
+    if balance is None:
+        return None
+    held, left = account.credits.held, max(0, balance.free)
+    # RIPE may only have said that it is too little: then what is left is the most that there can be.
+    limit = left + held if balance.told is None else balance.told
+    return MeterView(max(0, limit - held - left), held, 0, limit, left, None)
 
 
 def _meter_view(meter: Meter, *, now_ms: int) -> MeterView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, assert_never
+from typing import Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -59,8 +59,20 @@ def add_key(store: JobStore, vault: Vault, account_id: str, secret: str, *, labe
     if added.disposition == "no_account" or added.key is None:
         raise _no_account(account_id)
     if added.disposition == "already":
-        raise AlreadyExists(f"Account {account_id!r} has this key already: {added.key.id}.")
+        if added.key.account == account_id:
+            raise AlreadyExists(f"Account {account_id!r} has this key already: {added.key.id}.")
+        raise AlreadyExists(
+            f"Account {added.key.account!r} has this key already: {added.key.id}. RIPE counts by account, so a key"
+            " belongs to one: add a key of the other account, or remove it there first."
+        )
     return added.key
+
+
+class CheckedKey(NamedTuple):
+    """``unverified``: what the key needs and nobody could find out before it is used; None: it was not tried at all."""
+
+    key: StoredKey
+    unverified: tuple[str, ...] | None
 
 
 def check_and_add_key(
@@ -72,17 +84,16 @@ def check_and_add_key(
     *,
     label: str = "",
     now_ms: int,
-) -> StoredKey:
-    """The key is tried on the reads that a pool needs before it is stored. ``atlas`` None: it is stored untried."""
+) -> CheckedKey:
+    """The key is tried on what a pool needs before it is stored. ``atlas`` None: it is stored untried."""
     _check_fields(secret, label)
     get_account(store, account_id, now_ms=now_ms)
-    if atlas is not None:
-        try_key(atlas, secret)
-    return add_key(store, vault, account_id, secret, label=label, now_ms=now_ms)
+    unverified = None if atlas is None else try_key(atlas, secret)
+    return CheckedKey(add_key(store, vault, account_id, secret, label=label, now_ms=now_ms), unverified)
 
 
-def try_key(atlas: Atlas, secret: str) -> None:
-    """InvalidInput names what the key lacks; AtlasUnavailable: RIPE gave no verdict."""
+def try_key(atlas: Atlas, secret: str) -> tuple[str, ...]:
+    """What could not be verified. InvalidInput names what the key lacks; AtlasUnavailable: RIPE gave no verdict."""
     verdict = atlas.check_key(secret)
     match verdict:
         case KeyCheck():
@@ -95,6 +106,7 @@ def try_key(atlas: Atlas, secret: str) -> None:
                         for i, text in enumerate(verdict.problems)
                     )
                 )
+            return verdict.unverified
         case Refused() | Lost():
             raise AtlasUnavailable(
                 f"The key was not stored, because RIPE gave no verdict on it: {verdict.reason.rstrip('.')}."

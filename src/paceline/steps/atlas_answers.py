@@ -8,7 +8,7 @@ from paceline.core.atlas import Answer, Created, Lost, MeterName, Refused
 from paceline.core.cost import Cost
 from paceline.core.measurement import targets_of
 from paceline.core.outcome import REASON_CHARS_MAX
-from paceline.core.pool import LOOK_AGAIN_MS, backoff_until_ms, target_gate
+from paceline.core.pool import LOOK_AGAIN_MS, TYPE_BARRED_MS, backoff_until_ms, target_gate
 from paceline.ports import (
     AccountClosed,
     Blame,
@@ -21,6 +21,7 @@ from paceline.ports import (
     Sent,
     StoredMeasurement,
     TargetFull,
+    TypeBarred,
     Unsure,
 )
 
@@ -58,6 +59,8 @@ def _judge_refusal(
             return not_sent, MeterFull(refused.meter, _need(item.cost, refused.meter), refused.limit)
         case "account":
             return not_sent, AccountClosed(now_ms + LOOK_AGAIN_MS, refused.reason)
+        case "type":
+            return not_sent, TypeBarred(refused.types, now_ms + TYPE_BARRED_MS, refused.reason)
         case "target":
             full = _target_full(item, refused, gates, now_ms=now_ms, chance=chance)
             return NotSent(cut(f"the target {full.target} is full: {full.words}"), full.until_ms), full
@@ -96,7 +99,7 @@ def _need(cost: Cost, meter: MeterName) -> int:
             return cost.concurrent
         case "results":
             return cost.daily_results
-        case "credits":
+        case "credits" | "balance":
             return cost.daily_credits
         case _:
             assert_never(meter)

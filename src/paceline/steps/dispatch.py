@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple, assert_never
 import msgspec
 
 from paceline.core.atlas import Answer, Created, Marker, client_id, request_body
-from paceline.core.cost import Cost
-from paceline.core.measurement import is_overdue, targets_of
+from paceline.core.measurement import is_overdue, kinds_of, targets_of
 from paceline.core.meters import DAY_MS, MINUTE_MS, Short
 from paceline.core.pool import (
     LOOK_AGAIN_MS,
@@ -121,8 +120,9 @@ class _Pass:
         """All releases are read for it: its room may be as far away as a day."""
         self.reserved_for = item.handle
         self.pool = self._look(self.now_ms + DAY_MS + MINUTE_MS)
-        if isinstance(choose(item.cost, self.pool, now_ms=self.now_ms), Wait):
-            self.reserved = reserve(item.cost, self.pool, now_ms=self.now_ms)
+        types = kinds_of(item.measurement)
+        if isinstance(choose(item.cost, self.pool, now_ms=self.now_ms, types=types), Wait):
+            self.reserved = reserve(item.cost, self.pool, now_ms=self.now_ms, types=types)
 
     def park(self, items: Sequence[StoredMeasurement], *, next_ms: int, reason: str) -> None:
         self.parked += sum(self.store.park(_fences(items), next_ms=next_ms, reason=reason)) if items else 0
@@ -214,7 +214,7 @@ def _find(run: _Pass, items: Sequence[StoredMeasurement]) -> _Post | Dispatched:
     """The first that an account has room for, its intent written. Those before it are noted as passed."""
     waits: list[_Waiting] = []
     for item in items:
-        if (behind := _behind(item.cost, waits)) is not None:
+        if (behind := _behind(item, waits)) is not None:
             waits.append((item, behind))
             continue
         found = _begin(run, item)
@@ -246,7 +246,8 @@ def _begin(run: _Pass, item: StoredMeasurement) -> _Post | Busy | Wait | Refuse 
     """The key is opened before the intent, so that one that does not open costs nothing."""
     for _ in range(CHOICES_MAX + sum(len(one.keys) for one in run.pool.ready)):
         reserved = run.reserved if item.handle != run.reserved_for else None
-        chosen = choose(item.cost, run.pool, now_ms=run.now_ms, reserved=reserved)
+        types = kinds_of(item.measurement)
+        chosen = choose(item.cost, run.pool, now_ms=run.now_ms, types=types, reserved=reserved)
         if not isinstance(chosen, Send):
             return chosen
         key = open_key(run.store, run.vault, chosen.account, chosen.key)
@@ -289,14 +290,16 @@ def _note_passed(run: _Pass, waits: Sequence[_Waiting], sent: StoredMeasurement)
         run.store.note_passed(_fences(passed), now_ms=run.now_ms)
 
 
-def _behind(cost: Cost, waits: Iterable[_Waiting]) -> Wait | None:
-    """What takes at least as much of every meter as one that waits has to wait as well."""
-    for item, wait in waits:
-        least = item.cost
+def _behind(item: StoredMeasurement, waits: Iterable[_Waiting]) -> Wait | None:
+    """What takes at least as much of every meter as one that waits, and has its types, has to wait as well."""
+    cost, types = item.cost, kinds_of(item.measurement)
+    for other, wait in waits:
+        least = other.cost
         if (
             cost.concurrent >= least.concurrent
             and cost.daily_results >= least.daily_results
             and cost.daily_credits >= least.daily_credits
+            and types >= kinds_of(other.measurement)
         ):
             return wait
     return None

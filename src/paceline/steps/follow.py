@@ -190,6 +190,7 @@ class _Round:
         self._watch, self._clock = watch, clock
         self._account, self._tally = account, tally
         self._key = NOBODY
+        self._in_the_way: str | None = None
         self._progress: list[Progress] = []
 
     def run(self, items: Sequence[StoredMeasurement]) -> None:
@@ -210,6 +211,7 @@ class _Round:
 
     def _look_at(self, item: StoredMeasurement, listed: dict[int, Listed]) -> None:
         sights = sights_of(item, listed)
+        self._in_the_way = None
         self._tally.looked += 1
         self._tally.missing += sum(sight.listed is None for sight in sights)
         if item.ended_ms is None:
@@ -236,11 +238,14 @@ class _Round:
         counts = self._ask(lambda key: count_results(self._atlas, key, ids))
         if isinstance(counts, Refused | Lost):
             self._tally.note_trouble(self._account, counts)
+            self._in_the_way = f"its results cannot be read: {counts.reason}"
             self._do_without(item, sights, by_status, counts.reason)
         elif reason := self._why_uncounted(item, sights, counts, now_ms):
             self._tally.note_trouble(self._account, Refused("request", reason))
+            self._in_the_way = f"its results cannot be read: {reason}"
             self._do_without(item, sights, by_status, reason)
         else:
+            self._in_the_way = self._in_the_way or ""
             self._watch.note_count(item, begins_ms=begins_ms(item), now_ms=now_ms)
             self._judge(item, sights, counts, now_ms)
 
@@ -338,7 +343,7 @@ class _Round:
         """In every pass again, until RIPE shows that it has stopped."""
         for sight in sights:
             if self._key == NOBODY:
-                self._tally.note_trouble(self._account, Refused("key", "nothing can be stopped without a key"))
+                self._cannot_stop(Refused("key", "nothing can be stopped without a key"))
             elif not self._tally.is_over:
                 self._stop_one(sight.atlas_id)
 
@@ -346,19 +351,25 @@ class _Round:
         answer = self._ask(lambda key: self._atlas.stop(key, atlas_id))
         if not isinstance(answer, Refused | Lost):
             self._tally.stopped += 1
+            self._in_the_way = self._in_the_way or ""
         elif not (isinstance(answer, Refused) and answer.scope == "request"):
-            self._tally.note_trouble(self._account, answer)
+            self._cannot_stop(answer)
+
+    def _cannot_stop(self, answer: Unanswered) -> None:
+        """Every key of the account was tried; it is tried again, and at the latest the measurement ends by itself."""
+        self._tally.note_trouble(self._account, answer)
+        self._in_the_way = f"RIPE does not stop it: {answer.reason}; it ends when it has run its time"
 
     def _ask(self, question: Callable[[str], T | Unanswered]) -> T | Unanswered:
         return ask_any(self._store, self._vault, self._account, self._key, question)
 
     def _note(self, item: StoredMeasurement, sights: Sequence[Sight], told: tuple[tuple[int, int], ...]) -> None:
         scheduled = scheduled_of(sights)
+        reason = item.reason if self._in_the_way is None else cut(self._in_the_way)
         known = tuple((one.status, one.delivered) for one in item.atlas)
-        if told != known or any(
-            new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True)
-        ):
-            self._progress.append(Progress(item.handle, item.attempt, told, scheduled))
+        learned = any(new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True))
+        if told != known or learned or reason != item.reason:
+            self._progress.append(Progress(item.handle, item.attempt, told, scheduled, reason))
 
 
 def _outcome(item: StoredMeasurement, verdict: Succeeded | Failed) -> tuple[EndState, str]:

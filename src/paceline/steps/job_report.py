@@ -9,7 +9,7 @@ import msgspec
 
 from paceline.core.cost import Cost
 from paceline.core.instants import to_text, to_text_or_none
-from paceline.core.measurement import MeasurementState, kind_of, requested_probes, targets_of
+from paceline.core.measurement import MeasurementState, kind_of, kinds_of, requested_probes, targets_of
 from paceline.core.meters import NEVER_MS
 from paceline.core.pool import Gate, Pool, Refuse, Send, Wait, choose, make_pool
 from paceline.errors import JobFinished, NotFound
@@ -216,7 +216,7 @@ class WaitReasons:
 
     def __init__(self, store: JobStore, *, now_ms: int) -> None:
         self._store, self._now_ms = store, now_ms
-        self._known: dict[Cost, str] = {}
+        self._known: dict[tuple[Cost, frozenset[str]], str] = {}
 
     @cached_property
     def _pool(self) -> Pool:
@@ -233,10 +233,11 @@ class WaitReasons:
             return item.reason or "it is being sent"
         if item.state != "queued":
             return item.reason
-        if item.cost not in self._known:
-            decision = choose(item.cost, self._pool, now_ms=self._now_ms, gates=self._gates)
-            self._known[item.cost] = TURN if isinstance(decision, Send) else decision.reason
-        return self._known[item.cost]
+        name = (item.cost, kinds_of(item.measurement))
+        if name not in self._known:
+            decision = choose(item.cost, self._pool, now_ms=self._now_ms, types=name[1], gates=self._gates)
+            self._known[name] = TURN if isinstance(decision, Send) else decision.reason
+        return self._known[name]
 
 
 def measurement_view(item: StoredMeasurement, why: WaitReasons) -> MeasurementView:
@@ -327,7 +328,7 @@ def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, view
     gates = [Gate(one.until_ms, f"the target {one.target} is full: {one.words}") for one in targets]
     if paused is not None:
         gates.insert(0, Gate(paused.until_ms, paused.reason))
-    decision = choose(item.cost, pool, now_ms=now_ms, gates=gates)
+    decision = choose(item.cost, pool, now_ms=now_ms, types=kinds_of(item.measurement), gates=gates)
     reason, next_ms, room_at, accounts = "", item.next_ms, None, list[AccountReasonView]()
     match decision:
         case Send():

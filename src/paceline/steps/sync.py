@@ -72,6 +72,7 @@ def _sync(
     readings: list[tuple[MeterName, Reading]] = [
         ("credits", Reading(asked_ms, spend.answer.spent_day, visible[0])),
         ("results", Reading(asked_ms, spend.answer.results_day, visible[1])),
+        ("balance", Reading(asked_ms, spend.answer.balance, spend.answer.spent_day)),
     ]
     running = ask_as_owner(store, vault, account_id, lambda key: _running(atlas, key, site))
     report = report._replace(quarantined=report.quarantined + running.quarantined)

@@ -99,7 +99,7 @@ REFUSALS: list[tuple[str, Limits, Measurement, dict[str, Any]]] = [
     ("resolved", Limits(), measurement(target="nowhere.invalid"), {"scope": "request"}),
     ("disallowed characters", Limits(), measurement(tags=["white space"]), {"scope": "request"}),
     ("more than 3 probes", Limits(probes=3), measurement(), {"scope": "request"}),
-    ("HTTP measurements", Limits(), measurement("http"), {"scope": "request"}),
+    ("HTTP measurements", Limits(), measurement("http"), {"scope": "type"}),
 ]
 
 
@@ -128,11 +128,11 @@ def test_a_full_target_is_named_and_no_account_is_blamed(simulator: AtlasSimulat
     assert (answer.scope, answer.target, answer.limit) == ("target", "192.0.2.1", 25)
 
 
-def test_an_account_without_credits_is_refused_for_credits(simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
+def test_an_account_without_credits_is_refused_for_its_balance(simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
     (key,) = simulator.add_account("poor", balance=3)
     answer = send(atlas, key)
     assert isinstance(answer, Refused), answer
-    assert (answer.scope, answer.meter) == ("account", "credits")
+    assert (answer.scope, answer.meter) == ("account", "balance")
 
 
 def test_a_key_that_is_unknown_or_may_not_is_refused_as_a_key(simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
@@ -401,7 +401,7 @@ def test_what_the_taker_raises_is_raised_and_the_client_goes_on(
 
 
 def test_a_key_with_all_it_needs_has_no_problem(atlas: RipeAtlas, key: str) -> None:
-    assert atlas.check_key(key) == KeyCheck(())
+    assert atlas.check_key(key) == KeyCheck((), unverified=("download results of non-public measurements",))
 
 
 @pytest.mark.parametrize(
@@ -443,7 +443,7 @@ def test_a_key_is_not_judged_while_ripe_is_unwell(simulator: AtlasSimulator, atl
     simulator.add_fault(Fault(kind="error_before", path="/my"))
     assert isinstance(atlas.check_key(key), Lost)
     simulator.add_fault(Fault(kind="error_before", path="/keys"))
-    assert atlas.check_key(key) == KeyCheck(())
+    assert atlas.check_key(key) == KeyCheck((), unverified=("download results of non-public measurements",))
 
 
 # -- where it leads

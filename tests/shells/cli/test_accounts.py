@@ -131,7 +131,7 @@ def test_a_key_is_tried_at_ripe_and_its_secret_is_never_shown_or_stored(lab: Pro
     ripe.add_key("lab", secret=CANARY)
     told = lab.run("key", "add", "lab", "--label", "mine", stdin=f"{CANARY}\n")
     assert (told.code, told.err) == (0, "")
-    assert told.out == "k1 (…4711) added to lab; RIPE accepts it.\n"
+    assert told.out == "k1 (…4711) added to lab; tried at RIPE.\n"
     assert {request.path.split("?")[0] for request, _ in ripe.latest} >= {
         "/api/v2/credits/",
         "/api/v2/measurements/my/",
@@ -196,7 +196,7 @@ def test_on_a_terminal_the_key_is_asked_for_and_not_echoed(lab: Program, ripe: A
     assert process.wait(TIMEOUT_S) == 0
     seen += os.read(master, 4_096)
     os.close(master)
-    assert "added to lab; RIPE accepts it" in seen.decode()
+    assert "added to lab; tried at RIPE" in seen.decode()
     assert CANARY.encode() not in seen
 
 

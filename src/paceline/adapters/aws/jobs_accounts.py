@@ -10,10 +10,20 @@ import msgspec
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import ABSENT, PRESENT, Item, delete, joined, padded, put, setting, update
-from paceline.adapters.aws.jobs_keys import account_key, key_key, too_busy, tries, vault_key
+from paceline.adapters.aws.jobs_keys import (
+    account_key,
+    key_key,
+    secret_key,
+    too_busy,
+    tries,
+    type_key,
+    vault_key,
+)
 from paceline.adapters.aws.jobs_meters import (
     Write,
     account_action,
+    balance_of,
+    balance_write,
     difference,
     freshened,
     joined_write,
@@ -27,13 +37,14 @@ from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.tables import LEDGER
 from paceline.core.atlas import MeterName
-from paceline.core.meters import NEVER_MS, Meter, Reading, Release, sync
-from paceline.core.pool import Account
+from paceline.core.meters import NEVER_MS, Meter, Reading, Release, read_balance, sync
+from paceline.core.pool import Account, Barred
 from paceline.core.pool import Key as PoolKey
 from paceline.ports.job_values import AccountSpec, AddKey, KeyAdded, StoredKey
 
 ACCOUNTS_MAX = 1_000
 KEYS_MAX = 100
+TYPES_MAX = 100
 SLOTS_MAX = 100_000
 PARTS_MAX = KEYS_MAX + SLOTS_MAX
 
@@ -83,9 +94,9 @@ def add_key(database: Database, numbers: Numbers, add: AddKey, *, now_ms: int) -
         owner = database.get(LEDGER, account_key(add.account))
         if owner is None:
             return KeyAdded("no_account")
-        there = database.get(LEDGER, vault_key(add.account, add.sealed))
-        if there is not None:
-            item = database.get(LEDGER, key_key(add.account, there["number"]))
+        holder = _holder(database, add)
+        if holder is not None:
+            item = database.get(LEDGER, key_key(*holder))
             if item is not None:
                 return KeyAdded("already", _stored_key(item))
             continue
@@ -102,9 +113,29 @@ def add_key(database: Database, numbers: Numbers, add: AddKey, *, now_ms: int) -
             "created_ms": now_ms,
         }
         once = {**vault_key(add.account, add.sealed)._asdict(), "number": number}
-        if database.transact([put(LEDGER, item, when=ABSENT), put(LEDGER, once, when=ABSENT)]).won:
+        whose = {**secret_key(add.sealed)._asdict(), "account": add.account, "number": number}
+        if database.transact([put(LEDGER, one, when=ABSENT) for one in (item, once, whose)]).won:
+            _allow_types(database, add.account)
             return KeyAdded("created", _stored_key(item))
     raise too_busy()
+
+
+def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
+    """The account that has this secret, and the key's number. Keys that were added by older versions name no holder."""
+    found = database.get(LEDGER, secret_key(add.sealed))
+    if found is not None:
+        return found["account"], found["number"]
+    accounts_found = {vault_key(name, add.sealed): name for name in names(database)}
+    vaults = database.get_many(LEDGER, accounts_found)
+    return next(((accounts_found[key], item["number"]) for key, item in vaults.items()), None)
+
+
+def _allow_types(database: Database, account_name: str) -> None:
+    """An operator changed its keys: RIPE is asked again whether the account may make what it might not."""
+    pk = account_key(account_name).pk
+    found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=TYPES_MAX, pk=pk, kind="type#")
+    for item in found:
+        database.write(delete(LEDGER, type_key(account_name, item["type"])))
 
 
 def keys(database: Database, account_name: str) -> list[StoredKey]:
@@ -138,6 +169,8 @@ def change_key(database: Database, account_name: str, key_id: str, **changes: bo
 def enable_key(database: Database, account_name: str, key_id: str, *, enabled: bool) -> StoredKey | None:
     changes: dict[str, bool | str] = {"enabled": True, "quarantine": ""} if enabled else {"enabled": False}
     found = change_key(database, account_name, key_id, **changes)
+    if found is not None and enabled:
+        _allow_types(database, account_name)
     return None if found is None else _stored_key(found)
 
 
@@ -146,7 +179,8 @@ def remove_key(database: Database, account_name: str, key_id: str) -> bool:
     if found is None:
         return False
     gone = delete(LEDGER, key_key(account_name, found["number"]), when=PRESENT)
-    return database.transact([gone, delete(LEDGER, vault_key(account_name, found["sealed"]))]).won
+    names_of_it = (vault_key(account_name, found["sealed"]), secret_key(found["sealed"]))
+    return database.transact([gone, *(delete(LEDGER, key) for key in names_of_it)]).won
 
 
 def sync_meters(database: Database, name: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
@@ -159,9 +193,15 @@ def sync_meters(database: Database, name: str, readings: Sequence[tuple[MeterNam
         found = freshened(database, found, now_ms=now_ms)
         meters: dict[str, Meter] = {}
         for meter, reading in readings:
+            if meter == "balance":
+                continue
             before = meter_of(found, meter)
             meters[before.name] = sync(meters.get(before.name, before), reading)
         write = difference(found, meters)
+        for meter, reading in readings:
+            if meter == "balance":
+                balance = read_balance(balance_of(found), meter_of(found, "credits"), reading)
+                write = balance_write(found, write, balance)
         if not write.sets or database.write(account_action(name, write)).won:
             return True
     raise too_busy()
@@ -228,6 +268,10 @@ def _account(database: Database, name: str, *, now_ms: int, until_ms: int, seen:
         closed_until_ms=item["closed_until_ms"],
         reason=item["reason"],
         sends=item["sends"],
+        balance=balance_of(item),
+        barred=tuple(
+            Barred(one["type"], one["until_ms"], one["reason"]) for one in items if one["sk"].startswith("type#")
+        ),
     )
 
 

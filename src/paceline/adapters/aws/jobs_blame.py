@@ -9,12 +9,20 @@ import msgspec
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import PRESENT, Action, Item, Key, delete, put, setting, update
 from paceline.adapters.aws.jobs_accounts import key_number
-from paceline.adapters.aws.jobs_keys import GATE, account_key, key_key, read, target_key
-from paceline.adapters.aws.jobs_meters import Write, applied, difference, joined_write, meter_of
+from paceline.adapters.aws.jobs_keys import GATE, account_key, key_key, read, target_key, type_key
+from paceline.adapters.aws.jobs_meters import (
+    Write,
+    applied,
+    balance_of,
+    balance_write,
+    difference,
+    joined_write,
+    meter_of,
+)
 from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.tables import LEDGER
-from paceline.core.meters import refused
-from paceline.ports.job_values import AccountClosed, Blame, KeyRefused, MeterFull, Paused, TargetFull
+from paceline.core.meters import refuse_balance, refused
+from paceline.ports.job_values import AccountClosed, Blame, KeyRefused, MeterFull, Paused, TargetFull, TypeBarred
 
 _OR_NEW = "attribute_not_exists(#until_ms) OR #until_ms = :was"
 
@@ -37,6 +45,9 @@ def site(database: Database, proposed: str) -> str:
 def blamed_account(account: Item, write: Write, blame: Blame | None, *, now_ms: int) -> Write:
     """What is written to the account because of it, together with what is written anyway."""
     match blame:
+        case MeterFull(meter="balance"):
+            balance = refuse_balance(balance_of(applied(account, write)), blame.need, now_ms=now_ms)
+            return balance_write(account, write, balance)
         case MeterFull():
             meter = meter_of(applied(account, write), blame.meter)
             if blame.limit is not None:
@@ -67,6 +78,9 @@ def blamed_beside(blame: Blame | None, *, account: str, key: str, seen: Item | N
             return (
                 [] if seen is None else [update(LEDGER, where, change, when=PRESENT, reason=blame.reason or "refused")]
             )
+        case TypeBarred():
+            told = {"until_ms": blame.until_ms, "reason": blame.reason}
+            return [put(LEDGER, {**type_key(account, one)._asdict(), "type": one, **told}) for one in blame.types]
         case TargetFull():
             until_ms = max((seen or {}).get("until_ms", 0), blame.until_ms)
             item = {**target_key(blame.target)._asdict(), "until_ms": until_ms}

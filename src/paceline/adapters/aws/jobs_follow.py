@@ -80,8 +80,11 @@ def _note(database: Database, seen: Seen, one: Progress, known: tuple[Item, Item
         # Results do not go away, so a count that is lower is an older answer.
         atlas = [[was[0], told[0], max(was[2], told[1]), _scheduled(was, told_of)] for was, told, told_of in pairs]
         atlas += row["atlas"][len(atlas) :]
-        if atlas == row["atlas"] or database.write(moved(row, atlas=atlas)).won:
-            seen.note(row if atlas == row["atlas"] else after_move(row, atlas=atlas), job)
+        changes: Item = {"atlas": atlas} if atlas != row["atlas"] else {}
+        if one.reason is not None and one.reason != row["reason"]:
+            changes["reason"] = one.reason
+        if not changes or database.write(moved(row, **changes)).won:
+            seen.note(after_move(row, **changes) if changes else row, job)
             return True
     return False
 

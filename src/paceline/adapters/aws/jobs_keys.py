@@ -5,7 +5,9 @@
 | account#NAME           | -                | an account with its three meters: limit, spent, held, foreign, free; v |
 |                        | key#N, vault#…   | its keys; that it has each secret once                                 |
 |                        | slot#HANDLE      | a measurement at RIPE that holds slots of it                           |
+|                        | type#TYPE        | a type of measurement that RIPE does not let it make                   |
 |                        | until#MS         | what of its day leaves the window then                                 |
+| secret#DIGEST          | -                | whose key that is                                                      |
 | accounts               | NAME             | a name in the list                                                     |
 | job#N                  | -                | a job: counts and sums, and so the user's line of the ledger           |
 | job#N#BUCKET           | INDEX            | a measurement; its user's hold (credits) and close (settled)            |
@@ -79,6 +81,15 @@ def key_key(account: str, number: int) -> Key:
 
 def vault_key(account: str, sealed: str) -> Key:
     return Key(joined("account", account), f"vault#{_digest(sealed)}")
+
+
+def secret_key(sealed: str) -> Key:
+    """A secret belongs to one account."""
+    return Key(joined("secret", _digest(sealed)), "-")
+
+
+def type_key(account: str, kind: str) -> Key:
+    return Key(joined("account", account), f"type#{kind}")
 
 
 def slot_key(account: str, handle: int) -> Key:

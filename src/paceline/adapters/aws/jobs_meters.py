@@ -31,7 +31,7 @@ from paceline.adapters.aws.jobs_keys import (
 from paceline.adapters.aws.tables import LEDGER
 from paceline.core.atlas import MeterName
 from paceline.core.cost import Cost
-from paceline.core.meters import DAY_MS, Hold, Meter, Release, Window, close, expire, used
+from paceline.core.meters import DAY_MS, CreditBalance, Hold, Meter, Release, Window, close, expire, used
 
 WINDOWS: dict[MeterName, Window] = {"concurrent": "until_released", "results": "sliding", "credits": "sliding"}
 EXPIRED_MAX = 40
@@ -127,7 +127,23 @@ def taking(cost: Cost) -> Write:
     adds: dict[str, int] = {}
     for name, amount in zip(WINDOWS, _amounts(cost), strict=True):
         adds |= {f"{name}_held": amount, f"{name}_free": -amount}
-    return Write(adds, {})
+    return Write(adds | {"balance_free": -cost.daily_credits}, {})
+
+
+def balance_of(account: Item) -> CreditBalance | None:
+    """``balance_ms`` says that it is known. ``balance_free`` is counted before that, too, and says nothing then."""
+    if "balance_ms" not in account:
+        return None
+    told = account["balance_told"]
+    return CreditBalance(account["balance_free"], None if told < 0 else told, account["balance_ms"])
+
+
+def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
+    """The write with the balance as it is to be, in place of what it would add to it."""
+    told = -1 if balance.told is None else max(balance.told, 0)
+    sets = {"balance_free": balance.free, "balance_told": told, "balance_ms": balance.read_ms}
+    adds = {name: amount for name, amount in write.adds.items() if name != "balance_free"}
+    return Write(adds, write.sets | sets, bound=account["v"])
 
 
 def applied(account: Item, write: Write) -> Item:
@@ -158,6 +174,7 @@ def closing(row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
     for meter in closed.meters.values():
         pots = {"spent": meter.spent, "held": meter.held, "free": -used(meter)}
         adds |= {f"{_short(meter.name)}_{pot}": amount for pot, amount in pots.items()}
+    adds["balance_free"] = adds["credits_free"]  # no window gives it back, so what is spent stays taken off
     posting: Item = {"account": name, "handle": row["handle"], "attempt": row["attempt"], "at_ms": now_ms}
     for one in closed.postings:
         posting[f"{_short(one.meter)}_{one.kind}"] = one.amount

@@ -27,6 +27,7 @@ from paceline.adapters.aws.jobs_keys import (
 from paceline.adapters.aws.jobs_meters import (
     Write,
     account_action,
+    balance_of,
     cost_of,
     freshened,
     hold_posting,
@@ -40,7 +41,7 @@ from paceline.adapters.aws.jobs_read import chances, stored_measurement
 from paceline.adapters.aws.jobs_seen import Seen
 from paceline.adapters.aws.jobs_turns import leaves, served
 from paceline.adapters.aws.tables import LEDGER
-from paceline.core.meters import Short, take
+from paceline.core.meters import NEVER_MS, Short, take
 from paceline.ports.job_values import (
     Busy,
     StoredMeasurement,
@@ -112,6 +113,10 @@ def _begin(
         taken = take("", needs_of(account, item.cost), meters_of(account_item), now_ms=now_ms)
         if isinstance(taken, Short):
             return taken
+        balance, need = balance_of(account_item), item.cost.daily_credits
+        if balance is not None and need > balance.free:
+            left = max(balance.free, 0)
+            return Short(f"account/{account}/balance", need, left, left, NEVER_MS)
         actions = _intents(row, job, sender, _taking(sender, row), turn=line.get("turns", 0) + 1)
         if database.transact(actions).won:
             return _begun(seen, row, job, item, sender, unblamed=not account_item["reason"])
@@ -169,7 +174,10 @@ def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Actio
     conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
     values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
     for name, amount in write.adds.items():
-        if name.endswith("_free") and amount:
+        if name == "balance_free":
+            conditions.append("(attribute_not_exists(#balance_ms) OR #balance_free >= :need_balance)")
+            values["need_balance"] = -amount
+        elif name.endswith("_free") and amount:
             conditions.append(f"#{name} >= :need_{name}")
             values[f"need_{name}"] = -amount
     counted = joined_write(write, Write({"sends": 1}, {}))

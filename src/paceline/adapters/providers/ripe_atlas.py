@@ -31,7 +31,18 @@ from paceline.adapters.providers.calls import parse_retry_after_ms
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.atlas import PERMISSIONS, READS, RUNNING, Answer, Lost, Refused, key_problems, read_answer
+from paceline.core.atlas import (
+    GRANTS,
+    PERMISSIONS,
+    READS,
+    RUNNING,
+    Answer,
+    Lost,
+    Refused,
+    key_problems,
+    read_answer,
+    unverified_permissions,
+)
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
 from paceline.core.measurement import Measurement
@@ -197,7 +208,15 @@ class RipeAtlas:
                     return answer
             elif read == "/keys/":
                 grants = grants_of(answer, key)
-        return KeyCheck(tuple(key_problems(statuses, grants)), tuple(dict.fromkeys(words)))
+        trials = self._trials(key) if grants is None and all(statuses[read] == 200 for read in PERMISSIONS) else {}
+        problems = key_problems(statuses, grants, trials)
+        return KeyCheck(tuple(problems), tuple(dict.fromkeys(words)), tuple(unverified_permissions(grants, trials)))
+
+    def _trials(self, key: str) -> dict[str, int]:
+        """RIPE's answers to what needs a permission and can have no effect. What a key may is asked before the rest."""
+        create = self._ask(key, "/measurements/", "POST", body=b'{"definitions": [], "probes": []}')
+        stop = self._ask(key, "/measurements/0/", "DELETE")
+        return dict(zip(GRANTS, (create.status or 0, stop.status or 0), strict=True))
 
     def interrupt(self) -> None:
         self._transfer.halted = True

@@ -11,8 +11,19 @@ from paceline.adapters.sqlite import ledger
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.core.atlas import MeterName
-from paceline.core.meters import NEVER_MS, Meter, Reading, Release, Window, refused, sync
-from paceline.core.pool import Account, Key
+from paceline.core.meters import (
+    NEVER_MS,
+    CreditBalance,
+    Meter,
+    Reading,
+    Release,
+    Window,
+    read_balance,
+    refuse_balance,
+    refused,
+    sync,
+)
+from paceline.core.pool import Account, Barred, Key
 from paceline.ports.job_values import (
     AccountClosed,
     AccountSpec,
@@ -24,12 +35,15 @@ from paceline.ports.job_values import (
     Paused,
     StoredKey,
     TargetFull,
+    TypeBarred,
 )
 
 WINDOWS: dict[MeterName, Window] = {"concurrent": "until_released", "results": "sliding", "credits": "sliding"}
 ACCOUNTS_MAX = 1_000
 KEYS_MAX = 100
-_ACCOUNT = "SELECT id, name, concurrent, results, credits, enabled, closed_until_ms, reason, sends FROM account"
+TYPES_MAX = 100
+_ACCOUNT = """SELECT id, name, concurrent, results, credits, enabled, closed_until_ms, reason, sends, balance_told,
+                     balance_free, balance_ms FROM account"""
 _KEY = """SELECT "key".id, account.name, last_four, label, "key".enabled, quarantine, created_ms
           FROM "key" JOIN account ON account.id = "key".account"""
 
@@ -72,9 +86,12 @@ def add_key(db: Connection, add: AddKey, *, now_ms: int) -> KeyAdded:
     if number is None:
         return KeyAdded("no_account")
     # Asked for first: an insert that comes to nothing would take a number, and so a name, all the same.
-    there = db.execute('SELECT id FROM "key" WHERE account = ? AND sealed = ?', (number, add.sealed)).fetchone()
+    there = db.execute(
+        f'{_KEY} WHERE sealed = ? ORDER BY "key".account <> ?, "key".id LIMIT 1', (add.sealed, number)
+    ).fetchone()
     if there is not None:
-        return KeyAdded("already", key(db, add.account, key_id(there[0])))
+        return KeyAdded("already", _key(there))
+    db.execute("DELETE FROM account_type WHERE account = ?", (number,))
     made = db.execute(
         """INSERT INTO "key" (account, sealed, last_four, label, enabled, created_ms) VALUES (?, ?, ?, ?, 1, ?)
            RETURNING id""",
@@ -108,6 +125,8 @@ def enable_key(db: Connection, account_name: str, key_name: str, *, enabled: boo
            WHERE id = ?2 AND account = (SELECT id FROM account WHERE name = ?3)""",
         (int(enabled), key_number(key_name), account_name),
     )
+    if enabled:
+        db.execute("DELETE FROM account_type WHERE account = (SELECT id FROM account WHERE name = ?)", (account_name,))
     return key(db, account_name, key_name)
 
 
@@ -132,6 +151,10 @@ def sync_meters(db: Connection, name: str, readings: Sequence[tuple[MeterName, R
     if meters is None:
         return False
     for meter, reading in readings:
+        if meter == "balance":
+            spend = ledger.fresh(db, meters["credits"], now_ms=now_ms)
+            _write_balance(db, name, read_balance(_balance(db, name), spend, reading))
+            continue
         number = meters[meter]
         ledger.set_foreign(db, number, sync(ledger.fresh(db, number, now_ms=now_ms), reading))
     return True
@@ -157,6 +180,12 @@ def blame(db: Connection, item: Blame, *, account_number: int, key: int, now_ms:
             db.execute(
                 "UPDATE account SET closed_until_ms = max(closed_until_ms, ?), reason = ? WHERE id = ?",
                 (item.until_ms, item.reason, account_number),
+            )
+        case TypeBarred():
+            db.executemany(
+                """INSERT INTO account_type (account, type, until_ms, reason) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (account, type) DO UPDATE SET until_ms = ?3, reason = ?4""",
+                [(account_number, one, item.until_ms, item.reason) for one in item.types],
             )
         case TargetFull():
             db.execute(
@@ -217,6 +246,9 @@ def _fill(db: Connection, item: MeterFull, account_number: int, now_ms: int) -> 
     name = db.execute("SELECT name FROM account WHERE id = ?", (account_number,)).get
     meters = meters_of(db, name)
     assert meters is not None
+    if item.meter == "balance":
+        _write_balance(db, name, refuse_balance(_balance(db, name), item.need, now_ms=now_ms))
+        return
     number = meters[item.meter]
     if item.limit is not None:
         # RIPE knows better how much it allows; the operator can raise it again.
@@ -225,8 +257,31 @@ def _fill(db: Connection, item: MeterFull, account_number: int, now_ms: int) -> 
     ledger.set_foreign(db, number, refused(meter, item.need, now_ms=now_ms))
 
 
+def move_balance(db: Connection, account_number: int, amount: int) -> None:
+    """What was held comes back, or is taken; one that is not known stays so."""
+    db.execute("UPDATE account SET balance_free = balance_free + ? WHERE id = ?", (amount, account_number))
+
+
+def balance_free(db: Connection, account_number: int) -> int | None:
+    free: int | None = db.execute("SELECT balance_free FROM account WHERE id = ?", (account_number,)).get
+    return free
+
+
+def _balance(db: Connection, name: str) -> CreditBalance | None:
+    row = db.execute("SELECT balance_told, balance_free, balance_ms FROM account WHERE name = ?", (name,)).fetchone()
+    return _balance_of(*row)
+
+
+def _balance_of(told: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
+    return None if free is None else CreditBalance(free, told, read_ms)
+
+
+def _write_balance(db: Connection, name: str, balance: CreditBalance) -> None:
+    db.execute("UPDATE account SET balance_free = ?, balance_told = ?, balance_ms = ? WHERE name = ?", (*balance, name))
+
+
 def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_until_ms: int) -> Account:
-    number, name, concurrent, results, spend, enabled, closed_until_ms, reason, sends = row
+    number, name, concurrent, results, spend, enabled, closed_until_ms, reason, sends, *balance = row
     numbers: dict[MeterName, int] = {"concurrent": concurrent, "results": results, "credits": spend}
     views = {
         meter: ledger.view(db, number, f"account/{name}/{meter}", now_ms=now_ms, releases_until_ms=releases_until_ms)
@@ -245,6 +300,14 @@ def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_unti
         closed_until_ms=closed_until_ms,
         reason=reason,
         sends=sends,
+        balance=_balance_of(*balance),
+        barred=tuple(
+            Barred(*one)
+            for one in db.execute(
+                "SELECT type, until_ms, reason FROM account_type WHERE account = ? ORDER BY type LIMIT ?",
+                (number, TYPES_MAX),
+            )
+        ),
     )
 
 

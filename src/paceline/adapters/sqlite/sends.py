@@ -13,7 +13,7 @@ from paceline.adapters.sqlite.ledger import INDEX_BITS, OWNERS_HOLD, hold_of
 from paceline.core.atlas import expected_end_ms
 from paceline.core.cost import Cost, daily_actual
 from paceline.core.measurement import parse_stored_measurement, targets_of
-from paceline.core.meters import Short
+from paceline.core.meters import NEVER_MS, Short
 from paceline.ports.job_values import (
     Blame,
     Busy,
@@ -119,6 +119,9 @@ def begin(
         return None
     account_number, *meters = numbers
     needs = (item.cost.concurrent, item.cost.daily_results, item.cost.daily_credits)
+    free = accounts.balance_free(db, account_number)
+    if free is not None and item.cost.daily_credits > free:
+        return Short(f"account/{account}/balance", item.cost.daily_credits, max(free, 0), max(free, 0), NEVER_MS)
     hold = hold_of(item.handle, item.attempt + 1)
     short = ledger.take_all(db, hold, dict(zip(meters, needs, strict=True)), now_ms=now_ms)
     if short is not None:
@@ -130,6 +133,7 @@ def begin(
         (account_number, accounts.key_number(key), now_ms, item.handle),
     )
     db.execute("UPDATE account SET sends = sends + 1 WHERE id = ?", (account_number,))
+    accounts.move_balance(db, account_number, -item.cost.daily_credits)
     db.execute("UPDATE job SET started_ms = ? WHERE id = ? AND started_ms IS NULL", (now_ms, item.handle >> INDEX_BITS))
     _serve(db, row[0])
     return jobs.measurement(db, item.handle)
@@ -185,7 +189,7 @@ def answer(
         case NotSent():
             _take_back(db, out, outcome, now_ms=now_ms)
         case Rejected():
-            ledger.refund_all(db, hold_of(handle, attempt), now_ms=now_ms)
+            _refund_account(db, out, now_ms=now_ms)
             _end_unsent(db, handle, "failed", outcome.reason, now_ms=now_ms)
     if blame is not None:
         accounts.blame(db, blame, account_number=out.account, key=out.key, now_ms=now_ms)
@@ -233,6 +237,8 @@ def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
                     for definition, (told, scheduled) in enumerate(zip_longest(one.told, one.scheduled))
                 ],
             )
+            if one.reason is not None:
+                db.execute("UPDATE measurement SET reason = ? WHERE id = ?", (one.reason, one.handle))
     return won
 
 
@@ -332,7 +338,7 @@ def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms:
 
 
 def _take_back(db: Connection, out: _Out, outcome: NotSent, *, now_ms: int) -> None:
-    ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
+    _refund_account(db, out, now_ms=now_ms)
     if out.stopping:
         _end_unsent(db, out.handle, "cancelled", "cancelled", now_ms=now_ms)
         return
@@ -342,6 +348,11 @@ def _take_back(db: Connection, out: _Out, outcome: NotSent, *, now_ms: int) -> N
         (outcome.next_ms, outcome.reason, out.handle),
     )
     jobs.join_turn(db, out.owner)
+
+
+def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
+    ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
+    accounts.move_balance(db, out.account, out.cost.daily_credits)
 
 
 def _end_unsent(db: Connection, handle: int, state: EndState, reason: str, *, now_ms: int) -> None:
@@ -369,6 +380,7 @@ def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int,
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
     day_credits, day_results = daily_actual(out.cost, credits_spent=credits_spent, results=results)
     actual = dict(zip(row, (0, day_results, day_credits), strict=True))
+    accounts.move_balance(db, out.account, out.cost.daily_credits - min(day_credits, out.cost.daily_credits))
     ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
     db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (out.handle,))
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from paceline.ports import Atlas, StoredKey
+from paceline.ports import Atlas
 from paceline.shells.api.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.documents import KeyPatchBody, NewKeyBody
 from paceline.shells.api.jobs import truth
 from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
 from paceline.shells.api.parts import Call
 from paceline.steps import accounts
-from paceline.steps.account_report import AccountView, account_view, account_views, find_key_view, key_view
+from paceline.steps.account_report import (
+    AccountView,
+    account_view,
+    account_views,
+    added_key_view,
+    find_key_view,
+    key_view,
+)
 
 
 async def put_account(call: Call) -> Answer:
@@ -43,7 +50,7 @@ async def add_key(call: Call) -> Answer:
     body: NewKeyBody = call.body
     parts, account_id = call.parts, call.params["account"]
 
-    def add(atlas: Atlas | None) -> StoredKey:
+    def add(atlas: Atlas | None) -> accounts.CheckedKey:
         return accounts.check_and_add_key(
             parts.store,
             parts.system.vault,
@@ -55,12 +62,12 @@ async def add_key(call: Call) -> Answer:
         )
 
     if truth(query(call.query_string, "check"), "check", default=True):
-        key = await parts.reads.ask(call.user.id, add)
+        key, unverified = await parts.reads.ask(call.user.id, add)
     else:
-        key = await parts.write(lambda: add(None))
+        key, unverified = await parts.write(lambda: add(None))
     parts.hooks.wake_jobs()
     path = f"/v1/accounts/{quote(account_id, safe='')}/keys/{key.id}"
-    return json_answer(201, key_view(key), (b"location", path.encode()))
+    return json_answer(201, added_key_view(key, unverified), (b"location", path.encode()))
 
 
 async def show_key(call: Call) -> Answer:

@@ -121,7 +121,7 @@ ACCOUNTS = (
         accounts.add_key,
         "Accounts",
         "Tries the key at RIPE and adds it; its secret is shown to nobody.",
-        {201: account_report.KeyView},
+        {201: account_report.AddedKeyView},
         access="admin",
         body=documents.NewKeyBody,
         query=("check",),

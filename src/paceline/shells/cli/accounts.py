@@ -78,6 +78,7 @@ def _rows(view: AccountView) -> list[tuple[Any, ...]]:
     """A line for each meter; what concerns the whole account stands on the first."""
     usage = view.usage
     meters = {"at once": usage.concurrent, "results": usage.daily_results, "credits": usage.daily_credits}
+    meters |= {} if usage.balance is None else {"balance": usage.balance}
     rows: list[tuple[Any, ...]] = []
     for name, meter in meters.items():
         first = not rows

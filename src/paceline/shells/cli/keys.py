@@ -14,7 +14,7 @@ from paceline.ports import StoredKey
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import print_json, print_line, print_note, print_table
 from paceline.steps import accounts
-from paceline.steps.account_report import KeyView, key_view
+from paceline.steps.account_report import KeyView, added_key_view, key_view
 
 app = typer.Typer(name="key", help="Add, list, enable, disable and remove the keys of RIPE Atlas accounts.")
 
@@ -54,7 +54,7 @@ def add(
         if key not in (None, "-") and not call.as_json:
             print_note(ON_COMMAND_LINE)
         secret = _read_secret() if key is None or key == "-" else key
-        added = accounts.check_and_add_key(
+        added, unverified = accounts.check_and_add_key(
             system.store,
             system.vault,
             None if no_check else stack.enter_context(closing(open_atlas(system.settings))),
@@ -63,7 +63,19 @@ def add(
             label=label,
             now_ms=system.clock.now_ms(),
         )
-    _tell(call, added, done=f"added to {account}" if no_check else f"added to {account}; RIPE accepts it")
+    if call.as_json:
+        print_json(added_key_view(added, unverified))
+        return
+    if unverified is None:
+        _tell(call, added, done=f"added to {account}; RIPE was not asked what it may do")
+        return
+    _tell(
+        call,
+        added,
+        done=f"added to {account}; tried at RIPE" + ("" if unverified else ", it may do all that is needed"),
+    )
+    if unverified:
+        print_note(f"Not verified: that it may {'; that it may '.join(unverified)}.")
 
 
 @command(app, "list")

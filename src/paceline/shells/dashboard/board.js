@@ -203,8 +203,8 @@ async function jobDetail(id) {
 async function showAccounts() {
   const { items } = await ask("/v1/accounts");
   const rows = items.map((one) => row(one.id, chip(one.state), meter(one.usage.concurrent), meter(one.usage.daily_results),
-    meter(one.usage.daily_credits), number(one.sends), one.reason || "–"));
-  place("accounts", table(["Account", "State", "Slots", "Results a day", "Credits a day", "Sent", "Reason"], rows,
+    meter(one.usage.daily_credits), one.usage.balance ? meter(one.usage.balance) : "–", number(one.sends), one.reason || "–"));
+  place("accounts", table(["Account", "State", "Slots", "Results a day", "Credits a day", "Balance", "Sent", "Reason"], rows,
     "No account yet: paceline account set NAME, then paceline key add NAME"));
 }
 

@@ -61,6 +61,7 @@ class Account:
     limits: Limits = field(default_factory=Limits)
     balance: int = 10_000_000
     http_allowed: bool = False
+    forbidden_types: set[str] = field(default_factory=set)
     pays_for: set[str] = field(default_factory=set)
 
     @property

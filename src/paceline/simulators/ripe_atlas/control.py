@@ -24,6 +24,7 @@ class NewAccount(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     balance: int = 10_000_000
     http_allowed: bool = False
+    forbidden_types: list[str] = []
     pays_for: list[str] = []
 
 
@@ -118,7 +119,9 @@ class Control:
     def _add_account(self, request: Request) -> dict[str, Any]:
         new = msgspec.json.decode(request.body, type=NewAccount)
         with self._world.lock:
-            account = Account(new.name, new.limits, new.balance, new.http_allowed, set(new.pays_for))
+            account = Account(
+                new.name, new.limits, new.balance, new.http_allowed, set(new.forbidden_types), set(new.pays_for)
+            )
             self._world.registry.add_account(account)
         return self._accounts()
 

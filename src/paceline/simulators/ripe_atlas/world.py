@@ -107,6 +107,9 @@ class World:
     def _check_types(self, new: Sequence[Measurement], account: Account) -> None:
         if any(one.type == "http" for one in new) and not account.http_allowed:
             raise Refused(403, "You are not permitted to create HTTP measurements.", reason="http")
+        for one in new:
+            if one.type in account.forbidden_types:
+                raise Refused(403, f"You are not permitted to create {one.type} measurements.", reason="type")
 
     def _check_room(self, new: Sequence[Measurement], account: Account, payer: Account, now_ms: int) -> None:
         quotas.check_probes(account, new)
