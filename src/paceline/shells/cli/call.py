@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_
 
 import typer
 
-from paceline.errors import InvalidInput, NoStore, RevisionMismatch
+from paceline.errors import InvalidInput, NoStore, RevisionMismatch, StoreUnavailable
 from paceline.shells.cli.output import print_note
 from paceline.steps import access
 
@@ -61,7 +61,7 @@ class Call(NamedTuple):
         """The store there is, open for as long as the command runs. NoStore says where one might be."""
         settings = self._there(settings or self.settings())
         try:
-            with self.new_system(settings) as system:
+            with _opened(settings) as system:
                 yield system
         except NoStore:
             from paceline.shells.cli.places import no_store_text
@@ -80,13 +80,11 @@ class Call(NamedTuple):
     @contextmanager
     def new_system(self, settings: Settings | None = None) -> Iterator[System]:
         """The configured store, made if there is none: for the few commands that begin one."""
-        from paceline.wiring import open_system
-
-        system = open_system(settings or self.settings())
         try:
-            yield system
-        finally:
-            system.store.close()
+            with _opened(settings or self.settings()) as system:
+                yield system
+        except NoStore as error:  # on AWS it is made by another command, which the words name
+            raise StoreUnavailable(error.detail) from error
 
     def _there(self, settings: Settings) -> Settings:
         """Where there is nothing but a demo, and no --store was given, the demo's store is meant."""
@@ -100,6 +98,17 @@ class Call(NamedTuple):
             raise NoStore(no_store_text(settings.store))
         print_note(f"This is about the demo ({demo}): there is no {settings.store}.")
         return settings.model_copy(update={"store": demo})
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[System]:
+    from paceline.wiring import open_system
+
+    system = open_system(settings)
+    try:
+        yield system
+    finally:
+        system.store.close()
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
