@@ -128,6 +128,11 @@ class System:
         )
 
     @property
+    def remote(self) -> bool:
+        """Whether the store is asked over a network, and may leave a question without an answer for seconds."""
+        return aws_prefix(self.settings.store) is not None
+
+    @property
     def look_ms_min(self) -> int:
         """No loop asks more often than this whether others have written: on AWS each question is paid for."""
         return 0 if aws_prefix(self.settings.store) is None else AWS_LOOK_MS

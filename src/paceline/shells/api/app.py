@@ -6,6 +6,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -110,7 +111,7 @@ class Endpoint:
             raise self._unknown(scope)
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         params: Mapping[str, str] = scope["path_params"]
-        user = _NOBODY if route.access == "open" else self._identify(scope, headers)
+        user = _NOBODY if route.access == "open" else await self._identify(scope, headers)
         if route.access == "admin":
             require_admin(user)
         elif route.access == "user":
@@ -123,10 +124,11 @@ class Endpoint:
             Call(self._parts.of_user(user.id), user, params, headers, query_string, body, receive)
         )
 
-    def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:
+    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:
         parts = self._parts
         client = scope["client"]
-        return identify(
+        look = partial(
+            identify,
             parts.store,
             headers,
             secret_key=parts.system.secret_key,
@@ -135,6 +137,7 @@ class Endpoint:
             address=client[0] if client else "",
             now_ms=parts.now_ms(),
         )
+        return await parts.ask(look)
 
     async def _body(self, route: Route, receive: Receive, headers: Mapping[bytes, bytes]) -> Any:
         bytes_max = min(self._bytes_max, route.body_bytes_max)

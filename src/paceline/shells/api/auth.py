@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -47,9 +48,14 @@ class Brake:
     def __init__(self, *, per_minute: int) -> None:
         self._per_minute = per_minute
         self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def count(self, address: str, *, now_ms: int) -> int | None:
         """One more wrong token: None while there is room, else the seconds until there is again."""
+        with self._lock:
+            return self._count(address, now_ms=now_ms)
+
+    def _count(self, address: str, *, now_ms: int) -> int | None:
         key = _network(address)
         left, since_ms = self._buckets.pop(key, (float(self._per_minute), now_ms))
         left = min(self._per_minute, left + max(0, now_ms - since_ms) * self._per_minute / MINUTE_MS)

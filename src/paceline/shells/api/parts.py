@@ -105,6 +105,10 @@ class Parts:
         """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""
         return await self.together.do(batch, item, user=self.user, weight=weight)
 
+    async def ask(self, look: Callable[[], T]) -> T:
+        """Asks the store: a file at once, AWS in a thread, since the event loop must go on while AWS hangs."""
+        return await asyncio.to_thread(look) if self.system.remote else look()
+
     async def write(self, job: Callable[[], T], *, weight: int = OWN_WEIGHT) -> T:
         """A write of its own, in the writing thread: the event loop never waits for the disk."""
         return await self.do(each, job, weight=weight)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -56,7 +57,7 @@ class RipeApi:
         if route is None:
             return _unknown(scope, allowed)
         try:
-            return await route.handler(self._call(scope, receive, part))
+            return await route.handler(await self._call(scope, receive, part))
         except ClientGone:
             return None
         except PacelineError as error:
@@ -67,12 +68,13 @@ class RipeApi:
             self._log.error("request_failed", route=route.name, method=scope["method"], error=traceback.format_exc())
             return error_answer(internal())
 
-    def _call(self, scope: Scope, receive: Receive, part: str) -> Call:
+    async def _call(self, scope: Scope, receive: Receive, part: str) -> Call:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         query = _query(scope["query_string"])
         client = scope["client"]
         page = scope["path"] if scope["method"] in ("GET", "HEAD") else None
-        user = find_user(self._parts, headers, query, page=page, address=client[0] if client else "")
+        address = client[0] if client else ""
+        user = await self._parts.ask(partial(find_user, self._parts, headers, query, page=page, address=address))
         return Call(
             parts=self._parts.of_user(user.id if user else ""),
             user=user,
