@@ -267,7 +267,7 @@ def test_without_a_key_it_stays_unknown_and_says_what_is_the_matter(scene: Scene
     assert scene.look_up() == LookedUp(unanswered=1)
     item = scene.one(job)
     assert (item.state, item.next_ms) == ("unknown", scene.clock.now_ms() + LOOK_AGAIN_MS)
-    assert item.reason.startswith("account lab has no key that can be used: k1 is quarantined: ")
+    assert item.reason.startswith("its account has no key that can be used: k1 is quarantined: ")
     scene.simulator.faults.clear()
     scene.store.enable_key("lab", "k1", enabled=True)
     assert look_later(scene, LOOK_AGAIN_MS) == LookedUp(adopted=1)

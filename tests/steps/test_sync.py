@@ -163,7 +163,7 @@ def test_an_account_without_a_key_is_said_and_the_others_are_synced(scene: Scene
     scene.add_account()
     report = sync(scene)
     assert [(one.account, one.reason) for one in report.troubles] == [
-        ("empty", "account empty has no key that can be used: it has none")
+        ("empty", "its account has no key that can be used: it has none")
     ]
     assert [one.account for one in report.accounts] == ["lab"]
 

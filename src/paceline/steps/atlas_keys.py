@@ -59,4 +59,4 @@ def no_key_reason(store: JobStore, vault: Vault, account_id: str) -> str:
             problems.append(f"{key.id} is quarantined: {key.quarantine}")
         elif isinstance(found := open_key(store, vault, account_id, key.id), NoKey):
             problems.append(f"{key.id}: {found.reason}")
-    return f"account {account_id} has no key that can be used: {'; '.join(problems) or 'it has none'}"
+    return f"its account has no key that can be used: {'; '.join(problems) or 'it has none'}"
