@@ -153,7 +153,7 @@ class Cycle:
         for mapping in (self.items, self.schedulers, self.ticks, self.runs):
             mapping.pump()
 
-    def until(self, holds: Callable[[], object], *, within_s: float = 30.0) -> None:
+    def until(self, holds: Callable[[], object], *, within_s: float = 90.0) -> None:
         end_s = time.monotonic() + within_s
         while not holds():
             assert time.monotonic() < end_s, "it has not come to that in time"

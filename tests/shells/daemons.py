@@ -91,7 +91,7 @@ def wait_until_it_minds_signals(process: subprocess.Popen[Any], *, within_s: flo
 def start_daemon(folder: Path, port: int) -> subprocess.Popen[bytes]:
     """Returns when it answers; the port is given, so that clients find it again after a restart."""
     process = start_process(folder, "up", PACELINE_PORT=str(port))
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 90
     api = Api(port, "none")
     while api("GET", "/healthz") is None:
         assert process.poll() is None, (folder / "daemon.log").read_text()

@@ -76,7 +76,7 @@ class Stage:
     def states(self, job: StoredJob) -> Counter[str]:
         return Counter(item.state for item in self.items(job))
 
-    def finished(self, job: StoredJob, *, within_s: float = 40.0) -> StoredJob:
+    def finished(self, job: StoredJob, *, within_s: float = 120.0) -> StoredJob:
         wait_for(lambda: self.job(job).finished, lambda: (self.job(job), self.reasons(job)), within_s=within_s)
         return self.job(job)
 
@@ -121,7 +121,7 @@ def on_create(kind: Kind, **fields: Any) -> Fault:
     return Fault(kind=kind, method="POST", path="/measurements/$", **fields)
 
 
-def wait_for(true: Callable[[], object], say: Callable[[], object], *, within_s: float = 30.0) -> None:
+def wait_for(true: Callable[[], object], say: Callable[[], object], *, within_s: float = 90.0) -> None:
     until_s = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < until_s, say()
@@ -145,7 +145,7 @@ def worker(stage: Stage, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def stop(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0, "SIGTERM drains and exits 0"
+    assert process.wait(90) == 0, "SIGTERM drains and exits 0"
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

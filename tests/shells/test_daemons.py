@@ -24,7 +24,7 @@ def stop(*processes: subprocess.Popen[bytes]) -> None:
     for process in processes:
         process.send_signal(signal.SIGTERM)
     for process in processes:
-        assert process.wait(30) == 0, "SIGTERM drains and exits 0"
+        assert process.wait(90) == 0, "SIGTERM drains and exits 0"
 
 
 def put(folder: Path, name: str, document: str) -> SqliteStore:

@@ -28,7 +28,7 @@ def order(check: PolledCheck, handle: int = 1) -> Order:
     return Order(handle, 1, owner="ada", monitor="web", generation=1, counter=handle, check=check)
 
 
-def gather(provider: CheckProvider, count: int, *, within_s: float = 10.0) -> list[Finished]:
+def gather(provider: CheckProvider, count: int, *, within_s: float = 60.0) -> list[Finished]:
     """Waits for so many to finish, and a moment longer for any that should not come."""
     finished: list[Finished] = []
     until_s = time.monotonic() + within_s

@@ -51,7 +51,7 @@ def call(url: str, method: Any = "POST", *, body: str | None = '{"n": 1}', **fie
     return Call(run_id="b/r@2026-11-15", method=method, url=url, headers=headers, body=body, **given)
 
 
-def gather(caller: Caller, count: int, *, within_s: float = 10.0) -> list[CallResult]:
+def gather(caller: Caller, count: int, *, within_s: float = 60.0) -> list[CallResult]:
     results: list[CallResult] = []
     until_s = time.monotonic() + within_s
     while len(results) < count:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 
 
 class Ended(NamedTuple):
@@ -120,7 +120,7 @@ def free_port() -> int:
         return port
 
 
-def eventually(question: Any, *, within_s: float = 20.0) -> Any:
+def eventually(question: Any, *, within_s: float = 60.0) -> Any:
     """The first true answer; fails if there is none in time."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
