@@ -140,7 +140,7 @@ def monitors(recording: Recording, target: Target) -> None:
     specs = {
         "often": {"check": {"kind": "http", "url": target.url}, "every": "2s"},
         "gone": {"check": {"kind": "http", "url": target.url}, "every": "2s"},
-        "mine": {"check": {"kind": "outgoing", "payload": {}}, "every": "2s"},
+        "mine": {"check": {"kind": "outgoing", "payload": {}}, "every": "2s", "overlap": "queue"},
         "late": {"check": {"kind": "http", "url": target.url}, "every": "1d", "initial_delay": "10m"},
     }
     with recording.of("Api"):

@@ -28,6 +28,27 @@ def test_lateness_is_counted_in_its_buckets() -> None:
     assert "paceline_lateness_seconds_sum 1000.611" in text
 
 
+def test_lateness_of_starts_is_counted_by_kind_and_what_has_not_started_is_shown() -> None:
+    metrics = Metrics()
+    metrics.observe_starts_ms("http", [70_000, 3])
+    metrics.observe_starts_ms("tcp", [])
+    metrics.observe_starts_ms("outgoing", [1_000])
+    status = StoreStatus(1, 2, 3, 0, 4, 0, 1_000, 500, 0, check_start_ms=1_000, outgoing_start_ms=99_000)
+    metrics.set_status(status, now_ms=71_000)
+    text = metrics.render().decode()
+    for line in (
+        'paceline_start_lateness_seconds_bucket{kind="http",le="60.0"} 1.0',
+        'paceline_start_lateness_seconds_count{kind="http"} 2.0',
+        'paceline_start_lateness_seconds_sum{kind="http"} 70.003',
+        'paceline_start_lateness_seconds_count{kind="outgoing"} 1.0',
+        'paceline_start_wait_seconds{kind="checks"} 70.0',
+        'paceline_start_wait_seconds{kind="outgoing"} 0.0',
+        'paceline_start_wait_seconds{kind="batches"} 0.0',
+    ):
+        assert line in text
+    assert 'kind="tcp"' not in text
+
+
 def test_thousands_of_values_cost_little() -> None:
     metrics = Metrics()
     values = [number % 4_000 for number in range(50_000)]

@@ -41,6 +41,7 @@ def test_a_claim_hands_out_what_is_promised(world: World, alice: Client) -> None
     assert alice("POST", CLAIM).json == {"items": []}
     run = alice("GET", run_path(item["run"])).json
     assert (run["state"], run["until"]) == ("out", item["lease_until"])
+    assert b'paceline_start_lateness_seconds_count{kind="outgoing"} 1.0' in alice("GET", "/metrics").body
 
 
 def test_an_outcome_settles_the_run_once(world: World, alice: Client) -> None:
