@@ -1,0 +1,67 @@
+"""What the watch over the files sees by itself, without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.sqlite import database
+from paceline.adapters.sqlite.database import Database
+from paceline.errors import StoreDamaged
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Database]:
+    with closing(Database(str(tmp_path / "store.db"), synchronous="normal")) as opened:
+        with opened.write() as db:
+            db.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, words TEXT)")
+            db.executemany("INSERT INTO thing VALUES (?, ?)", [(number, "word " * 50) for number in range(2_000)])
+        yield opened
+
+
+def checkpoint(opened: Database) -> None:
+    with opened.writer() as connection:
+        connection.wal_checkpoint()
+
+
+def break_structure(path: str) -> None:
+    """The number of cells of many pages, which no page can have."""
+    with Path(path).open("r+b", buffering=0) as file:
+        for page in range(3, 40):
+            file.seek(page * 4_096 + 3)
+            file.write(b"\xff\xff")
+
+
+def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
+    opened: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "CHECK_S", 0.0)
+    opened.watch()
+    checkpoint(opened)
+    break_structure(opened.path)
+    with pytest.raises(StoreDamaged):
+        opened.watch()
+    with pytest.raises(StoreDamaged), opened.write():
+        pytest.fail("nothing is written any more")
+
+
+def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Database) -> None:
+    checkpoint(opened)
+    break_structure(opened.path)
+    with pytest.raises(StoreDamaged, match="SQLite reports"), opened.read() as db:
+        db.execute("SELECT count(*), max(words) FROM thing").fetchall()
+    with pytest.raises(StoreDamaged, match="restore a backup"), opened.write():
+        pytest.fail("nothing is written any more")
+
+
+def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "CHECK_S", 0.0)
+    for number in range(20):
+        with opened.write() as db:
+            db.execute("UPDATE thing SET words = ? WHERE id % 20 = ?", (f"other {number} " * 30, number))
+        if number % 3 == 0:
+            checkpoint(opened)
+        opened.watch()
