@@ -109,6 +109,11 @@ class Settings(BaseSettings):
     )
     every_min: Duration = Field("1s", description="The shortest interval a monitor may have.")
     monitors_max: int = Field(10_000, ge=1, description="How many monitors one user may have.")
+    firings_per_second_max: int = Field(
+        20_000,
+        ge=0,
+        description="How often a second the monitors of one user may fire together; 0: as often as they want.",
+    )
     body_bytes_max: int = Field(8_388_608, ge=1_024, description="The largest request body in bytes.")
     body_timeout: Duration = Field("30s", description="How long a request body may take to arrive.")
     answer_timeout: Duration = Field(
@@ -144,13 +149,16 @@ class Settings(BaseSettings):
     retry_cap: Duration = Field("5m", description="No retry waits longer than this.")
     missed_grace: Duration = Field("30s", description="A firing handled within this time is late, not missed.")
     missed_max: int = Field(100, ge=1, le=10_000, description="How many missed runs `missed: all` makes up for.")
+    catch_up_per_second: int = Field(
+        20, ge=1, le=65_535, description="How many missed runs of all monitors together may start in one second."
+    )
     waiting_runs_max: int = Field(
         100,
         ge=1,
         le=10_000,
         description="How many runs of a monitor with `overlap: queue` may wait behind its first; the newest are kept.",
     )
-    missed_window: Duration = Field("10m", description="Missed runs are spread over this time at most.")
+    missed_window: Duration = Field("10m", description="Missed runs of one monitor are spread over this time at most.")
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
     runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
     dead_keep: Duration = Field("90d", description="How long dead letters are kept that nobody redrives or discards.")

@@ -124,6 +124,7 @@ class System:
             grace_ms=duration_ms(settings.missed_grace),
             runs_max=settings.missed_max,
             window_ms=duration_ms(settings.missed_window),
+            per_second=settings.catch_up_per_second,
             waiting_max=settings.waiting_runs_max,
         )
 

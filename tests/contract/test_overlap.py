@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from random import Random
 
@@ -10,19 +11,21 @@ import pytest
 from paceline.core.due import CatchUp, OnTime, advance
 from paceline.core.health import Glance
 from paceline.core.overlap import QUEUED, superseded_reason
-from paceline.core.schedule import Overlap
+from paceline.core.schedule import Cadence, Overlap
 from paceline.ports import Run, Store, Take
 from paceline.steps.tick import tick
 from tests.contract.stage import (
     MINUTE_MS,
     OUTGOING,
     T0_MS,
+    arm_all,
     armed,
     armed_all,
     claim,
     due_of,
     names,
     outgoing_of,
+    put,
     settle,
 )
 
@@ -167,3 +170,28 @@ def test_a_glance_sees_the_oldest_open_run_however_many_follow(store: Store, ove
     glances = store.glances([monitor.generation], now_ms=T0_MS + 30 * MINUTE_MS)
     assert glances == {monitor.generation: Glance(open_due_ms=T0_MS + MINUTE_MS, settled="ok")}
     assert due_of(store, monitor, now_ms=T0_MS + 30 * MINUTE_MS).due_ms == T0_MS + 31 * MINUTE_MS
+
+
+def test_promise_7_all_monitors_together_catch_up_at_the_stated_pace(store: Store, other: Store) -> None:
+    wanted = [[T0_MS + 500 * index for index in range(5)] for _ in range(6)]
+    booked = store.book_catch_up(wanted, per_second=4, now_ms=T0_MS)
+    booked += other.book_catch_up(wanted, per_second=4, now_ms=T0_MS + 1_000)  # another process goes on behind it
+    seconds = Counter(ms // 1_000 for times in booked for ms in times)
+    assert seconds.total() == 60
+    assert max(seconds.values()) == 4
+    assert max(seconds) - T0_MS // 1_000 <= 60 // 4 + 2
+
+
+def test_promise_7_missed_runs_after_hours_asleep_start_no_faster_than_the_stated_pace(store: Store) -> None:
+    cadence = Cadence(every_ms=MINUTE_MS, missed="all")
+    for name in ("a", "b", "c"):
+        put(store, name)
+    arm_all(store, T0_MS, cadence=cadence)
+    now_ms = T0_MS + 6 * 60 * MINUTE_MS
+    report = tick(store, now_ms=now_ms, catch_up=CatchUp(runs_max=5, per_second=1, window_ms=2_000))
+    assert report.runs == 15
+    starts = sorted(
+        run.until_ms for name in ("a", "b", "c") for run in runs_of(store, name) if run.until_ms is not None
+    )
+    assert len(starts) >= 14  # one of them may start at once
+    assert max(Counter(ms // 1_000 for ms in starts).values()) == 1

@@ -64,8 +64,10 @@ class SettlesWithoutFence(Faulty):
 class ForgetsChanges(Faulty):
     """Writes the definition and not the change."""
 
-    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
-        results = self._inner.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    def put_monitors(
+        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[PutResult]:
+        results = self._inner.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms, firings_max=firings_max)
         changes = self._inner.changes(limit=1_000, now_ms=now_ms)
         self._inner.react([Reacted(change, Keep()) for change in changes if change.monitor is not None])
         return results

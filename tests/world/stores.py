@@ -27,7 +27,7 @@ from tests.world.ledger import Ledger, demand
 
 WRITES = frozenset(
     {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
-    | {"extend", "settle", "release", "purge", "advance_on_time"}
+    | {"extend", "settle", "release", "purge", "advance_on_time", "book_catch_up"}
 )
 REPEATED = ("react", "commit", "settle")
 """What an at-least-once world may deliver again."""
@@ -62,8 +62,10 @@ class Watched:
             self._ledger.remove_user(user_id)
         return removed
 
-    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
-        results = self._inner.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    def put_monitors(
+        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[PutResult]:
+        results = self._inner.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms, firings_max=firings_max)
         self._ledger.put(results)
         return results
 
@@ -134,8 +136,8 @@ class Watched:
         self._ledger.release(fences, won)
         return won
 
-    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-        moved = self._inner.pull_back_runs(read_ms, wait_ms_max=wait_ms_max)
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
+        moved = self._inner.pull_back_runs(read_ms, wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
         self._ledger.pull_back(now_ms=read_ms(), wait_ms_max=wait_ms_max)
         return moved
 

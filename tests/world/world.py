@@ -239,7 +239,9 @@ class World(Seeded):
         skips = life.cadence.overlap == "skip"
         right = set(fired) <= set(expected) if skips else fired == expected
         demand(10, right, f"{life.name} fired {fired}, expected {expected}")
-        demand(10, fired or not expected[:-1], f"{life.name} has not fired at all of {expected}")
+        # Runs that queued before an edit made it skip are worked off first.
+        behind = any(run.due_ms <= since_ms and not 0 < run.ended_ms <= since_ms for run in life.runs.values())
+        demand(10, fired or behind or not expected[:-1], f"{life.name} has not fired at all of {expected}")
 
 
 def expected_slots(cadence: Cadence, next_ms: int, *, since_ms: int) -> list[int]:

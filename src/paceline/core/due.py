@@ -7,7 +7,7 @@ cadence's overlap policy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +16,9 @@ from msgspec.structs import replace
 from paceline.core.ids import stable_fraction
 from paceline.core.overlap import is_skipped
 from paceline.core.schedule import Cadence, next_due_ms
+
+PUT_OFF_MS = 1_000
+"""A run that starts so much later than it would alone was put off for others."""
 
 
 class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -77,6 +80,8 @@ class CatchUp(NamedTuple):
     """At most so many missed runs are made up for under ``missed: all``: the newest."""
     window_ms: int = 600_000
     """Missed runs are spread over this time, or at twice the cadence's usual pace if that is sooner over."""
+    per_second: int = 20
+    """So many missed runs of all monitors together may start in one second."""
     waiting_max: int = 100
     """Under ``overlap: queue`` so many runs of a monitor may wait behind the one that is first."""
 
@@ -113,6 +118,25 @@ def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[
         )
         for due in dues
     ]
+
+
+def missed_times(advance: Advance) -> list[int]:
+    """When the runs would start that make up for what was missed, as far as this entry alone is concerned."""
+    return [firing.after_ms for firing in advance.firings if firing.after_ms]
+
+
+def at_times(advance: Advance, times: Sequence[int]) -> Advance:
+    """The advance with its missed runs at these times, which may be fewer: then the newest runs are made.
+
+    One run for all that was missed is not made if the next firing comes before the time it was put off to.
+    """
+    firings = advance.firings
+    put_off = len(times) == 1 and times[0] > firings[0].after_ms + PUT_OFF_MS
+    if put_off and advance.due.cadence.missed == "once" and times[0] >= advance.next_due_ms:
+        return replace(advance, firings=())
+    kept = firings[len(firings) - len(times) :]
+    made = (Firing(advance.due.counter + n, kept[n].due_ms, after_ms) for n, after_ms in enumerate(times))
+    return replace(advance, firings=tuple(made))
 
 
 def overlap(advance: Advance, *, waiting_max: int) -> Advance:

@@ -74,11 +74,15 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
-    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "no_owner"]
+    disposition: Literal[
+        "created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "rate_reached", "no_owner"
+    ]
     monitor: Monitor | None = None
     """The monitor as it stands after the act; None if there is none."""
     change: Change | None = None
     """The recorded change, where nothing more need be read to react to it: a new monitor has no entry yet."""
+    load: int = 0
+    """What the owner's load would be (``core.load``), if that is why it was refused."""
 
 
 class RemoveMonitor(msgspec.Struct, frozen=True):
@@ -259,8 +263,12 @@ class MonitorStore(Protocol):
 
     # -- definitions and their changes
 
-    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+    def put_monitors(
+        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[PutResult]:
         """Each put is judged by itself, in order; all are durable on return.
+
+        ``firings_max``: so often a second may an owner's monitors fire together, by ``core.load``; 0 is no limit.
 
         A put that changes something records a change in the same act. One that changes nothing is ``unchanged``.
         A new monitor gets a generation that was never used before and revision 1; a replaced one keeps its generation.
@@ -303,6 +311,9 @@ class MonitorStore(Protocol):
         and entries whose run would queue behind another may be left out.
         """
 
+    def book_catch_up(self, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+        """Times for each entry's missed runs, as ``core.catch_up.book`` has it, on one calendar for all processes."""
+
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         """Pages through entries in due order, from the given instant on."""
 
@@ -342,8 +353,11 @@ class MonitorStore(Protocol):
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         """Records each outcome once. False (fencing): it is not out at this attempt, or ended after its lease."""
 
-    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-        """After the clock was set back: leases that began after now begin now, no other run waits longer than given."""
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
+        """After the clock was set back: leases that began after now begin now, no other run waits longer than given.
+
+        Runs that are ``later`` may wait for ``later_ms_max``, if that is more.
+        """
 
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         """Gives claimed runs back that were never started; they may be claimed again at once."""

@@ -9,6 +9,7 @@ import msgspec
 
 from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.ids import id_problem
+from paceline.core.load import firings_text
 from paceline.core.parsing import decode
 from paceline.core.schedule import Entry
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
@@ -19,30 +20,32 @@ EDIT_TRIES_MAX = 8
 _PATCH = msgspec.json.Decoder(dict[str, Any])
 
 
-def put_monitors(store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+def put_monitors(
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> list[PutResult]:
     """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
-    results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
     _let_follow(store, results, now_ms=now_ms)
     return results
 
 
 def put_monitors_and_entries(
-    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> tuple[list[PutResult], dict[int, Entry]]:
     """The same, and how the entries stand that followed, by generation: for those who show them at once."""
-    results = store.put_monitors(puts, monitors_max=monitors_max, now_ms=now_ms)
+    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
     return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
-def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int) -> PutResult:
+def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int, firings_max: int = 0) -> PutResult:
     """One monitor; what a bulk put answers as a disposition is an error here."""
-    result = put_monitors(store, [put], monitors_max=monitors_max, now_ms=now_ms)[0]
-    if error := put_error(result, put, monitors_max=monitors_max):
+    result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
+    if error := put_error(result, put, monitors_max=monitors_max, firings_max=firings_max):
         raise error
     return result
 
 
-def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int) -> PacelineError | None:
+def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int, firings_max: int = 0) -> PacelineError | None:
     """What to tell the writer of a put that was not done; None if it was."""
     match result.disposition:
         case "created" | "replaced" | "unchanged":
@@ -53,6 +56,12 @@ def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int) -> Pacel
         case "limit_reached":
             return LimitReached(
                 f"User {put.owner!r} may have at most {monitors_max} monitors. Remove some, or ask an admin."
+            )
+        case "rate_reached":
+            return LimitReached(
+                f"The monitors of user {put.owner!r} may fire at most {firings_max} times a second together; with this "
+                f"one they would fire {firings_text(result.load)} times. Give some a longer interval, pause or remove "
+                f"some, or ask the operator to raise firings_per_second_max."
             )
         case "no_owner":
             return NotFound(f"There is no user {put.owner!r}. An admin can add one.")
@@ -67,6 +76,7 @@ def edit_monitor(
     expected_revision: int | None,
     monitors_max: int,
     now_ms: int,
+    firings_max: int = 0,
 ) -> PutResult:
     """Reads, changes and writes conditionally; tries again if somebody wrote in between, unless a revision is named."""
     for _ in range(EDIT_TRIES_MAX):
@@ -75,10 +85,10 @@ def edit_monitor(
             raise no_monitor(owner, monitor_id)
         seen = expected_revision if expected_revision is not None else monitor.revision
         put = PutMonitor(owner, monitor_id, change(monitor.spec), seen, expected_generation=monitor.generation)
-        result = put_monitors(store, [put], monitors_max=monitors_max, now_ms=now_ms)[0]
+        result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
         if result.disposition != "revision_mismatch" or expected_revision is not None:
             break
-    if error := put_error(result, put, monitors_max=monitors_max):
+    if error := put_error(result, put, monitors_max=monitors_max, firings_max=firings_max):
         raise error
     return result
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from paceline.core.due import Advance, CatchUp, Due, OnTime, advance_all
+from paceline.core.catch_up import HORIZON_S
+from paceline.core.due import Advance, CatchUp, Due, OnTime, advance_all, at_times, missed_times
 from paceline.core.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
@@ -71,16 +72,37 @@ def next_entries_max(*, full: bool) -> int:
 def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
     """Of entries that are due, however that became known, the advances that won."""
     advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
+    advances = _paced(store, advances, now_ms=now_ms, catch_up=catch_up)
     won = store.commit(advances, now_ms=now_ms) if advances else []
     return [advance for advance, moved in zip(advances, won, strict=True) if moved]
 
 
+def _paced(store: Store, advances: list[Advance], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
+    """Books times for missed runs, so that all monitors together catch up at a bounded pace.
+
+    Times of an advance that then loses stay booked: a little of the pace is unused.
+    """
+    late = {position: times for position, advance in enumerate(advances) if (times := missed_times(advance))}
+    if not late:
+        return advances
+    booked = store.book_catch_up(list(late.values()), per_second=catch_up.per_second, now_ms=now_ms)
+    for position, times in zip(late, booked, strict=True):
+        advances[position] = at_times(advances[position], times)
+    return advances
+
+
 def pull_back(
-    store: Store, *, read_ms: Callable[[], int], wait_ms_max: int, limit: int = LOOKED_THROUGH_MAX
+    store: Store,
+    *,
+    read_ms: Callable[[], int],
+    wait_ms_max: int,
+    later_ms_max: int = HORIZON_S * 1_000,
+    limit: int = LOOKED_THROUGH_MAX,
 ) -> PullBackReport:
     """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
 
-    ``wait_ms_max``: no retry and no catch-up is further ahead than this by a clock that is right. ``read_ms`` is asked
+    ``wait_ms_max``: no retry is further ahead than this by a clock that is right, and no run that is to start later
+    (caught up, or queued) further than this or ``later_ms_max``, whichever is more. ``read_ms`` is asked
     after each page is read: others go on meanwhile, and by an older time what they have just armed would seem too far
     ahead, come back to a time that has fired, and fire twice.
     """
@@ -96,7 +118,7 @@ def pull_back(
             if too_far_ahead(entry := _entry(due), now_ms=now_ms, tolerance_ms=CLOCK_TOLERANCE_MS)
         ]
         moved += sum(store.commit(advances, now_ms=now_ms)) if advances else 0
-    runs = store.pull_back_runs(read_ms, wait_ms_max=wait_ms_max)
+    runs = store.pull_back_runs(read_ms, wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
     return PullBackReport(scanned, moved, runs)
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from paceline.adapters.aws.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.firsts import Firsts
-from paceline.adapters.aws.items import ABSENT, PRESENT, Action, Item, put, update
+from paceline.adapters.aws.items import ABSENT, PRESENT, Action, Item, Key, put, update
 from paceline.adapters.aws.monitors_alarms import Bell
 from paceline.adapters.aws.monitors_due import NextDue
 from paceline.adapters.aws.monitors_entries import AS_SEEN, Place, is_busy, read_entries, to_place
@@ -24,12 +24,16 @@ from paceline.adapters.aws.monitors_keys import (
     waves,
 )
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
-from paceline.adapters.aws.tables import SCHEDULERS
+from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
 from paceline.core.overlap import superseded_reason
+from paceline.errors import StoreUnavailable
 from paceline.ports.messages import Alarm
 
+CATCH_UP = Key("catch-up", "-")
+BOOKINGS_MAX = 40
 SUPERSEDED_MAX = 2
 """By one advance: it adds one run as a rule, and after the limit was lowered the surplus goes little by little."""
 FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
@@ -68,6 +72,23 @@ def commit(
         for advance in moved
     )
     return won
+
+
+def book_catch_up(db: Database, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+    """Read, booked and written on the condition that nobody wrote in between; else once more."""
+    for _ in range(BOOKINGS_MAX):
+        item = db.get(LEDGER, CATCH_UP)
+        before = Calendar(item["start_s"], item["counts"]) if item else Calendar()
+        times, calendar = book(before, wanted, per_second=per_second, now_ms=now_ms)
+        number = item["number"] if item else 0
+        change = "SET #start_s = :start_s, #counts = :counts, #number = :next"
+        when = "#number = :number" if item else ABSENT
+        values: dict[str, Any] = {"start_s": calendar.start_s, "counts": calendar.counts, "next": number + 1}
+        if item:
+            values["number"] = number
+        if db.write(update(LEDGER, CATCH_UP, change, when=when, **values)).won:
+            return times
+    raise StoreUnavailable("AWS: too many processes catch up at once: try again in a moment.")
 
 
 def _head(advance: Advance) -> Advance:

@@ -15,6 +15,7 @@ from paceline.adapters.aws.monitors_keys import (
     as_key,
     monitor_key,
     monitors_of,
+    read_spec,
     to_monitor,
     user_key,
     waves,
@@ -24,6 +25,7 @@ from paceline.adapters.aws.numbers import GENERATION, Numbers
 from paceline.adapters.aws.tables import ITEMS
 from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import Monitor, encode_spec
+from paceline.core.load import exceeds, load_of
 from paceline.errors import StoreUnavailable
 from paceline.ports import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
@@ -41,11 +43,18 @@ class Judged(NamedTuple):
     actions: list[Action]
 
 
+class Limits(NamedTuple):
+    """Of one owner: how many monitors, and how often a second they may fire together (0: as often as they want)."""
+
+    monitors_max: int
+    firings_max: int
+
+
 def put_monitors(
-    db: Database, numbers: Numbers, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int
+    db: Database, numbers: Numbers, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int
 ) -> list[PutResult]:
     def write(owner: str, items: Sequence[PutMonitor]) -> list[PutResult]:
-        return _Puts(db, numbers, owner, monitors_max=monitors_max, now_ms=now_ms).write(items)
+        return _Puts(db, numbers, owner, limits, now_ms=now_ms).write(items)
 
     return _by_owner(db, puts, write)
 
@@ -91,11 +100,11 @@ def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[
 class _Puts:
     """Puts of one owner, of distinct monitors: judged against what is there, and judged anew if that has moved."""
 
-    def __init__(self, db: Database, numbers: Numbers, owner: str, *, monitors_max: int, now_ms: int) -> None:
+    def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
         self._db = db
         self._numbers = numbers
         self._owner = owner
-        self._monitors_max = monitors_max
+        self._limits = limits
         self._now_ms = now_ms
         self._generations: list[int] = []
 
@@ -115,26 +124,40 @@ class _Puts:
         results: list[PutResult] = []
         actions: list[Action] = []
         created = 0
+        load = self._load(user)
         seqs = self._numbers.take("change", len(items))
         generations = self._spare(sum(monitor_key(number, item.id) not in found for item in items))
         outgoing = False
         for item, seq in zip(items, seqs, strict=True):
             there = found.get(monitor_key(number, item.id))
+            wanted = load + load_of(item.spec) - (load_of(read_spec(there["spec"])) if there else 0)
             if there is not None:
                 result, writes = self._replace(item, there, seq, number)
             elif not _as_expected(item, None, 0):
                 result, writes = PutResult("revision_mismatch"), []
-            elif user["monitors"] + created >= self._monitors_max:
+            elif user["monitors"] + created >= self._limits.monitors_max:
                 result, writes = PutResult("limit_reached"), []
             else:
                 result, writes = self._create(item, generations[created], seq, user)
-                created += 1
+            if writes and exceeds(wanted, before=load, firings_per_second_max=self._limits.firings_max):
+                current = to_monitor(item.owner, there) if there else None
+                result, writes = PutResult("rate_reached", current, load=wanted), []
+            if writes:
+                load = wanted
+                created += there is None
             results.append(result)
             actions += writes
             outgoing = outgoing or (bool(writes) and isinstance(item.spec.check, OutgoingCheck))
-        if created or (outgoing and not user.get("outgoing")):
-            actions += _count(user, created, outgoing=outgoing, monitors_max=self._monitors_max)
+        if actions and (created or load != user.get("load") or (outgoing and not user.get("outgoing"))):
+            actions += _count(user, created, load, outgoing=outgoing, monitors_max=self._limits.monitors_max)
         return Judged(results, actions)
+
+    def _load(self, user: Item) -> int:
+        """Kept with the user; added up once, for a user of a store that did not count it yet."""
+        if "load" in user:
+            return int(user["load"])
+        rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=monitors_of(user["number"]))
+        return sum(load_of(read_spec(row["spec"])) for row in rows)
 
     def _spare(self, count: int) -> list[int]:
         """As many new generations; those of an attempt that lost serve the next. Their order is that of creation."""
@@ -187,15 +210,18 @@ class _Puts:
         return PutResult("replaced", replaced), [write, put(ITEMS, change)]
 
 
-def _count(user: Item, created: int, *, outgoing: bool, monitors_max: int) -> list[Action]:
+def _count(user: Item, created: int, load: int, *, outgoing: bool, monitors_max: int) -> list[Action]:
     """The owner's count goes up, if there is room; a change of ``disabled`` in between would be missed by the new."""
     total = user["monitors"] + created
     queues = max(user["queues"], min(1 + total // MONITORS_PER_QUEUE, QUEUES_MAX))
     outgoing = outgoing or user.get("outgoing", False)
     believed = "#number = :number AND #disabled = :disabled AND #queues = :seen AND #monitors <= :room"
     values = {"number": user["number"], "disabled": user["disabled"], "seen": user["queues"]}
-    change = "SET #queues = :queues, #outgoing = :outgoing ADD #monitors :created"
-    values |= {"queues": queues, "outgoing": outgoing, "created": created}
+    change = "SET #queues = :queues, #outgoing = :outgoing, #load = :load ADD #monitors :created"
+    values |= {"queues": queues, "outgoing": outgoing, "created": created, "load": load}
+    believed += " AND #load = :seen_load" if "load" in user else " AND attribute_not_exists(#load)"
+    if "load" in user:
+        values["seen_load"] = user["load"]
     # With nothing new there is room, also where the limit was lowered.
     values["room"] = monitors_max - created if created else user["monitors"]
     actions = [update(ITEMS, user_key(user["id"]), change, when=believed, **values)]
@@ -223,6 +249,7 @@ def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[R
     found = db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
     results: list[RemoveResult] = []
     actions: list[Action] = []
+    lighter = 0
     for item in items:
         key = monitor_key(number, item.id)
         there = found.get(key)
@@ -232,10 +259,14 @@ def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[R
             results.append("revision_mismatch")
         else:
             results.append("removed")
+            lighter += load_of(read_spec(there["spec"]))
             actions += _remove(numbers, user, key, there)
     if gone := results.count("removed"):
         fewer = {"gone": -gone, "number": number}
-        actions.append(update(ITEMS, user_key(user["id"]), "ADD #monitors :gone", when="#number = :number", **fewer))
+        change, when = "ADD #monitors :gone", "#number = :number"
+        if "load" in user:
+            change, fewer = f"{change}, #load :lighter", fewer | {"lighter": -lighter}
+        actions.append(update(ITEMS, user_key(user["id"]), change, when=when, **fewer))
         actions.append(tally(user["id"], users=0, monitors=-gone))
     return Judged(results, actions)
 

@@ -2,7 +2,7 @@
 
 table       pk                       sk            what
 items       user#ID                  -             a user: number, role, daily_credits, disabled, created_ms, monitors,
-                                                   queues, outgoing
+                                                   queues, outgoing, load
 items       users                    ID            that there is such a user: their order
 items       token#ID                 -             a token; user is its owner's number
 items       tokens#NUMBER            ID            that the user has such a token
@@ -15,6 +15,7 @@ schedulers  GENERATION               -             an entry; in the index ``due`
 runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
 runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made;
                                                    resume: those between the front and this one were superseded
+ledger      catch-up                 -             when missed runs start: a calendar in seconds
 ledger      alarms                   -             how far ahead entries have their alarms
 ledger      offers                   -             until when outgoing runs were offered once more
 

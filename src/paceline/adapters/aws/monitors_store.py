@@ -24,7 +24,9 @@ from paceline.adapters.aws import (
 )
 from paceline.adapters.aws.firsts import END, Firsts
 from paceline.adapters.aws.monitors_alarms import Bell, Swept
+from paceline.adapters.aws.monitors_definitions import Limits
 from paceline.adapters.aws.monitors_due import NextDue
+from paceline.adapters.aws.monitors_upkeep import Waits
 from paceline.adapters.aws.part import Part
 from paceline.core.definition import Monitor
 from paceline.core.due import Advance, Due, OnTime
@@ -116,10 +118,12 @@ class AwsMonitorStore(Part):
 
     # -- definitions and their changes
 
-    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+    def put_monitors(
+        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[PutResult]:
         self.bell.told(now_ms)
         return monitors_definitions.put_monitors(
-            self._database, self._numbers, puts, monitors_max=monitors_max, now_ms=now_ms
+            self._database, self._numbers, puts, Limits(monitors_max, firings_max), now_ms=now_ms
         )
 
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
@@ -170,6 +174,9 @@ class AwsMonitorStore(Part):
         del rule, limit
         return Moved(Counter(), 0)
 
+    def book_catch_up(self, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+        return monitors_advances.book_catch_up(self._database, wanted, per_second=per_second, now_ms=now_ms)
+
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         return monitors_entries.armed_after(self._database, after, from_ms=from_ms, limit=limit)
 
@@ -218,8 +225,9 @@ class AwsMonitorStore(Part):
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
         return monitors_settlements.settle(self._database, self.bell, self._checks, settlements)
 
-    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-        moved = monitors_upkeep.pull_back(self._database, read_ms, wait_ms_max=wait_ms_max)
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
+        waits = Waits(wait_ms_max, max(wait_ms_max, later_ms_max))
+        moved = monitors_upkeep.pull_back(self._database, read_ms, waits)
         if moved:
             self.news.ring(heard=True)
         return moved

@@ -210,7 +210,19 @@ def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only:
 # -- the clock was set back
 
 
-def pull_back(db: Database, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+class Waits(NamedTuple):
+    """No retry waits longer than the one, no run that is ``later`` longer than the other."""
+
+    retry_ms_max: int
+    later_ms_max: int
+
+    def latest_ms(self, run: Item, now_ms: int) -> int:
+        if run["state"] == "waiting":
+            return now_ms
+        return now_ms + (self.later_ms_max if run["state"] == "later" else self.retry_ms_max)
+
+
+def pull_back(db: Database, read_ms: Callable[[], int], waits: Waits) -> int:
     """Every front is looked at, and behind it what is to be caught up later."""
     moved = 0
     for shard in _open_shards(db):
@@ -219,13 +231,13 @@ def pull_back(db: Database, read_ms: Callable[[], int], *, wait_ms_max: int) -> 
             keys = map(key_of, rows[at : at + PAGE_MAX])
             fronts = [run for run in db.get_many(RUNS, keys).values() if "shard" in run]
             now_ms = read_ms()  # after the runs were read: none of them was written later
-            acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, wait_ms_max=wait_ms_max))]
+            acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, waits=waits))]
             moved += sum(transact_acts(db, acts))
-            moved += _pull_back_behind(db, fronts, now_ms=now_ms, wait_ms_max=wait_ms_max)
+            moved += _pull_back_behind(db, fronts, now_ms=now_ms, waits=waits)
     return moved
 
 
-def _pulled(run: Item, *, now_ms: int, wait_ms_max: int) -> Action | None:
+def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
     """A lease that began after now begins now; no other run waits longer than given."""
     values: dict[str, Any] = {"seen": run["state"], "attempt": run["attempt"], "at": run["at"]}
     if run["state"] == "out":
@@ -234,7 +246,7 @@ def _pulled(run: Item, *, now_ms: int, wait_ms_max: int) -> Action | None:
         change = "SET #at = :until, #started_ms = :now"
         values |= {"until": now_ms + run["at"] - run["started_ms"], "now": now_ms}
     else:
-        latest_ms = now_ms if run["state"] == "waiting" else now_ms + wait_ms_max
+        latest_ms = waits.latest_ms(run, now_ms)
         if run["at"] <= latest_ms:
             return None
         change = "SET #at = :latest, #from_ms = :latest"
@@ -242,7 +254,7 @@ def _pulled(run: Item, *, now_ms: int, wait_ms_max: int) -> Action | None:
     return update(RUNS, key_of(run), change, when=AS_SEEN, **values)
 
 
-def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait_ms_max: int) -> int:
+def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
     """What only waits for the one before it may start as soon as that has ended, whatever the clock said before."""
     lanes = db.get_many(RUNS, [lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
@@ -251,7 +263,7 @@ def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait
         if lane["front"] == lane["newest"]:
             continue
         for run in _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX):
-            latest_ms = now_ms if run["state"] == "waiting" else now_ms + wait_ms_max
+            latest_ms = waits.latest_ms(run, now_ms)
             if run["from_ms"] > latest_ms and "shard" not in run:
                 acts.append([update(RUNS, key_of(run), change, when=when, latest=latest_ms)])
     return sum(transact_acts(db, acts))

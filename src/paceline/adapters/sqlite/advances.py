@@ -10,6 +10,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, NEVER_MS, due_key
 from paceline.adapters.sqlite.runs import record_outcomes
+from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
 from paceline.core.overlap import QUEUED, superseded_reason
 from paceline.core.schedule import SLOT_MS
@@ -37,6 +38,15 @@ def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[
     written = _write_advances(db, winners, now_ms=now_ms)
     assert written, "read and written under one lock"
     return won
+
+
+def book_catch_up(db: Connection, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+    row = db.execute("SELECT start_s, counts FROM catch_up WHERE id = 1").fetchone()
+    times, calendar = book(Calendar(*row) if row else Calendar(), wanted, per_second=per_second, now_ms=now_ms)
+    db.execute(
+        "INSERT OR REPLACE INTO catch_up (id, start_s, counts) VALUES (1, ?, ?)", (calendar.start_s, calendar.counts)
+    )
+    return times
 
 
 def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], list[Advance]]:

@@ -9,6 +9,7 @@ import apsw
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.definition import Monitor, MonitorSpec, encode_spec, parse_stored_spec
+from paceline.core.load import exceeds, load_of
 from paceline.ports import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
 
@@ -57,8 +58,10 @@ def last_change(db: Connection) -> int:
     return int(db.execute("SELECT value FROM tally WHERE name = 'changes'").get)
 
 
-def put(db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
-    batch = _Batch(db, puts, monitors_max=monitors_max, now_ms=now_ms)
+def put(
+    db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, firings_max: int = 0, now_ms: int
+) -> list[PutResult]:
+    batch = _Batch(db, puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
     results = [batch.judge(item) for item in puts]
     batch.write(db)
     return results
@@ -94,8 +97,11 @@ def monitors(db: Connection, owner: str, *, after: str, limit: int) -> list[Moni
 class _Batch:
     """Puts judged one by one against what is there, and written together."""
 
-    def __init__(self, db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> None:
+    def __init__(
+        self, db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, firings_max: int, now_ms: int
+    ) -> None:
         self._monitors_max = monitors_max
+        self._firings_max = firings_max
         self._now_ms = now_ms
         self._owners = _owners(db, {item.owner for item in puts})
         self._current = _current(db, puts, self._owners)
@@ -114,13 +120,25 @@ class _Batch:
         if row is None:
             if not _as_expected(item, None, 0):
                 return PutResult("revision_mismatch")
-            return self._insert(item, owner) if owner[1] < self._monitors_max else PutResult("limit_reached")
+            if owner[1] >= self._monitors_max:
+                return PutResult("limit_reached")
+            return self._refuse(item, owner, 0) or self._insert(item, owner)
         if not _as_expected(item, row[0], row[1]):
             return PutResult("revision_mismatch", _monitor(item.owner, item.id, row))
         text = encode_spec(item.spec).decode()
         if row[2] == text:
             return PutResult("unchanged", _monitor(item.owner, item.id, row))
-        return self._replace(item, row, text)
+        return self._refuse(item, owner, load_of(read_spec(row[2])), row) or self._replace(item, row, text)
+
+    def _refuse(
+        self, item: PutMonitor, owner: list[int], before: int, row: tuple[Any, ...] | None = None
+    ) -> PutResult | None:
+        """None: the owner's monitors do not fire too often with this one, and they are counted."""
+        load = owner[3] - before + load_of(item.spec)
+        if exceeds(load, before=owner[3], firings_per_second_max=self._firings_max):
+            return PutResult("rate_reached", _monitor(item.owner, item.id, row) if row else None, load=load)
+        owner[3] = load
+        return None
 
     def write(self, db: Connection) -> None:
         db.executemany(
@@ -137,9 +155,9 @@ class _Batch:
             )
         if self._inserts or self._updates:
             record_changes(db, [row[3] for row in self._updates])
-        if self._inserts:
-            counts = [(count, owner) for owner, count, _ in self._owners.values()]
-            db.executemany("UPDATE user SET monitors = ? WHERE id = ?", counts)
+        if self._inserts or self._updates:
+            counts = [(count, load, owner) for owner, count, _, load in self._owners.values()]
+            db.executemany("UPDATE user SET monitors = ?, load = ? WHERE id = ?", counts)
 
     def _insert(self, item: PutMonitor, owner: list[int]) -> PutResult:
         self._generation = generation = self._generation + 1
@@ -160,17 +178,19 @@ class _Batch:
 
 def _remove_one(db: Connection, item: RemoveMonitor, gone: list[int]) -> RemoveResult:
     row = db.execute(
-        """SELECT generation, revision, monitor.owner FROM monitor JOIN user ON user.id = monitor.owner
+        """SELECT generation, revision, monitor.owner, spec FROM monitor JOIN user ON user.id = monitor.owner
            WHERE user.name = ? AND monitor.name = ?""",
         (item.owner, item.id),
     ).fetchone()
     if row is None:
         return "not_found"
-    generation, revision, owner = row
+    generation, revision, owner, text = row
     if not _as_expected(item, generation, revision):
         return "revision_mismatch"
     db.execute("DELETE FROM monitor WHERE generation = ?", (generation,))
-    db.execute("UPDATE user SET monitors = monitors - 1 WHERE id = ?", (owner,))
+    db.execute(
+        "UPDATE user SET monitors = monitors - 1, load = load - ? WHERE id = ?", (load_of(read_spec(text)), owner)
+    )
     gone.append(generation)
     return "removed"
 
@@ -182,13 +202,18 @@ def _as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revis
 
 
 def _owners(db: Connection, names: set[str]) -> dict[str, list[int]]:
-    """Name to [id, number of monitors, disabled]; the number is kept up while putting."""
+    """Name to [id, number of monitors, disabled, load]; the number and the load are kept up while putting."""
     owners: dict[str, list[int]] = {}
     for name in names:
-        row = db.execute("SELECT id, monitors, disabled FROM user WHERE name = ?", (name,)).fetchone()
+        row = db.execute("SELECT id, monitors, disabled, load FROM user WHERE name = ?", (name,)).fetchone()
         if row is not None:
-            owners[name] = list(row)
+            owners[name] = [*row[:3], _load(db, row[0]) if row[3] is None else row[3]]
     return owners
+
+
+def _load(db: Connection, owner: int) -> int:
+    """Added up once, for a user of a store that did not count it yet."""
+    return sum(load_of(read_spec(row[0])) for row in db.execute("SELECT spec FROM monitor WHERE owner = ?", (owner,)))
 
 
 def _current(

@@ -108,15 +108,17 @@ def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: 
     return extended
 
 
-def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
+def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: int = 0) -> int:
     db.execute(
         """UPDATE open SET at_ms = ?1 + (at_ms - started_ms), started_ms = ?1
            WHERE state = 'out' AND started_ms > ?1""",
         (now_ms,),
     )
     moved = db.changes()
+    db.execute("UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'held') AND at_ms > ?1", (now_ms + wait_ms_max,))
+    moved += db.changes()
     db.execute(
-        "UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'later', 'held') AND at_ms > ?1", (now_ms + wait_ms_max,)
+        "UPDATE open SET at_ms = ?1 WHERE state = 'later' AND at_ms > ?1", (now_ms + max(wait_ms_max, later_ms_max),)
     )
     moved += db.changes()
     if moved:

@@ -18,6 +18,7 @@ from paceline.adapters.sqlite import (
     upkeep,
     users,
 )
+from paceline.adapters.sqlite.advances import book_catch_up
 from paceline.adapters.sqlite.advances import commit as commit_advances
 from paceline.adapters.sqlite.batch_store import SqliteBatchStore
 from paceline.adapters.sqlite.cadences import Cadences
@@ -115,9 +116,11 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     # -- definitions and their changes
 
-    def put_monitors(self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int) -> list[PutResult]:
+    def put_monitors(
+        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[PutResult]:
         with self._db.write() as db:
-            return definitions.put(db, puts, monitors_max=monitors_max, now_ms=now_ms)
+            return definitions.put(db, puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
 
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
         with self._db.write() as db:
@@ -169,6 +172,10 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             return strides.advance_on_time(db, rule, limit=limit)
 
+    def book_catch_up(self, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+        with self._db.write() as db:
+            return book_catch_up(db, wanted, per_second=per_second, now_ms=now_ms)
+
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
         with self._db.read() as db:
             return entries.armed_after(db, self._cadences, after, from_ms=from_ms, limit=limit)
@@ -213,9 +220,9 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             return runs.settle(db, settlements)
 
-    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
         with self._db.write() as db:
-            return runs.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max)
+            return runs.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
 
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:

@@ -156,6 +156,7 @@ def _edit_now(
         change,
         expected_revision=None if guard.if_match == "*" else seen,
         monitors_max=parts.system.settings.monitors_max,
+        firings_max=parts.system.settings.firings_per_second_max,
         now_ms=now_ms,
     )
     assert result.monitor is not None

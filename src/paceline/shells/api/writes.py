@@ -39,20 +39,21 @@ class Writes:
         self._store = system.store
         self._wake = wake
         self._monitors_max = system.settings.monitors_max
+        self._firings_max = system.settings.firings_per_second_max
         self._policy = system.retry_policy
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
         """One commit for the definitions, one for their entries, at most two reads for all answers."""
         now_ms = self._system.clock.now_ms()
         results, known = define.put_monitors_and_entries(
-            self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms
+            self._store, puts, monitors_max=self._monitors_max, firings_max=self._firings_max, now_ms=now_ms
         )
         self._tell(results)
         done = [result.monitor for result in results if result.monitor is not None and _is_done(result)]
         views = iter(monitor_views(self._store, done, now_ms=now_ms, known=known))
         answers: list[Put | PacelineError] = []
         for put, result in zip(puts, results, strict=True):
-            error = define.put_error(result, put, monitors_max=self._monitors_max)
+            error = define.put_error(result, put, monitors_max=self._monitors_max, firings_max=self._firings_max)
             if error is not None:
                 answers.append(error)
                 continue
@@ -66,7 +67,7 @@ class Writes:
         return [self._put_all(puts, now_ms) for puts in lists]
 
     def put_error(self, result: PutResult, put: PutMonitor) -> PacelineError | None:
-        return define.put_error(result, put, monitors_max=self._monitors_max)
+        return define.put_error(result, put, monitors_max=self._monitors_max, firings_max=self._firings_max)
 
     def remove(self, removes: Sequence[RemoveMonitor]) -> list[PacelineError | None]:
         """One commit for the definitions, one for their entries."""
@@ -111,7 +112,9 @@ class Writes:
         return [outgoing.settle_outcomes(self._store, one, now_ms=now_ms, policy=self._policy) for one in lists]
 
     def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
-        results = define.put_monitors(self._store, puts, monitors_max=self._monitors_max, now_ms=now_ms)
+        results = define.put_monitors(
+            self._store, puts, monitors_max=self._monitors_max, firings_max=self._firings_max, now_ms=now_ms
+        )
         self._tell(results)
         return results
 

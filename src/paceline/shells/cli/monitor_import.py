@@ -98,11 +98,14 @@ def _put(system: System, owner: str, batch: Sequence[Item | Broken], tally: Tall
             parsed.append((item.line, define.parse_put(owner, monitor_id, body, system.limits)))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
-    monitors_max = system.settings.monitors_max
+    limits = {
+        "monitors_max": system.settings.monitors_max,
+        "firings_max": system.settings.firings_per_second_max,
+    }
     puts = [put for _, put in parsed]
-    results = define.put_monitors(system.store, puts, monitors_max=monitors_max, now_ms=system.clock.now_ms())
+    results = define.put_monitors(system.store, puts, **limits, now_ms=system.clock.now_ms())
     for (line, put), result in zip(parsed, results, strict=True):
-        if refused := define.put_error(result, put, monitors_max=monitors_max):
+        if refused := define.put_error(result, put, **limits):
             tally.refuse(line, put.id, refused)
         else:
             tally.counts[result.disposition] += 1

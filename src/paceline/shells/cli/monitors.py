@@ -177,7 +177,11 @@ def _put(
 ) -> PutResult:
     put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
     return define.put_monitor(
-        system.store, put, monitors_max=system.settings.monitors_max, now_ms=system.clock.now_ms()
+        system.store,
+        put,
+        monitors_max=system.settings.monitors_max,
+        firings_max=system.settings.firings_per_second_max,
+        now_ms=system.clock.now_ms(),
     )
 
 
@@ -189,6 +193,7 @@ def _edit(system: System, owner: str, monitor_id: str, change: Callable[[Monitor
         change,
         expected_revision=None,
         monitors_max=system.settings.monitors_max,
+        firings_max=system.settings.firings_per_second_max,
         now_ms=system.clock.now_ms(),
     )
 
