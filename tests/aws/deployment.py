@@ -44,7 +44,8 @@ class Deployment:
                 read = answer.read()
                 return answer.status, json.loads(read) if read else None
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def ask(self, status: int, method: str, path: str, body: Any = None) -> Any:
         found, answer = self.rest(method, path, body)

@@ -18,6 +18,21 @@ from typing import Any, NamedTuple
 TIMEOUT_S = 120.0
 
 
+BEGUN: list[subprocess.Popen[str]] = []
+"""What tests have begun. A test that fails before its end must not leave open pipes to be blamed on another."""
+
+
+def end_all_that_was_begun() -> None:
+    while BEGUN:
+        process = BEGUN.pop()
+        if process.poll() is None:
+            process.kill()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+        process.wait()
+
+
 class Ended(NamedTuple):
     """How a command ended, and what it said."""
 
@@ -66,7 +81,7 @@ class Program:
         return json.loads(self.ok(*words, "--json", **settings))
 
     def begin(self, *words: str, **settings: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             self._command(words),
             cwd=self.folder,
             env=self._env_with(settings),
@@ -74,6 +89,8 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
         )
+        BEGUN.append(process)
+        return process
 
     @contextmanager
     def running(self, *words: str, **settings: str) -> Iterator[Running]:
