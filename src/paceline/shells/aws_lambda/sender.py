@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cache
-from typing import Any, Protocol, Self
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -23,9 +23,12 @@ from paceline.ports import CHECKS, Order
 from paceline.ports.messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
+from paceline.shells.errands import Errands
 from paceline.steps.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
 from paceline.steps.send import make_orders, orders_in_time, places_of, settle
 from paceline.wiring import open_caller, open_provider
+
+T = TypeVar("T")
 
 CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
 """With less time left nothing more is claimed: that long a call may take, if its provider allows it."""
@@ -33,6 +36,13 @@ IN_FLIGHT_MAX = 100
 WAIT_MS = 50
 SOON_MS = 1_000
 """A provider that is ready so soon is waited for: a message would take longer. Clocks differ by less."""
+
+
+class Found(NamedTuple, Generic[T]):
+    """What was claimed. ``wait_ms``: so soon something else is ready, if nothing is."""
+
+    claimed: list[T]
+    wait_ms: int = 0
 
 
 class Work(Protocol):
@@ -43,7 +53,12 @@ class Work(Protocol):
 
     @property
     def out(self) -> int: ...
-    def claim(self) -> int: ...
+    def look(self) -> Found[Any]:
+        """Claims what may start. On a thread of its own: while a reply hangs, answers are settled."""
+
+    def start(self, found: Found[Any]) -> int:
+        """What can still end within its lease; how many there are, or are in a moment."""
+
     def take(self) -> None: ...
     def give_back(self) -> None: ...
 
@@ -77,13 +92,31 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
     """Until nothing may start and nothing is out; what is still out at the end is given back if it can be repeated."""
     for work in works:
         work.done = 0
-    claimed = True
-    while time.left_s > 0 and (claimed or any(work.out for work in works)):
-        claimed = time.left_s > CLAIM_S and sum(work.claim() for work in works) > 0
+    looks: Errands[Work, Found[Any]] = Errands("claims", apart=True, done=lambda: None, most=max(len(works), 1))
+    claimed, found = True, 0
+    while time.left_s > 0 and (claimed or looks.busy or any(work.out for work in works)):
+        if not looks.busy and time.left_s > CLAIM_S:
+            found = 0
+            for work in works:
+                looks.begin(work, lambda work: work.look())
+        found += _start_found(looks, wait_s=0 if any(work.out for work in works) else WAIT_MS / 1_000)
+        claimed = found > 0 and time.left_s > CLAIM_S
         for work in works:
             work.take()
+    if looks.busy:
+        _start_found(looks, wait_s=max(time.left_s, 0.0))
     for work in works:
         work.give_back()
+
+
+def _start_found(looks: Errands[Work, Found[Any]], *, wait_s: float) -> int:
+    started = 0
+    for work, found, error in looks.fetch(wait_s=wait_s):
+        if found is None:
+            assert error is not None
+            raise error
+        started += work.start(found)
+    return started
 
 
 def follow_up(now: Engine, providers: set[int]) -> None:
@@ -117,22 +150,26 @@ class Checks:
     def out(self) -> int:
         return len(self._out)
 
-    def claim(self) -> int:
-        room = IN_FLIGHT_MAX - len(self._out)
+    def look(self) -> Found[Order]:
+        out = list(self._out.values())
+        room = IN_FLIGHT_MAX - len(out)
         if room <= 0:
-            return 0
+            return Found([])
         store, now_ms = self._now.store, self._now.now_ms()
-        places = places_of(self._out.values(), owner_max=self._owner_max, target_max=self._target_max)
+        places = places_of(out, owner_max=self._owner_max, target_max=self._target_max)
         given: dict[str, Any] = {"runs_max": room, "lease_ms": self._lease_ms, "places": places}
         if self._generations is None:
             claimed = store.claim(CHECKS, now_ms=now_ms, **given)
         else:
             claimed = store.claim_checks_of(self._generations, now_ms=now_ms, **given)
-        orders = make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy)
-        orders, late = orders_in_time(orders, lease_ms=self._lease_ms, now_ms=self._now.now_ms())
+        return Found(make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy))
+
+    def start(self, found: Found[Order]) -> int:
+        now_ms = self._now.now_ms()
+        orders, late = orders_in_time(found.claimed, lease_ms=self._lease_ms, now_ms=now_ms)
         if late:
             logger.warning("claimed_too_late", extra={"checks": len(late)})
-            store.release([(order.handle, order.attempt) for order in late], now_ms=self._now.now_ms())
+            self._now.store.release([(order.handle, order.attempt) for order in late], now_ms=now_ms)
         self._out.update(((order.handle, order.attempt), order) for order in orders)
         self._provider.start(orders)
         return len(orders)
@@ -177,28 +214,30 @@ class Calls:
     def out(self) -> int:
         return len(self._out)
 
-    def claim(self) -> int:
+    def look(self) -> Found[Sent]:
         """One that is ready in a moment counts: then the pass goes on until it is."""
         store, room, now_ms = self._now.store, IN_FLIGHT_MAX - len(self._out), self._now.now_ms()
-        self._wait_ms = WAIT_MS if self._out else 0
         next_ms = self._next_ms() if room > 0 else None
         if next_ms is None or next_ms > now_ms + SOON_MS:
-            return 0
+            return Found([])
         if next_ms > now_ms:
-            self._wait_ms = next_ms - now_ms
-            return 1
+            return Found([], next_ms - now_ms)
         if self._providers is None:
             claimed = store.claim_calls(now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
         else:
             claimed = store.claim_calls_of(self._providers, now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms)
-        sent, late = calls_in_time(make_calls(store, self._book, claimed, now_ms=now_ms), now_ms=self._now.now_ms())
+        return Found(make_calls(store, self._book, claimed, now_ms=now_ms))
+
+    def start(self, found: Found[Sent]) -> int:
+        now_ms = self._now.now_ms()
+        sent, late = calls_in_time(found.claimed, now_ms=now_ms)
         if late:
             logger.warning("claimed_too_late", extra={"calls": len(late)})
-            store.release_calls([one.fence for one in late], now_ms=self._now.now_ms())
+            self._now.store.release_calls([one.fence for one in late], now_ms=now_ms)
         self._out.update((one.fence, one) for one in sent)
         self._caller.start([one.call for one in sent])
-        self._wait_ms = WAIT_MS
-        return len(sent)
+        self._wait_ms = found.wait_ms
+        return len(sent) or int(found.wait_ms > 0)
 
     def _next_ms(self) -> int | None:
         if self._providers is None:
@@ -207,7 +246,8 @@ class Calls:
 
     def take(self) -> None:
         """Waits also while nothing is out: then something is ready in a moment."""
-        ended = self._caller.finished(wait_ms=self._wait_ms)
+        ended = self._caller.finished(wait_ms=max(self._wait_ms, WAIT_MS if self._out else 0))
+        self._wait_ms = 0
         if ended:
             self.done += len(settle_calls(self._now.store, self._out, ended, chance=chance).settled)
         for item in ended:
