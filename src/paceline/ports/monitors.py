@@ -199,7 +199,7 @@ class PurgeReport(NamedTuple):
     runs_deleted: int
     runs_expired: int
     more: bool = False
-    """The pass ended at its limit: the next one goes on where it stopped."""
+    """The next pass may have something to do: it goes on where this one stopped."""
 
 
 class StoreStatus(msgspec.Struct, frozen=True):
