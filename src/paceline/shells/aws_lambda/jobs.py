@@ -38,7 +38,6 @@ def dispatch(event: Event, context: LambdaContext) -> dict[str, Any]:
     A record of the stream says only that there is a new job, so one that comes twice or late is nothing.
     """
     left = time_of(context)
-    _dispatcher().tell()  # others may have made room since its last call
     if "Records" not in event:
         return {"turns": _turn_on(_dispatcher(), left, spare_s=SEND_S)}
     if any(_is_new_job(record) for record in event["Records"]):
@@ -79,6 +78,8 @@ def _send_new(left: Time) -> int:
 
 def _turn_on(loop: Dispatcher | Herald, left: Time, *, spare_s: float, sleep_ms_max: int = LOOK_MS - 1) -> int:
     """Until a turn has nothing to do for longer than that; how many there were."""
+    if isinstance(loop, Dispatcher):
+        loop.tell()  # others may have made room since its last call
     for turns in range(1, TURNS_MAX + 1):
         turn: Turn = loop.turn()
         if turn.sleep_ms > sleep_ms_max or left.left_s < spare_s:
