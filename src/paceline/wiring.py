@@ -365,6 +365,11 @@ def secret_problem(system: System) -> str | None:
     return None
 
 
+def keep_check_value(system: System) -> None:
+    """Keeps the check value of the secret key in a store that has none yet. Raises WrongSecretKey for another key."""
+    check_secret(system.store, _open_vault(system.secret_key), now_ms=system.clock.now_ms())
+
+
 def adopt_key(system: System) -> bool:
     """Make the key that is set or lies beside the store the store's own. False: it is already."""
     key = find_secret_key(system.settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import cache
 from typing import Any, cast
 
@@ -14,6 +13,7 @@ from paceline import __version__
 from paceline.shells.api import ApiHooks, build_app
 from paceline.shells.aws_lambda.runtime import Event, engine, logger
 from paceline.shells.metrics import Metrics
+from paceline.wiring import keep_check_value
 
 TEXT = ["text/", "application/json", "application/problem+json", "application/x-ndjson", "application/javascript"]
 
@@ -28,8 +28,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
 def _adapter() -> Mangum:
     """The lifespan is the process's, not that of one request: its end would close the writing thread for the next."""
     asyncio.set_event_loop(asyncio.new_event_loop())
-    # Of the functions this one may write where the check value of the secret key stands.
-    system = replace(engine().system, takes_key=True)
-    assert system.secret_key
+    system = engine().system
+    keep_check_value(system)  # of the functions only this one may write where it stands
     app = build_app(system, ApiHooks(metrics=Metrics(version=__version__)))
     return Mangum(app, lifespan="off", text_mime_types=TEXT)
