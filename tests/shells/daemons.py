@@ -88,9 +88,9 @@ def wait_until_it_minds_signals(process: subprocess.Popen[Any], *, within_s: flo
             caught = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt")), 0)
 
 
-def start_daemon(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def start_daemon(folder: Path, port: int, **settings: str) -> subprocess.Popen[bytes]:
     """Returns when it answers; the port is given, so that clients find it again after a restart."""
-    process = start_process(folder, "up", PACELINE_PORT=str(port))
+    process = start_process(folder, "up", PACELINE_PORT=str(port), **settings)
     deadline_s = time.monotonic() + 90
     api = Api(port, "none")
     while api("GET", "/healthz") is None:

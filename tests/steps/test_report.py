@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from paceline.core.instants import to_text
@@ -9,7 +11,7 @@ from paceline.steps.access import edit_user
 from paceline.steps.define import get_monitor
 from paceline.steps.report import MonitorView, monitor_runs, monitor_view, show_run, status_view
 from paceline.steps.send import settle
-from tests.steps.scene import MINUTE_MS, OUTGOING, SECOND_MS, T0_MS, finish, put, run_tick, send_all, take
+from tests.steps.scene import HTTP, MINUTE_MS, OUTGOING, SECOND_MS, T0_MS, finish, put, run_tick, send_all, take
 
 
 def view(store: Store, *, now_ms: int) -> MonitorView:
@@ -45,6 +47,32 @@ def test_health_is_late_when_firings_or_runs_fall_behind(store: Store) -> None:
     assert view(store, now_ms=T0_MS + 12 * SECOND_MS).health == "late"
     send_all(store, now_ms=T0_MS + 12 * SECOND_MS)
     assert view(store, now_ms=T0_MS + 12 * SECOND_MS).health == "ok"
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+@pytest.mark.parametrize("check", [HTTP, OUTGOING], ids=["hangs", "nobody serves it"])
+def test_a_one_second_monitor_whose_first_run_never_ends_is_late_and_not_new(
+    store: Store, check: dict[str, Any], overlap: str
+) -> None:
+    put(store, "a", now_ms=T0_MS, every="1s", check=check, overlap=overlap)
+    for second in range(40):
+        run_tick(store, now_ms=T0_MS + second * SECOND_MS)
+        take(store, now_ms=T0_MS + second * SECOND_MS)
+    assert view(store, now_ms=T0_MS + 40 * SECOND_MS).health == "late"
+
+
+def test_a_monitor_shows_how_many_firings_it_skipped_and_why(store: Store) -> None:
+    put(store, "a", now_ms=T0_MS, every="1s", overlap="skip")
+    run_tick(store, now_ms=T0_MS)
+    assert view(store, now_ms=T0_MS).skipped is None
+    for second in range(1, 8):
+        run_tick(store, now_ms=T0_MS + second * SECOND_MS)
+    skipped = view(store, now_ms=T0_MS + 8 * SECOND_MS).skipped
+    assert skipped is not None
+    assert (skipped.count, skipped.since) == (7, to_text(T0_MS))
+    assert skipped.since in skipped.reason
+    send_all(store, now_ms=T0_MS + 8 * SECOND_MS)
+    assert view(store, now_ms=T0_MS + 8 * SECOND_MS).skipped is None
 
 
 def test_a_paused_monitor_and_one_of_a_disabled_owner_are_shown_as_paused(store: Store) -> None:

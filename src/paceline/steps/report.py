@@ -42,7 +42,7 @@ class SkippedView(msgspec.Struct, frozen=True):
     """Firings that made no run, since the open run was due."""
 
     count: int
-    since: str | None
+    since: str
     reason: str
 
 

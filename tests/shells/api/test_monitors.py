@@ -299,6 +299,33 @@ def test_a_user_can_have_only_so_many_monitors(tmp_path_factory: pytest.TempPath
         assert bulk[1]["error"]["code"] == "limit_reached"
 
 
+def test_a_user_s_monitors_can_fire_only_so_often_together(tmp_path: Path) -> None:
+    with serving(tmp_path, firings_per_second_max=2) as world:
+        alice = world.add("alice")
+        fast = {**HTTP, "every": "1s"}
+        assert alice("PUT", f"{PATH}/a", fast).status == 201
+        assert alice("PUT", f"{PATH}/b", {**fast, "paused": True}).status == 201
+        assert alice("PUT", f"{PATH}/c", {**HTTP, "every": "2s"}).status == 201
+        refused = alice("POST", f"{PATH}/b/resume")
+        assert (refused.status, refused.code) == (403, "limit_reached")
+        assert "at most 2 times a second" in refused.json["detail"]
+        assert "would fire 2.5 times" in refused.json["detail"]
+        assert alice("PATCH", f"{PATH}/c", {"every": "1s"}).status == 200
+        assert alice("PATCH", f"{PATH}/c", {"cron": "* * * * *"}).status == 200
+        bulk = alice("PUT", PATH, {"items": [{"id": "c", **fast}, {"id": "d", **fast}]}).json["items"]
+        assert [item["disposition"] for item in bulk] == ["replaced", "refused"]
+        assert alice("DELETE", f"{PATH}/a").status == 204
+        assert alice("POST", f"{PATH}/b/resume").status == 200
+
+
+def test_a_monitor_has_an_overlap_policy(tmp_path: Path) -> None:
+    with serving(tmp_path) as world:
+        alice = world.add("alice")
+        assert alice("PUT", f"{PATH}/a", HTTP).json["overlap"] == "skip"
+        assert alice("PATCH", f"{PATH}/a", {"overlap": "queue"}).json["overlap"] == "queue"
+        assert alice("PATCH", f"{PATH}/a", {"overlap": "both"}).status == 422
+
+
 def test_an_operator_may_ask_for_smaller_pages(tmp_path: Path) -> None:
     with serving(tmp_path, page_max=2) as world:
         alice = world.add("alice")
