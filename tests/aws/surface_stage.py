@@ -309,7 +309,8 @@ def _ripe(stage: AtlasWorld, at: Surface) -> None:
     at.ask(client, "GET", f"{base}/measurements/")
     stage.send()
     lists = ("measurements/", "measurements/my/", "measurements/ping/", "credits/", "keys/", "probes/", "probes/1/")
-    for path in (*lists, f"measurements/{made}/", f"measurements/{made}/results/", f"measurements/{made}/latest/"):
+    parts = (f"measurements/{made}/{part}" for part in ("", "results/", "latest/"))
+    for path in (*lists, *parts, f"measurements-latest/{made}/"):
         at.ask(client, "GET", f"{base}/{path}", **key)
     one = request_of()["definitions"][0]
     many = at.ask(client, "POST", f"{base}/measurements/", request_of(one, one), **key).json["measurements"]
