@@ -27,6 +27,12 @@ def checkpoint(opened: Database) -> None:
         connection.wal_checkpoint()
 
 
+def look_at_all(opened: Database) -> None:
+    """The log is read in every fourth look."""
+    for _ in range(4):
+        opened.watch()
+
+
 def break_structure(path: str) -> None:
     """The number of cells of many pages, which no page can have."""
     with Path(path).open("r+b", buffering=0) as file:
@@ -65,3 +71,15 @@ def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monke
         if number % 3 == 0:
             checkpoint(opened)
         opened.watch()
+
+
+def test_bytes_of_the_log_that_change_before_the_first_look_are_found_by_its_checksums(opened: Database) -> None:
+    look_at_all(opened)
+    checkpoint(opened)
+    with opened.write() as db:
+        db.execute("UPDATE thing SET words = 'other' WHERE id < 20")  # the log begins again
+    with Path(f"{opened.path}-wal").open("r+b", buffering=0) as log:
+        log.seek(500)
+        log.write(b"\xff\x00\xff")
+    with pytest.raises(StoreDamaged, match="something other than SQLite"):
+        look_at_all(opened)

@@ -18,6 +18,8 @@ WAL_BYTES_MAX = 8 * 1024 * 1024
 """So much of the write-ahead log, from its beginning, is compared in each look; SQLite keeps it at about 4 MB."""
 LOOKS_PER_LOG = 4
 """The log is read in every fourth look: it takes milliseconds, the rest microseconds."""
+FRAMES_MAX = 100
+"""So many frames that are new to a look are compared with SQLite's own checksums: 0.1 ms each."""
 INDEX_BYTES = 136
 HEADER_BYTES = 48
 WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
@@ -149,6 +151,9 @@ class FileWatch:
             return Seen(f"{path} was cut short by something other than SQLite")
         if before is not None and before.salts == index.salts and zlib.crc32(data[: before.size]) != before.checksum:
             return Seen(f"{path} was written by something other than SQLite")
+        new = before.size if before is not None and before.salts == index.salts else 0
+        if not frames_are_whole(data, new=new, page_bytes=index.page_bytes):
+            return Seen(f"{path} was written by something other than SQLite")
         self._log = Log(index.salts, size, zlib.crc32(data))
         return None
 
@@ -166,6 +171,34 @@ class FileWatch:
         (copied,) = struct.unpack_from("=I", data, 96)
         (attempted,) = struct.unpack_from("=I", data, 128)
         return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
+
+
+def frames_are_whole(log: bytes, *, new: int, page_bytes: int) -> bool:
+    """Whether the frames from ``new`` on have the checksums that SQLite gave them; each goes on from the one before."""
+    frame_bytes = FRAME_HEADER_BYTES + page_bytes
+    at = max(new, WAL_HEADER_BYTES)
+    if len(log) <= at or (at - WAL_HEADER_BYTES) % frame_bytes or (len(log) - at) // frame_bytes > FRAMES_MAX:
+        return True  # none, or too many to look at
+    words = {0x377F0682: "<", 0x377F0683: ">"}.get(struct.unpack_from(">I", log)[0])
+    if words is None:
+        return False
+    sums = struct.unpack_from(">II", log, 24 if at == WAL_HEADER_BYTES else at - page_bytes - 8)
+    while at + frame_bytes <= len(log):
+        sums = _checksum(struct.unpack_from(f"{words}2I", log, at), sums)
+        sums = _checksum(struct.unpack_from(f"{words}{page_bytes // 4}I", log, at + FRAME_HEADER_BYTES), sums)
+        if sums != struct.unpack_from(">II", log, at + 16):
+            return False
+        at += frame_bytes
+    return True
+
+
+def _checksum(words: tuple[int, ...], sums: tuple[int, ...]) -> tuple[int, int]:
+    """As https://sqlite.org/fileformat2.html#checksum_algorithm has it."""
+    first, second = sums
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
 
 
 def _identity(path: Path) -> Identity | None:
