@@ -352,11 +352,16 @@ def key_path(settings: Settings) -> Path:
     return Path(sqlite_path(settings)).with_suffix(".key")
 
 
+def has_key(settings: Settings) -> bool:
+    """Whether a key is set or lies beside the store."""
+    if settings.secret_key is not None:
+        return True
+    return aws_prefix(settings.store) is None and key_path(settings).exists()
+
+
 def secret_problem(system: System) -> str | None:
     """What is wrong with the key, for ``paceline check``; without a key there is nothing to compare."""
-    if system.settings.secret_key is None and (
-        aws_prefix(system.settings.store) is not None or not key_path(system.settings).exists()
-    ):
+    if not has_key(system.settings):
         return None
     try:
         _ = system.secret_key

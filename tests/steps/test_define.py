@@ -21,6 +21,7 @@ from paceline.steps.define import (
     set_paused,
 )
 from paceline.steps.react import react, react_to_all
+from tests.steps.move_scene import VAULT
 from tests.steps.scene import (
     DAY_MS,
     HOUR_MS,
@@ -254,14 +255,14 @@ def test_a_removal_that_cannot_be_done_is_an_error(store: Store) -> None:
     ],
 )
 def test_a_patch_merges(patch: dict[str, Any], expected: dict[str, Any]) -> None:
-    merged = spec_document(merge_patch(spec_of(), json.dumps(patch).encode(), LIMITS))
+    merged = spec_document(merge_patch(spec_of(), json.dumps(patch).encode(), LIMITS, VAULT))
     for name, value in expected.items():
         assert merged.get(name) == value
 
 
 def test_a_patch_may_change_the_cadence_from_cron_back_to_an_interval() -> None:
     cron = spec_of(every=None, cron="0 3 * * *", timezone="Asia/Tokyo")
-    back = spec_document(merge_patch(cron, b'{"every": "5s"}', LIMITS))
+    back = spec_document(merge_patch(cron, b'{"every": "5s"}', LIMITS, VAULT))
     assert (back.get("every"), back.get("cron"), back.get("timezone")) == ("5s", None, None)
 
 
@@ -278,7 +279,7 @@ def test_a_patch_may_change_the_cadence_from_cron_back_to_an_interval() -> None:
 )
 def test_a_bad_patch_is_refused_by_name(patch: bytes, pointer: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        merge_patch(spec_of(), patch, LIMITS)
+        merge_patch(spec_of(), patch, LIMITS, VAULT)
     assert [problem.pointer for problem in caught.value.errors] == [pointer]
 
 
@@ -286,7 +287,7 @@ def test_a_bad_patch_is_refused_by_name(patch: bytes, pointer: str) -> None:
 def test_a_deeply_nested_patch_is_refused(levels: int) -> None:
     patch = b'{"check": ' + b'{"a": ' * levels + b"1" + b"}" * levels + b"}"
     with pytest.raises((InvalidInput, MalformedBody)):
-        merge_patch(spec_of(check=OUTGOING), patch, LIMITS)
+        merge_patch(spec_of(check=OUTGOING), patch, LIMITS, VAULT)
 
 
 def test_an_edit_tries_again_when_somebody_wrote_in_between(store: Store, second: Store) -> None:

@@ -12,6 +12,8 @@ from paceline.errors import FieldProblem, InvalidInput
 
 CHECK_BYTES_MAX = 65_536
 HEADERS_MAX = 32
+HIDDEN = "***"
+"""What is shown in place of a secret value; given back in an edit, it keeps the value that is stored."""
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
 BYTES_CAP_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 131_072
@@ -43,6 +45,8 @@ class HttpCheck(
     verify_tls: bool = True
     follow_redirects: int = 0
     max_bytes: int = 1_048_576
+    sealed: bool = False
+    """Of stored ones: the values of the headers and the body are sealed. Nobody gives it."""
 
 
 class TcpCheck(
@@ -100,9 +104,10 @@ _CHECKS = {kind: msgspec.json.Decoder(type_) for kind, type_ in CHECK_KINDS.item
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
-def parse_check(body: bytes, pointer: str) -> Check:
-    if len(body) > CHECK_BYTES_MAX:
-        raise InvalidInput.of(FieldProblem(pointer, f"at most {CHECK_BYTES_MAX} bytes of JSON"))
+def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTES_MAX) -> Check:
+    """``bytes_max`` None: it was stored, and is longer since it was sealed."""
+    if bytes_max is not None and len(body) > bytes_max:
+        raise InvalidInput.of(FieldProblem(pointer, f"at most {bytes_max} bytes of JSON"))
     kind = decode(_KIND, body, pointer).kind
     if kind == "outgoing":
         return OutgoingCheck(document=decode(_OBJECT, body, pointer))
@@ -114,9 +119,14 @@ def parse_check(body: bytes, pointer: str) -> Check:
 
 
 def check_document(check: Check) -> dict[str, Any]:
-    """The check as its user wrote it, less what equals the defaults."""
+    """The check as its user wrote it, less what equals the defaults. What is sealed of it is masked."""
     if isinstance(check, OutgoingCheck):
         return check.document
+    if isinstance(check, HttpCheck) and check.sealed:
+        masked = dict.fromkeys(check.headers, HIDDEN)
+        check = msgspec.structs.replace(
+            check, headers=masked, body=None if check.body is None else HIDDEN, sealed=False
+        )
     document: dict[str, Any] = msgspec.to_builtins(check)
     return document
 
@@ -153,6 +163,8 @@ def check_problems(check: Check) -> list[FieldProblem]:
 
 def _http_problems(check: HttpCheck) -> list[FieldProblem]:
     problems = []
+    if check.sealed:
+        problems.append(FieldProblem("/check/sealed", "there is no such field; remove it"))
     if detail := url_problem(check.url):
         problems.append(FieldProblem("/check/url", detail))
     if len(check.headers) > HEADERS_MAX:

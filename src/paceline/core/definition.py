@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.core.checks import Check, OutgoingCheck, check_document, check_problems, parse_check
+from paceline.core.checks import CHECK_BYTES_MAX, Check, OutgoingCheck, check_document, check_problems, parse_check
 from paceline.core.cron import cron_problem, timezone_problem
 from paceline.core.durations import parse_duration_ms
 from paceline.core.parsing import decode, duration_problems, line_problem
@@ -78,7 +78,7 @@ def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> Monitor
 def parse_stored_spec(text: str | bytes) -> MonitorSpec:
     """A spec that was valid when it was stored; limits may have changed since and do not apply."""
     body = text.encode() if isinstance(text, str) else text
-    return _to_spec(_SPEC.decode(body), "")
+    return _to_spec(_SPEC.decode(body), "", check_bytes_max=None)
 
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
@@ -139,9 +139,9 @@ def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
     return document
 
 
-def _to_spec(document: _SpecDocument, pointer: str) -> MonitorSpec:
+def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | None = CHECK_BYTES_MAX) -> MonitorSpec:
     return MonitorSpec(
-        check=parse_check(bytes(document.check), f"{pointer}/check"),
+        check=parse_check(bytes(document.check), f"{pointer}/check", bytes_max=check_bytes_max),
         every=document.every,
         cron=document.cron,
         timezone=document.timezone,

@@ -8,13 +8,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from paceline.core.checks import HIDDEN
 from paceline.core.durations import parse_duration_ms
 from paceline.core.parsing import decode, duration_problems
 from paceline.core.targets import header_problem, url_problem
 from paceline.errors import FieldProblem, InvalidInput
 
-HIDDEN = "***"
-"""What is shown in place of a header's value; given back in an edit, it keeps the value that is stored."""
 IN_FLIGHT_MAX = 1_000
 ATTEMPTS_MAX = 100
 FAILURES_MAX = 1_000_000

@@ -274,6 +274,12 @@ class MonitorStore(Protocol):
         A new monitor gets a generation that was never used before and revision 1; a replaced one keeps its generation.
         """
 
+    def rewrite_specs(self, monitors: Sequence[Monitor]) -> int:
+        """Store these specs, which mean what the stored ones mean, where the revision is still theirs; how many.
+
+        No revision rises and nothing follows. What stood there before is gone from the store's files.
+        """
+
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
         """Each removal records a change."""
 

@@ -35,6 +35,7 @@ from paceline.shells.loops import Loop, Sender, Ticker, Turn
 from paceline.shells.metrics import Metrics
 from paceline.shells.watcher import Watcher
 from paceline.steps.dispatch import Desk
+from paceline.steps.secret import seal_checks
 from paceline.wiring import System, exposed_files, open_atlas, open_caller, open_provider, open_tls, run_loops_on
 
 log = structlog.get_logger("paceline")
@@ -206,6 +207,8 @@ class JobEngine:
 def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
     """Blocks until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` hears where the API listens."""
     assert system.secret_key, "read before anything runs: a wrong one stops the start"
+    if sealed := seal_checks(system.store, system.vault):
+        log.info("checks_sealed", monitors=sealed)
     for file in exposed_files(system.settings):
         log.warning("readable_by_others", file=str(file), advice=f"chmod 600 {file}")
     metrics = Metrics(version=__version__)

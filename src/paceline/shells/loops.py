@@ -19,6 +19,7 @@ from paceline.shells.check_places import CheckPlaces
 from paceline.shells.errands import SETTLES_MAX, Errands, Returns
 from paceline.shells.metrics import Metrics
 from paceline.shells.outlook import Outlook
+from paceline.steps.check_secrets import CheckOpener
 from paceline.steps.react import react_to_all
 from paceline.steps.send import SettleReport, claim_orders, orders_in_time, settle
 from paceline.steps.tick import next_entries_max, tick
@@ -183,6 +184,7 @@ class Sender:
 
     def __init__(self, system: System, provider: Provider, metrics: Metrics) -> None:
         self._system = system
+        self._opener = CheckOpener(system.vault)
         self._provider = provider
         self._metrics = metrics
         # By attempt too: a check that outlives its lease may be out once more, and the two must not be confused.
@@ -267,8 +269,15 @@ class Sender:
             next_ms = self._system.store.next_run_ms()
             if next_ms is None or next_ms > now_ms:
                 return []
-        store, policy, lease_ms = self._system.store, self._system.retry_policy, self._lease_ms
-        orders = claim_orders(store, now_ms=now_ms, runs_max=room, lease_ms=lease_ms, policy=policy, places=places)
+        orders = claim_orders(
+            self._system.store,
+            now_ms=now_ms,
+            runs_max=room,
+            lease_ms=self._lease_ms,
+            policy=self._system.retry_policy,
+            places=places,
+            opener=self._opener,
+        )
         if len(orders) == room:
             self._news.set()  # there may be more
         return orders

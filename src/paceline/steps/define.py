@@ -7,13 +7,15 @@ from typing import Any
 
 import msgspec
 
+from paceline.core.check_secrets import keep_hidden
 from paceline.core.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.ids import id_problem
 from paceline.core.load import firings_text
 from paceline.core.parsing import decode
 from paceline.core.schedule import Entry
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
-from paceline.ports import PutMonitor, PutResult, RemoveMonitor, RemoveResult, Store
+from paceline.ports import PutMonitor, PutResult, RemoveMonitor, RemoveResult, Store, Vault
+from paceline.steps.check_secrets import seal_spec
 from paceline.steps.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
 
 EDIT_TRIES_MAX = 8
@@ -23,7 +25,10 @@ _PATCH = msgspec.json.Decoder(dict[str, Any])
 def put_monitors(
     store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once."""
+    """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once.
+
+    What is secret in them was sealed before: ``check_secrets.seal_put``.
+    """
     results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
     _let_follow(store, results, now_ms=now_ms)
     return results
@@ -93,8 +98,11 @@ def edit_monitor(
     return result
 
 
-def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits) -> MonitorSpec:
-    """RFC 7396: null removes a field, objects merge, the rest replaces. Changing ``check.kind`` replaces the check."""
+def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits, vault: Vault) -> MonitorSpec:
+    """RFC 7396: null removes a field, objects merge, the rest replaces. Changing ``check.kind`` replaces the check.
+
+    What is secret and not named in the patch stays as it is stored; what is new is sealed.
+    """
     document = decode(_PATCH, patch)
     target = spec_document(spec)
     target["check"] = dict(target["check"])
@@ -106,7 +114,8 @@ def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits) -> MonitorS
         target.pop("timezone", None)
     if document.get("cron") is not None:
         target.pop("every", None)
-    return parse_spec(msgspec.json.encode(_merge(target, document)), limits)
+    merged = seal_spec(parse_spec(msgspec.json.encode(_merge(target, document)), limits), vault)
+    return msgspec.structs.replace(merged, check=keep_hidden(merged.check, spec.check))
 
 
 def set_paused(spec: MonitorSpec, *, paused: bool) -> MonitorSpec:

@@ -12,7 +12,7 @@ import msgspec
 from paceline.core import schedule
 from paceline.core.atlas import MeterName
 from paceline.core.batch import parse_record
-from paceline.core.definition import SpecLimits, parse_spec, wish_of
+from paceline.core.definition import SpecLimits, encode_spec, parse_spec, parse_stored_spec, wish_of
 from paceline.core.ids import id_problem
 from paceline.core.meters import Reading
 from paceline.core.provider import provider_problems
@@ -32,6 +32,7 @@ from paceline.ports import (
 )
 from paceline.steps.access import TOKENS_MAX
 from paceline.steps.accounts import put_account_spec
+from paceline.steps.check_secrets import open_spec, seal_spec
 from paceline.steps.move import (
     AccountLine,
     AnyLine,
@@ -218,7 +219,12 @@ class _Move:
 
     def _put(self, line: MonitorLine) -> PutMonitor:
         _check_id(line.id)
-        spec = parse_spec(bytes(line.spec), LIMITS)
+        # Sealed there; in an export of an older version, in the clear.
+        try:
+            opened = encode_spec(open_spec(parse_stored_spec(bytes(line.spec)), self._vault))
+        except msgspec.MsgspecError:
+            opened = bytes(line.spec)  # what is wrong with it is said below
+        spec = seal_spec(parse_spec(opened, LIMITS), self._vault)
         return PutMonitor(line.owner, line.id, spec, created_ms=min(line.created_ms, self._now_ms))
 
     def _place(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from paceline.core.checks import HIDDEN
 from paceline.core.ids import id_problem
-from paceline.core.provider import HIDDEN, ProviderDefinition, ProviderSpec, keep_hidden, parse_provider
+from paceline.core.provider import ProviderDefinition, ProviderSpec, keep_hidden, parse_provider
 from paceline.errors import AlreadyExists, InvalidInput, NotFound, RevisionMismatch
 from paceline.ports import BatchStore, ProviderPut, PutProvider, Vault
 

@@ -6,16 +6,19 @@ from collections.abc import Iterator
 
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Store, Vault
+from paceline.steps.check_secrets import seal_stored
 
 PROOF_TEXT = "paceline secret key"
+SEALED_TEXT = "paceline secret key, and checks are sealed"
+"""The second: nothing of an older version stands in the clear any more."""
 PAGE = 1_000
 PAGES_MAX = 10_000
 TRIES_MAX = 5
 
 WAY_OUT = (
     "Start with the key that the store was made with: PACELINE_SECRET_KEY as it was, or the key file that lay beside"
-    " the store. If that key is lost, `paceline migrate --adopt-key` goes on with this one: every token, provider's"
-    " header and account's key must then be given anew."
+    " the store. If that key is lost, `paceline migrate --adopt-key` goes on with this one: every token, header,"
+    " check's body and account's key must then be given anew."
 )
 
 
@@ -26,8 +29,8 @@ def check_secret(store: Store, vault: Vault, *, now_ms: int) -> None:
     store on which nothing depends on a key takes any.
     """
     for _ in range(TRIES_MAX):
-        kept = store.proof()
-        if kept == (mine := vault.seal(PROOF_TEXT)):
+        kept, mine = store.proof(), vault.seal(PROOF_TEXT)
+        if kept in (mine, vault.seal(SEALED_TEXT)):
             return
         if not _may_take(store, vault, kept, now_ms=now_ms):
             raise _wrong()
@@ -38,19 +41,29 @@ def check_secret(store: Store, vault: Vault, *, now_ms: int) -> None:
 
 def compare_secret(store: Store, vault: Vault) -> None:
     """Raises WrongSecretKey if a check value is kept and is not this key's. Writes nothing."""
-    if store.proof() not in (None, vault.seal(PROOF_TEXT)):
+    if store.proof() not in (None, vault.seal(PROOF_TEXT), vault.seal(SEALED_TEXT)):
         raise _wrong()
 
 
 def adopt_secret(store: Store, vault: Vault) -> bool:
     """Make this key the store's, whatever it was made with. False: it is the store's already."""
     for _ in range(TRIES_MAX):
-        kept = store.proof()
-        if kept == (mine := vault.seal(PROOF_TEXT)):
+        kept, mine = store.proof(), vault.seal(PROOF_TEXT)
+        if kept in (mine, vault.seal(SEALED_TEXT)):
             return False
         if store.keep_proof(mine, was=kept):
             return True
     raise StoreUnavailable("The secret key of this store changes all the time: see who else starts on it.")
+
+
+def seal_checks(store: Store, vault: Vault) -> int:
+    """Once in a store's life: seal what an older version stored in the clear. Returns how many monitors were sealed."""
+    first, then = vault.seal(PROOF_TEXT), vault.seal(SEALED_TEXT)
+    if store.proof() != first:
+        return 0
+    sealed = seal_stored(store, vault)
+    store.keep_proof(then, was=first)
+    return sealed
 
 
 def needs_its_key(store: Store, *, now_ms: int) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never
 
+from paceline.core.check_secrets import is_sealed
 from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import duration_ms
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
@@ -13,6 +14,9 @@ from paceline.core.leases import check_lease, sort_out
 from paceline.core.outcome import Dead, Outcome
 from paceline.core.places import Places, target_of
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
+from paceline.steps.check_secrets import CheckOpener
+
+SEALED_OTHERWISE = "its headers or body were sealed with another PACELINE_SECRET_KEY: put the monitor with them anew"
 
 
 class Claims(NamedTuple):
@@ -52,15 +56,32 @@ def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: Retr
 
 
 def claim_orders(
-    store: Store, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy, places: Places | None = None
+    store: Store,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    policy: RetryPolicy,
+    places: Places | None = None,
+    opener: CheckOpener | None = None,
 ) -> list[Order]:
     """The checks to be made now. ``places``: what is out already, and how much one owner and one target may have."""
     claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
-    return make_orders(store, claimed, now_ms=now_ms, policy=policy)
+    return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
 
 
-def make_orders(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: RetryPolicy) -> list[Order]:
-    """Of checks that were claimed, those to be made; what must not be sent is settled at once."""
+def make_orders(
+    store: Store,
+    claimed: Iterable[Claimed],
+    *,
+    now_ms: int,
+    policy: RetryPolicy,
+    opener: CheckOpener | None = None,
+) -> list[Order]:
+    """Of checks that were claimed, those to be made; what must not be sent is settled at once.
+
+    ``opener``: for what is sealed of them.
+    """
     claims = admit(store, claimed, now_ms=now_ms, policy=policy)
     orders: list[Order] = []
     misplaced: list[Settlement] = []
@@ -71,8 +92,15 @@ def make_orders(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy
             reason = "the check became 'outgoing' before this run started"
             misplaced.append(_settlement(item, Dead(reason), now_ms))
             continue
+        check = item.check
+        if is_sealed(check):
+            opened = opener.open(check) if opener is not None else None
+            if opened is None:
+                misplaced.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
+                continue
+            check = opened
         names = (item.owner, item.monitor, item.generation, item.counter)
-        orders.append(Order(item.handle, item.attempt, *names, item.check, item.due_ms, item.lease_until_ms))
+        orders.append(Order(item.handle, item.attempt, *names, check, item.due_ms, item.lease_until_ms))
     if misplaced:
         store.settle(misplaced)
     return orders

@@ -25,7 +25,7 @@ PATIENT = msgspec.structs.replace(HURRIED, one_off_ms=600_000)
 ORDERS: dict[str, tuple[str, ...]] = {
     "reach": ("blaeu-reach", "192.0.2.1"),
     "reach by area": ("blaeu-reach", "--area=West", "--size=100", "192.0.2.2"),
-    "traceroute": ("blaeu-traceroute", "192.0.2.3"),
+    "traceroute": ("blaeu-traceroute", "--simpleformat", "192.0.2.3"),
     "traceroute by TCP": ("blaeu-traceroute", "--protocol=TCP", "192.0.2.4"),
     "resolve": ("blaeu-resolve", "--type=AAAA", "www.example.org"),
     "cert": ("blaeu-cert", "www.example.org"),

@@ -66,6 +66,24 @@ def remove_monitors(db: Database, numbers: Numbers, removes: Sequence[RemoveMoni
     return _by_owner(db, removes, write)
 
 
+def rewrite_specs(db: Database, rewritten: Sequence[Monitor]) -> int:
+    users = db.get_many(ITEMS, {user_key(one.owner) for one in rewritten})
+    writes = [
+        update(
+            ITEMS,
+            monitor_key(users[user_key(one.owner)]["number"], one.id),
+            "SET #spec = :spec",
+            when="#generation = :generation AND #revision = :seen",
+            spec=encode_spec(one.spec).decode(),
+            generation=one.generation,
+            seen=one.revision,
+        )
+        for one in rewritten
+        if user_key(one.owner) in users
+    ]
+    return sum(written.won for written in db.write_each(writes))
+
+
 def monitor(db: Database, owner: str, monitor_id: str) -> Monitor | None:
     user = db.get(ITEMS, user_key(owner))
     item = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None

@@ -126,6 +126,9 @@ class AwsMonitorStore(Part):
             self._database, self._numbers, puts, Limits(monitors_max, firings_max), now_ms=now_ms
         )
 
+    def rewrite_specs(self, monitors: Sequence[Monitor]) -> int:
+        return monitors_definitions.rewrite_specs(self._database, monitors)
+
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
         return monitors_definitions.remove_monitors(self._database, self._numbers, removes)
 

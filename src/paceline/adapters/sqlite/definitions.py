@@ -67,6 +67,20 @@ def put(
     return results
 
 
+def rewrite_specs(db: Connection, rewritten: Sequence[Monitor]) -> int:
+    """What is overwritten is zeroed in the file."""
+    db.pragma("secure_delete", 1)
+    try:
+        before = db.total_changes()
+        db.executemany(
+            "UPDATE monitor SET spec = ? WHERE generation = ? AND revision = ?",
+            [(encode_spec(one.spec).decode(), one.generation, one.revision) for one in rewritten],
+        )
+        return db.total_changes() - before
+    finally:
+        db.pragma("secure_delete", 0)
+
+
 def remove(db: Connection, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
     gone: list[int] = []
     results = [_remove_one(db, item, gone) for item in removes]

@@ -122,6 +122,13 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         with self._db.write() as db:
             return definitions.put(db, puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
 
+    def rewrite_specs(self, monitors: Sequence[Monitor]) -> int:
+        with self._db.write() as db:
+            rewritten = definitions.rewrite_specs(db, monitors)
+        with self._db.writer() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        return rewritten
+
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
         with self._db.write() as db:
             return definitions.remove(db, removes)

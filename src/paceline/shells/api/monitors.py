@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from paceline.core.check_secrets import hides
 from paceline.core.definition import Monitor, MonitorSpec
 from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, PacelineError, RevisionMismatch
@@ -35,8 +36,8 @@ async def put_monitor(call: Call) -> Answer:
     owner, monitor_id = call.owner, call.params["id"]
     put = define.parse_put(owner, monitor_id, call.body, call.parts.limits)
     guard = guard_of(call.headers)
-    if guard is NO_GUARD:
-        done = await call.parts.do(call.parts.writes.put, put)
+    if guard is NO_GUARD and not hides(put.spec.check):
+        done = await call.parts.do(call.parts.writes.put, call.parts.seal(put))
     else:
         done = await _put_guarded(call.parts, put, guard)
     if not done.created:
@@ -55,8 +56,8 @@ async def show_monitor(call: Call) -> Answer:
 
 
 async def patch_monitor(call: Call) -> Answer:
-    patch, limits = call.body, call.parts.limits
-    return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits))
+    patch, limits, vault = call.body, call.parts.limits, call.parts.system.vault
+    return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
 
 
 async def pause_monitor(call: Call) -> Answer:
@@ -127,7 +128,7 @@ async def _put_guarded(parts: Parts, put: PutMonitor, guard: Guard) -> Put:
             expected_generation=monitor.generation if monitor is not None else None,
         )
         try:
-            return await parts.do(parts.writes.put, guarded)
+            return await parts.do(parts.writes.put, parts.seal(guarded))
         except RevisionMismatch:
             continue
     raise _too_busy(put.id)
@@ -189,6 +190,7 @@ def _parse_bulk(parts: Parts, owner: str, body: BulkBody) -> tuple[list[tuple[in
             if monitor_id in seen:
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
             put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), parts.limits, pointer=pointer)
+            put = parts.seal(put, pointer=pointer)
         except PacelineError as error:
             results[index] = BulkResult(monitor_id, "refused", problem_of(error))
             continue

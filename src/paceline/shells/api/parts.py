@@ -11,7 +11,7 @@ from starlette.types import Receive
 
 from paceline.core.definition import SpecLimits, duration_ms
 from paceline.core.dispatch import RetryPolicy
-from paceline.ports import Store, User
+from paceline.ports import PutMonitor, Store, User
 from paceline.shells.api.arrivals import Arrivals
 from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.auth import Brake, Recent, owner_of
@@ -19,6 +19,7 @@ from paceline.shells.api.readiness import Readiness
 from paceline.shells.api.together import Batch, Together
 from paceline.shells.api.writes import Writes, each
 from paceline.shells.metrics import Metrics
+from paceline.steps.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
 
 HEAVY_MAX = 2
@@ -100,6 +101,10 @@ class Parts:
     def of_user(self, user: str) -> Parts:
         """The same, for one user's request."""
         return replace(self, user=user)
+
+    def seal(self, put: PutMonitor, *, pointer: str = "") -> PutMonitor:
+        """The put as it is stored: what is secret in its check is sealed, or kept."""
+        return seal_put(self.store, self.system.vault, put, pointer=pointer)
 
     async def do(self, batch: Batch[Item, Written], item: Item, *, weight: int = 1) -> Written:
         """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""

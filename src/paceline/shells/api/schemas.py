@@ -165,6 +165,7 @@ def narrowed(schemas: dict[str, Schema]) -> dict[str, Schema]:
     for name, bounds in _BOUNDS.items():
         for property_, bound in bounds.items():
             schemas[name]["properties"][property_] |= bound
+    del schemas["HttpCheck"]["properties"]["sealed"]  # only stored ones have it
     return schemas
 
 
@@ -208,7 +209,7 @@ _TIMEOUT = {"pattern": DURATION_PATTERN, "description": "For all of it together;
 _BOUNDS: dict[str, dict[str, Schema]] = {
     "HttpCheck": {
         "url": {"maxLength": URL_CHARS_MAX, "pattern": "^https?://"},
-        "headers": {"maxProperties": HEADERS_MAX},
+        "headers": {"maxProperties": HEADERS_MAX, "description": "Values are kept sealed, and shown as `***`."},
         "follow_redirects": {"minimum": 0, "maximum": 10},
         "max_bytes": {"minimum": 1, "maximum": BYTES_CAP_MAX},
         "timeout": _TIMEOUT,

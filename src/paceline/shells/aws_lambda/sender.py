@@ -25,6 +25,7 @@ from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chan
 from paceline.shells.aws_lambda.ticks import release
 from paceline.shells.errands import Errands
 from paceline.steps.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
+from paceline.steps.check_secrets import CheckOpener
 from paceline.steps.send import make_orders, orders_in_time, places_of, settle
 from paceline.wiring import open_caller, open_provider
 
@@ -135,6 +136,7 @@ class Checks:
         self.done = 0
         self._now = now
         self._provider = open_provider(now.system.settings, now.system.clock)
+        self._opener = CheckOpener(now.system.vault)
         self._lease_ms = duration_ms(now.system.settings.check_lease)
         self._owner_max = min(now.system.settings.checks_per_owner_max or IN_FLIGHT_MAX, ceiling_of(IN_FLIGHT_MAX))
         self._target_max = min(now.system.settings.checks_per_target_max or IN_FLIGHT_MAX, ceiling_of(IN_FLIGHT_MAX))
@@ -162,7 +164,8 @@ class Checks:
             claimed = store.claim(CHECKS, now_ms=now_ms, **given)
         else:
             claimed = store.claim_checks_of(self._generations, now_ms=now_ms, **given)
-        return Found(make_orders(store, claimed, now_ms=now_ms, policy=self._now.system.retry_policy))
+        policy, opener = self._now.system.retry_policy, self._opener
+        return Found(make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener))
 
     def start(self, found: Found[Order]) -> int:
         now_ms = self._now.now_ms()

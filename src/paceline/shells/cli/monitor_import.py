@@ -19,6 +19,7 @@ from paceline.shells.cli.call import Call, UserOption, command, owner_id
 from paceline.shells.cli.monitor_items import Broken, Item, open_input, read_items
 from paceline.shells.cli.monitors import app
 from paceline.steps import define
+from paceline.steps.check_secrets import seal_put
 
 if TYPE_CHECKING:
     from paceline.wiring import System
@@ -95,7 +96,8 @@ def _put(system: System, owner: str, batch: Sequence[Item | Broken], tally: Tall
         monitor_id = None
         try:
             monitor_id, body = _split(item)
-            parsed.append((item.line, define.parse_put(owner, monitor_id, body, system.limits)))
+            put = define.parse_put(owner, monitor_id, body, system.limits)
+            parsed.append((item.line, seal_put(system.store, system.vault, put)))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
     limits = {

@@ -19,6 +19,7 @@ from paceline.shells.cli.monitor_items import open_input
 from paceline.shells.cli.output import print_fields, print_json, print_line, print_note, print_table
 from paceline.shells.cli.runs import print_runs
 from paceline.steps import define, report
+from paceline.steps.check_secrets import seal_put
 from paceline.steps.report import MonitorView
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ def _put_or_edit(system: System, owner: str, monitor_id: str, wanted: Wanted) ->
             return _put(system, owner, monitor_id, msgspec.json.encode(document_of(wanted)), expected_revision=0)
 
     def change(spec: MonitorSpec) -> MonitorSpec:
-        return define.merge_patch(spec, msgspec.json.encode(patch_of(wanted, spec)), system.limits)
+        return define.merge_patch(spec, msgspec.json.encode(patch_of(wanted, spec)), system.limits, system.vault)
 
     return _edit(system, owner, monitor_id, change)
 
@@ -176,6 +177,7 @@ def _put(
     system: System, owner: str, monitor_id: str, body: bytes, *, expected_revision: int | None = None
 ) -> PutResult:
     put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
+    put = seal_put(system.store, system.vault, put)
     return define.put_monitor(
         system.store,
         put,

@@ -19,6 +19,7 @@ from paceline.shells.cli.call import Call, command
 from paceline.steps import account_report, report
 from paceline.steps import purge as purge_step
 from paceline.steps.daemons import DaemonView, daemon_views
+from paceline.steps.secret import seal_checks
 
 if TYPE_CHECKING:
     from paceline.config import Settings
@@ -165,13 +166,16 @@ def migrate(
         system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
         schema = system.store.schema_version
         adopted = adopt_key and wiring.adopt_key(system)
+        if wiring.has_key(system.settings):
+            assert system.secret_key, "compared with the store's"
+            seal_checks(system.store, system.vault)
     if call.as_json:
         output.print_json({"schema": schema, **({"adopted_key": adopted} if adopt_key else {})})
         return
     output.print_line(f"The store has schema {schema}, the newest this version knows.")
     if adopt_key:
         output.print_note(
-            "The store now goes with this secret key: make tokens anew, put the values of providers' headers again,"
+            "The store now goes with this secret key: make tokens anew, put the headers of providers and checks again,"
             " and remove the accounts' keys and add them again."
             if adopted
             else "The store goes with this secret key already."
