@@ -110,7 +110,7 @@ class Ledger:
         longest_ms = 0
         for life in self.lives.values():
             dues = [run.due_ms for run in life.runs.values()]
-            if any(not run.over for run in life.runs.values()):
+            if any(run.state not in ("ended", "gone") for run in life.runs.values()):  # the faded may be there still
                 longest_ms = max([longest_ms, *(later - sooner for sooner, later in pairwise(dues))])
         return longest_ms // 2
 
