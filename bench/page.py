@@ -24,6 +24,7 @@ TITLES = {
     "lateness": "Lateness of the real daemon",
     "scale": "Claimed and never settled",
     "checks": "HTTP checks per CPU-second",
+    "fairness": "Fairness: one user's checks beside another's that hang",
     "rest": "REST writes",
     "plan": "Plan: a day of a million records, and their import",
     "dispatch": "Dispatch: a batch's runs from claim to result",
@@ -37,9 +38,8 @@ TITLES = {
 NOTES = {
     "tick": """\
 Batches of 1,000, `synchronous=FULL`. The floor inserts the same run rows and moves as many neighbouring rows with
-one statement, in one transaction a batch. The targets are read on monitors that Paceline checks itself, whose runs
-share one queue. With one in five outgoing, over 100 owners' queues, the ratio is lower and has been below 0.35; that
-row carries no target.""",
+one statement, in one transaction a batch. The runs stand in the queues of 100 owners; in the row without a target one
+in five is outgoing.""",
     "edit": """\
 Through the step that the API calls. The floor writes exactly the rows that the work leaves behind, by rowid, with
 one commit.""",
@@ -58,6 +58,10 @@ daemon is busy, with as many requests in flight as the floor; evenly spread it i
 runs, and a check costs more. The target is read on the waves only; evenly spread, 0.4 has never been reached. In
 flight are 500, the default setting; with 200 the ratio was lower. The floor swings widely from run to run on a shared
 machine: the last waves gave 0.50, 0.56 and 0.61 on a quiet machine, 0.41, 0.46 and 0.47 beside other work.""",
+    "fairness": """\
+`paceline up` with 500 places. One user has 2,000 monitors that fire each second at a server that never answers, with a
+time-out of 60 s; another has 20 that fire each second. How late the other's checks start, beside the same alone. A
+firing that came to no start counts as late by the whole time. `in_flight` is at the end.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
     "plan": """\

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.adapters.aws import monitors_offers, monitors_runs
+from paceline.adapters.aws import monitors_claims, monitors_offers
 from paceline.adapters.aws.connect import Clients
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import padded
@@ -203,7 +203,7 @@ def test_promise_10_when_the_first_run_expires_the_next_one_is_offered(store: Aw
 def test_a_claim_for_all_goes_round_all_owners_however_many_there_are(
     store: AwsStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(monitors_runs, "PROBED_MAX", 8)
+    monkeypatch.setattr(monitors_claims, "PROBED_MAX", 8)
     monkeypatch.setattr(monitors_offers, "PAGE_MAX", 8)
     fired(store)
     # Owners of long ago who have nothing to claim, more than one claim asks and more than one page holds.

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from paceline.core.due import Due, OnTime
+from paceline.core.places import Places
 from paceline.ports import Claimed, Moved, PurgeReport, Queue, Store
 from tests.aws.monitor_stage import WRITES
 from tests.world.batch_world import BatchWorld
@@ -44,9 +45,11 @@ class Agreed:
         del rule, limit
         return Moved(Counter(), 0)
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
         del runs_max
-        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms)
+        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms, places=places)
         return sorted(claimed, key=lambda run: (run.due_ms, run.owner, run.monitor, run.counter))
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.core.checks import Check, HttpCheck
 from paceline.core.places import Places, target_of
-from paceline.ports import CHECKS, Claimed, Queue, Store
+from paceline.ports import CHECKS, Claimed, Queue, Run, Store
 from tests.contract.stage import (
     ALL_OUTGOING,
     GET,
@@ -101,8 +101,9 @@ def test_promise_13_a_full_target_blocks_neither_the_owner_s_other_targets_nor_o
     let_wait(store, "ann", 30, HANGS, prefix="hangs")
     let_wait(store, "ann", 3, ANSWERS, prefix="answers")
     out: list[Claimed] = []
-    for _ in range(3):
-        out += claim_checks(store, out, places=50, owner_max=40, target_max=10)
+    for second in range(3):
+        now_ms = T0_MS + second * 1_000
+        out += claim_checks(store, out, places=50, owner_max=40, target_max=10, now_ms=now_ms)
     assert Counter(target_of(item.check) for item in out) == {"hangs.example:80": 8, "answers.example:80": 3}
     let_wait(store, "bob", 1, HANGS)
     (also,) = claim_checks(store, out, places=50, owner_max=40, target_max=10)
@@ -138,7 +139,7 @@ def test_promise_10_a_run_that_waits_for_a_place_comes_up_again_for_other_proces
     let_wait(store, "ann", 12, HANGS)
     out = claim_checks(store, [], places=50, owner_max=40, target_max=5)
     assert len(out) == 4
-    elsewhere = claim_checks(other, [], places=50, owner_max=40, target_max=5, now_ms=T0_MS + 5_000)
+    elsewhere = claim_checks(other, [], places=50, owner_max=40, target_max=5, now_ms=T0_MS + 30_000)
     assert len(elsewhere) == 4
     assert not {item.handle for item in out} & {item.handle for item in elsewhere}
 
@@ -152,3 +153,29 @@ def test_promise_13_many_owners_with_one_run_each_are_all_served(store: Store, *
     while some := claim(store, runs_max=50):
         found += some
     assert sorted(item.owner for item in found) == sorted(f"u{number}" for number in range(count))
+
+
+@pytest.mark.sqlite
+def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
+    let_wait(store, "ann", 5, HANGS)
+    let_wait(store, "bob", 5, ANSWERS)
+    out = claim_checks(store, [], places=50, owner_max=2, target_max=40)
+    out += claim_checks(store, out, places=50, owner_max=40, target_max=3)
+    assert len(out) == 4
+    reasons = {run.owner: run.reason for run in waiting_runs(store, "ann") + waiting_runs(store, "bob")}
+    assert "answers.example:80" in reasons["bob"]
+    claim_checks(store, out, places=50, owner_max=2, target_max=40)
+    let_wait(store, "ann", 1, GET, prefix="more")
+    claim_checks(store, out, places=50, owner_max=2, target_max=40)
+    (newest,) = [run for run in waiting_runs(store, "ann") if run.monitor == "ann-more-0"]
+    assert "one user may have" in newest.reason
+    while out:
+        settle(store, out)
+        out = claim(store, now_ms=T0_MS + 30_000)
+    assert waiting_runs(store, "ann") == []
+
+
+def waiting_runs(store: Store, owner: str) -> list[Run]:
+    monitors = store.monitors(owner, after="", limit=100)
+    runs = [run for monitor in monitors for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)]
+    return [run for run in runs if run.state in {"waiting", "held"}]

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from paceline.core.due import Advance, Due
+from paceline.core.places import Places
 from paceline.core.schedule import Keep, Remove
 from paceline.ports import (
     Claimed,
@@ -76,16 +77,20 @@ class ForgetsChanges(Faulty):
 class LeasesTooShort(Faulty):
     """Promises a lease and keeps a much shorter one."""
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
-        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=1)
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
+        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=1, places=places)
         return [replace(item, lease_until_ms=now_ms + lease_ms) for item in claimed]
 
 
 class ForgetsWhatWasLost(Faulty):
     """Hands out a run whose first attempt nobody came back from as if it were new."""
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
-        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
+        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         return [replace(item, lost=False) for item in claimed]
 
 

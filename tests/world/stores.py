@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from paceline.core.due import Advance, Firing, OnTime
+from paceline.core.places import Places
 from paceline.ports import (
     Claimed,
     Moved,
@@ -107,8 +108,10 @@ class Watched:
             self._ledger.commit([advance], [True], now_ms=rule.now_ms)
         return moved
 
-    def claim(self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Claimed]:
-        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    def claim(
+        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[Claimed]:
+        claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         self._ledger.claim(claimed)
         return claimed
 

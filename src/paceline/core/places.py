@@ -105,9 +105,11 @@ class Seats:
         """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start."""
         if self._places is None:
             return self.room
-        held, free = self._pairs[owner, target], self._places.target_max - self._targets[target]
-        most = max((SPARE * free - held) // (SPARE + 1), int(held == 0 and free > 0))
-        return max(0, min(self.room, self._places.owner_max - self._owners[owner], most))
+        most = min(self.room, self._places.owner_max - self._owners[owner])
+        if target:
+            held, free = self._pairs[owner, target], self._places.target_max - self._targets[target]
+            most = min(most, max((SPARE * free - held) // (SPARE + 1), int(held == 0 and free > 0)))
+        return max(0, most)
 
     def wait_reason(self, owner: str) -> str:
         """Why an owner's runs still wait after a claim. Empty: they only wait for their turn."""
@@ -117,11 +119,11 @@ class Seats:
             return owner_reason(self._places.owner_max)
         return "waiting for a place: the free places are kept for users who have fewer checks out"
 
-    def take(self, owner: str, target: str) -> None:
-        self.room -= 1
-        self._owners[owner] += 1
-        self._targets[target] += 1
-        self._pairs[owner, target] += 1
+    def take(self, owner: str, target: str, runs: int = 1) -> None:
+        self.room -= runs
+        self._owners[owner] += runs
+        self._targets[target] += runs
+        self._pairs[owner, target] += runs
 
 
 def owner_reason(ceiling: int) -> str:
@@ -129,26 +131,30 @@ def owner_reason(ceiling: int) -> str:
 
 
 def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> list[int]:
-    """Fair shares that keep places free: nobody's total passes ``ceiling``, or SPARE times what is left over.
+    """``fair_shares`` that keep places free: nobody's total passes ``ceiling``, or SPARE times what is left over.
 
     A total of one is always allowed while there is room.
     """
-    grants = fair_shares(room, claimants, ceiling=ceiling)
-    below, above = 1, ceiling
-    if _is_spared(room, claimants, grants):
-        return grants
+    pairs = [(one.held, max(0, min(one.wanted, ceiling - one.held))) for one in claimants]
+    below, above = 0, 1 + max((held + wish for held, wish in pairs), default=0)
+    used = 0
     while above - below > 1:
-        middle = (below + above) // 2
-        if _is_spared(room, claimants, fair_shares(room, claimants, ceiling=middle)):
-            below = middle
+        level = (below + above) // 2
+        needed = sum([min(wish, level - held) for held, wish in pairs if level > held])
+        if level <= max(1, SPARE * (room - needed)) and needed <= room:
+            below, used = level, needed
         else:
-            above = middle
-    return fair_shares(room, claimants, ceiling=below)
-
-
-def _is_spared(room: int, claimants: Sequence[Claimant], grants: Sequence[int]) -> bool:
-    highest = max((one.held + grant for one, grant in zip(claimants, grants, strict=True) if grant), default=0)
-    return highest <= max(1, SPARE * (room - sum(grants)))
+            above = level
+    # Some may have one more than the level, if that still leaves enough.
+    more = room - used if not below else min(room - used, room - used - -(-(below + 1) // SPARE))
+    grants = [min(wish, max(0, below - held)) for held, wish in pairs]
+    for index, (held, wish) in enumerate(pairs):
+        if more <= 0:
+            break
+        if grants[index] < wish and held + grants[index] == below:
+            grants[index] += 1
+            more -= 1
+    return grants
 
 
 class Turns:

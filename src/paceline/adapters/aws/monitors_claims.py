@@ -259,7 +259,6 @@ def _in_turns(db: Database, memory: ClaimMemory, *, now_ms: int, runs_max: int) 
     if memory.probed and len(ahead) < PROBED_MAX:
         around = owners_after(db, "", limit=PROBED_MAX - len(ahead))
         ahead += [row for row in around if row["sk"] <= memory.probed]
-    memory.probed = ahead[-1]["sk"] if len(ahead) == PROBED_MAX else ""
     users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead])
 
     def may_start(row: Item) -> list[Item]:
@@ -270,7 +269,11 @@ def _in_turns(db: Database, memory: ClaimMemory, *, now_ms: int, runs_max: int) 
         return _ready(db, queues, now_ms=now_ms, limit=runs_max)
 
     found = dict(zip([row["sk"] for row in ahead], db.threads.fan_out(may_start, ahead), strict=True))
-    numbers = sorted(number for number, rows in found.items() if rows)
+    numbers = [number for number, rows in found.items() if rows]
+    if len(ahead) == PROBED_MAX:
+        memory.probed = (numbers or list(found))[-1]
+    else:
+        memory.probed = ""  # one claim asks them all
     numbers = [numbers[position] for position in memory.turns.order([f"outgoing#{number}" for number in numbers])]
     shares = Seats(runs_max).shares([Wish(number, len(found[number])) for number in numbers])
     memory.turns.serve([f"outgoing#{number}" for number, share in zip(numbers, shares, strict=True) if share])

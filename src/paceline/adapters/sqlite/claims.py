@@ -7,6 +7,7 @@ are claimed and on how many owners have something waiting, not on how much waits
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -15,13 +16,17 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
+from paceline.core.checks import Check
 from paceline.core.places import Places, Seats, Turns, Wish, target_of
 from paceline.ports import Claimed, Queue
 
 HOLD_MS = 30_000
-ASIDE_MS = 5_000
-"""After this time a run that waits for a place at its target is looked at again, also by other processes. The process
-that set it aside takes it up as soon as a place is free."""
+ASIDE_MS = 30_000
+"""After this time a run that waits for a place at its target is looked at again in any case. A process takes it up as
+soon as it has a place there."""
+STUCK_MS, ASIDE_MAX = 1_000, 256
+"""A queue whose next run lacks a place at its target is left as it stands, since a place may be free soon. If it stands
+so for this time, its runs are set aside, so many in one claim: other targets may wait behind them."""
 LOOKED_MIN = 64
 ROUNDS_MAX = 5
 LOOKED_GROWTH = 4
@@ -81,10 +86,21 @@ class Lane(msgspec.Struct):
     back: int
     touched: int
     changed: bool = False
+    asides: int = 0
+    """How many of its runs may be set aside."""
+    blocked: str = ""
+    """Why its next run lacks a place; it is not set aside, so this claim takes no more of the queue."""
+    got: int = 0
+    more: int = 0
+    """How many runs are looked at beyond its share: those before them only parked, or were set aside."""
 
     @property
     def wanted(self) -> int:
         return self.back + self.tail - self.position
+
+    @property
+    def wish(self) -> int:
+        return 0 if self.blocked else self.wanted
 
 
 class Lanes:
@@ -94,6 +110,8 @@ class Lanes:
         self._turns = Turns()
         self._after = {0: 0, 1: 0}
         self._target = ("", 0)
+        self._stuck: dict[int, tuple[int, int]] = {}
+        """Queues whose next run lacks a place at its target: their position, and since when."""
 
     def pick(self, db: Connection, *, outgoing: bool, now_ms: int, runs_max: int, held: int) -> list[Lane]:
         """Queues that may have something to claim, those first that were served longest ago.
@@ -112,15 +130,29 @@ class Lanes:
         later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
         rows += db.execute(later, (*values, limit)).fetchall()
         order = self._turns.order([str(row[0]) for row in rows])
-        return [Lane(*rows[position]) for position in order]
+        lanes = [Lane(*rows[position]) for position in order]
+        for lane in lanes:
+            position, since_ms = self._stuck.get(lane.id, (lane.position, now_ms))
+            if position == lane.position and abs(now_ms - since_ms) >= STUCK_MS:
+                lane.asides = ASIDE_MAX
+        return lanes
 
-    def serve(self, lanes: Sequence[Lane]) -> None:
-        self._turns.serve([str(lane.id) for lane in lanes])
+    def note(self, lanes: Sequence[Lane], now_ms: int) -> None:
+        """Remembers who had a turn, and whose runs could not start."""
+        self._turns.serve([str(lane.id) for lane in lanes if lane.changed])
+        for lane in lanes:
+            if not lane.blocked:
+                self._stuck.pop(lane.id, None)
+                continue
+            position, since_ms = self._stuck.get(lane.id, (-1, now_ms))
+            if position != lane.position:
+                self._stuck[lane.id] = (lane.position, now_ms if lane.got else since_ms)
 
     def wake(self, db: Connection, seats: Seats) -> None:
         """Runs that wait for a place at their target come back where there is one by now."""
         query = """SELECT open.target, open.lane, user.name
-                   FROM open JOIN lane ON lane.id = open.lane LEFT JOIN user ON user.id = lane.owner
+                   FROM open INDEXED BY open_target CROSS JOIN lane ON lane.id = open.lane
+                   LEFT JOIN user ON user.id = lane.owner
                    WHERE open.target IS NOT NULL AND (open.target, open.lane) > (?, ?)
                    ORDER BY open.target, open.lane LIMIT 1"""
         for _ in range(TARGETS_MAX):
@@ -162,7 +194,7 @@ def claim(
     _rest_disabled(db, picked, now_ms)
     picked = [lane for lane in picked if not lane.disabled]
     claimed = _Claim(db, seats, now_ms=now_ms, lease_ms=lease_ms).serve(picked)
-    lanes.serve([lane for lane in picked if lane.changed])
+    lanes.note(picked, now_ms)
     _write_lanes(db, picked, seats)
     return claimed
 
@@ -214,39 +246,47 @@ class _Claim:
         self._claimed: list[Claimed] = []
         self._first: list[int] = []
         self._opened: list[tuple[Any, ...]] = []
+        self._free: dict[tuple[str, str], int] = {}
+        self._taken: dict[tuple[str, str], int] = {}
 
     def serve(self, lanes: Sequence[Lane]) -> list[Claimed]:
         claimed: list[Claimed] = []
-        looked = 0
-        for number in range(ROUNDS_MAX):
-            shares = self._seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
+        granted = 0
+        for _ in range(ROUNDS_MAX):
+            shares = self._seats.shares([Wish(lane.owner, lane.wish) for lane in lanes])
             served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
-            if not served:
-                break
-            looked = looked * LOOKED_GROWTH if number else 0
-            self._look(served, more=looked)
+            granted = granted or sum(shares)
+            if not served or 2 * len(claimed) > granted:
+                break  # what is left is used by the next claim, which comes soon
+            before = {lane.id: lane.got for lane, _ in served}
+            self._look(served)
             claimed += self.write()
-            looked = looked or LOOKED_MIN
+            for lane, share in served:
+                if lane.got - before[lane.id] < share:
+                    lane.more = max(LOOKED_MIN, LOOKED_GROWTH * lane.more)
         return claimed
 
-    def _look(self, served: Sequence[tuple[Lane, int]], *, more: int) -> None:
+    def _look(self, served: Sequence[tuple[Lane, int]]) -> None:
         """What comes back (retries, run-out leases, caught-up and unparked runs) first, then the untouched tail."""
         left: list[tuple[Lane, int]] = []
         for lane, share in served:
             lane.changed = True
             rest = share
             if lane.back:
-                rows = self._back(lane, limit=share + more)
+                rows = self._back(lane, limit=share + lane.more)
                 used = 0
                 for run in rows:
                     if rest <= 0:
                         break
+                    rest -= self.judge(run, lane)
+                    if lane.blocked:
+                        break
                     used += 1
-                    rest -= self.judge(run)
                 lane.back = max(0, lane.back - used) if rows else 0
-            if rest > 0 and lane.position < lane.tail:
+                self._seat()
+            if rest > 0 and not lane.blocked and lane.position < lane.tail:
                 left.append((lane, rest))
-        self._sift(left, more=more)
+        self._sift(left)
 
     def _back(self, lane: Lane, *, limit: int) -> list[Candidate]:
         rows = self._db.execute(
@@ -257,10 +297,10 @@ class _Claim:
         ).fetchall()
         return [Candidate(*row) for row in rows]
 
-    def _sift(self, served: Sequence[tuple[Lane, int]], *, more: int) -> None:
+    def _sift(self, served: Sequence[tuple[Lane, int]]) -> None:
         """The next runs of these tails. A run that is not there any more was settled and removed."""
         touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
-        spans = {lane.id: (lane, range(lane.position + 1, min(lane.tail, lane.position + share + more) + 1))
+        spans = {lane.id: (lane, range(lane.position + 1, min(lane.tail, lane.position + share + lane.more) + 1))
                  for lane, share in served}  # fmt: skip
         handles = [lane << LANE_BITS | number for lane, (_, span) in spans.items() for number in span]
         rows = self._db.execute(
@@ -275,15 +315,26 @@ class _Claim:
             rest = share
             position = spans[lane.id][1].stop - 1
             for row in found.get(lane.id, ()):
-                if rest <= 0:
-                    position = (row[0] & SEQUENCE_MASK) - 1
-                    break
-                if not row[-1]:
-                    rest -= self.judge(Candidate(*row[:-1]))
+                if row[-1]:
+                    continue
+                if rest > 0:
+                    rest -= self.judge(Candidate(*row[:-1]), lane)
+                    if not lane.blocked:
+                        continue
+                position = (row[0] & SEQUENCE_MASK) - 1
+                break
             lane.position = position
+            self._seat()
 
-    def judge(self, run: Candidate) -> int:
-        """1 if it is claimed, else 0."""
+    def _seat(self) -> None:
+        """What one queue has taken counts before the next one is looked at: they share targets."""
+        for (owner, target), runs in self._taken.items():
+            self._seats.take(owner, target, runs)
+        self._free.clear()
+        self._taken.clear()
+
+    def judge(self, run: Candidate, queue: Lane | None = None) -> int:
+        """1 if it is claimed. Without a place it is set aside, if that is allowed; else it blocks its queue."""
         lane, owner = run.handle >> LANE_BITS, run.owner or ""
         if not run.clear:
             self._open(run, lane, "parked", NEVER_MS, behind=run.previous)
@@ -291,17 +342,29 @@ class _Claim:
         if run.disabled:
             self._open(run, lane, "held", self._now_ms + HOLD_MS, reason="its owner is disabled")
             return 0
-        claimed = _claimed(run, self._until_ms)
-        target = target_of(claimed.check)
-        if reason := self._seats.refusal(owner, target):
+        check, target = _check_of(run.spec) if run.spec is not None else (None, "")
+        place = (owner, target)
+        free = self._free.get(place)
+        if free is None:
+            free = self._seats.room_at(owner, target)
+        if free <= 0:
+            reason = self._seats.refusal(owner, target)
+            if queue is not None and not queue.asides:
+                queue.blocked = reason or "waiting for a place: all are taken"
+                return 0
+            if queue is not None:
+                queue.asides -= 1
             self._open(run, lane, "held", self._now_ms + ASIDE_MS, reason=reason, target=target)
             return 0
-        self._seats.take(owner, target)
+        self._free[place] = free - 1
+        self._taken[place] = self._taken.get(place, 0) + 1
         if run.attempt or run.lost:
             self._open(run, lane, "out", self._until_ms, attempts=1, started_ms=self._now_ms)
         else:
             self._first.append(run.handle)
-        self._claimed.append(claimed)
+        self._claimed.append(_claimed(run, check, self._until_ms))
+        if queue is not None:
+            queue.got += 1
         return 1
 
     def _open(
@@ -353,7 +416,7 @@ def _write_lanes(db: Connection, lanes: Sequence[Lane], seats: Seats) -> None:
     """Where each queue stands now, when it is looked at next, and why its runs wait if they lack a place."""
     rows = []
     for lane in lanes:
-        reason = seats.wait_reason(lane.owner) if lane.wanted else ""
+        reason = lane.blocked or seats.wait_reason(lane.owner) if lane.wanted else ""
         if lane.changed or not lane.wanted or reason != lane.reason:
             rows.append((lane.position, reason, NEVER_MS, lane.id))
     db.executemany(
@@ -363,7 +426,14 @@ def _write_lanes(db: Connection, lanes: Sequence[Lane], seats: Seats) -> None:
     )
 
 
-def _claimed(run: Candidate, until_ms: int) -> Claimed:
+@lru_cache(maxsize=8_192)
+def _check_of(spec: str) -> tuple[Check, str]:
+    """The check and its target. Memoised: each claim of a monitor reads the same text."""
+    check = read_spec(spec).check
+    return check, target_of(check)
+
+
+def _claimed(run: Candidate, check: Check | None, until_ms: int) -> Claimed:
     return Claimed(
         run.handle,
         run.attempt + 1,
@@ -374,5 +444,5 @@ def _claimed(run: Candidate, until_ms: int) -> Claimed:
         run.due_ms,
         until_ms,
         lost=bool(run.lost),
-        check=read_spec(run.spec).check if run.spec is not None else None,
+        check=check,
     )

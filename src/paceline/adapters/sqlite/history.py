@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import locate
-from paceline.adapters.sqlite.keys import NEVER_MS
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
 from paceline.ports import Run
@@ -20,11 +20,12 @@ GLANCE_STEPS_MAX = 20_100
 """More than may wait of one monitor: those that queue, and those that are made up for (see the settings)."""
 FIND_STEPS_MAX = 20_000
 
-_RUN = """SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
-                 open.state, open.at_ms, open.attempt, open.started_ms, open.reason,
+_RUN = f"""SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
+                 open.state, open.at_ms, open.attempt, open.started_ms, open.reason, lane.reason,
                  outcome.state, outcome.attempt, outcome.started_ms, outcome.ended_ms,
                  outcome.latency_ms, outcome.code, outcome.reason, outcome.detail
-          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle) WHERE run.handle = ?"""
+          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle)
+          LEFT JOIN lane ON lane.id = run.handle >> {LANE_BITS} WHERE run.handle = ?"""  # noqa: S608  a number of our own
 
 
 def run(db: Connection, handle: int) -> Run | None:
@@ -111,14 +112,14 @@ def _disabled(db: Connection, monitor: Monitor) -> int:
 
 def _run(row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
     handle, generation, counter, due_ms, _, *rest = row
-    open_state, at_ms, attempt, started_ms, reason, *settled = rest
+    open_state, at_ms, attempt, started_ms, reason, lane_reason, *settled = rest
     run = Run(handle, owner, monitor, generation, counter, due_ms, state="waiting")
     if settled[0] is not None:
         return replace(run, **_settled(settled))
     if disabled and open_state != "out":
         return replace(run, state="held", attempt=attempt or 0, reason="its owner is disabled")
     if open_state is None or (open_state == "parked" and at_ms == 0):  # its way was cleared: it waits like any other
-        return replace(run, attempt=attempt or 0)
+        return replace(run, attempt=attempt or 0, reason=lane_reason or "")
     return replace(
         run,
         state=open_state,

@@ -28,19 +28,16 @@ BUSY = """(due.last_run <> 0 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome
 # The first two conditions bound the scan, so that late entries are not walked over.
 _GATHER = f"""
 INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k, overlapped, busy)
-SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
-       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY}
+SELECT * FROM (
+SELECT due.k AS k, due.counter, due.revision, due.cadence, due.lane AS lane, due.last_run,
+       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY} AS busy
 FROM due CROSS JOIN cadence ON cadence.id = due.cadence
 WHERE due.k >= ? AND due.k < ? AND cadence.every_ms > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
   AND (cadence.overlap = 'skip' OR NOT {BUSY})
-ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
+ORDER BY due.k LIMIT ?) ORDER BY busy, lane, k"""  # noqa: S608  numbers of our own
 
-_NUMBER_ONE_LANE = "UPDATE stride SET handle = ? + n"
-_NUMBER_LANES = f"""
-UPDATE stride SET handle = ranked.handle
-FROM (SELECT stride.n, lane.id << {LANE_BITS} | (lane.tail + row_number() OVER (PARTITION BY lane ORDER BY n)) AS handle
-      FROM stride JOIN lane ON lane.id = stride.lane WHERE NOT stride.busy) AS ranked
-WHERE ranked.n = stride.n"""  # noqa: S608  numbers of our own
+# Those of one lane stand together, so their handles are their numbers and a constant.
+_NUMBER_LANE = "UPDATE stride SET handle = n + ? WHERE n >= ? AND n < ?"
 
 _MAKE_RUNS = f"""
 INSERT INTO run (handle, generation, counter, due_ms, previous)
@@ -66,14 +63,15 @@ def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
     gathered = db.changes()
     if not gathered:
         return Moved(Counter(), 0)
-    lanes = db.execute("SELECT lane, count(*) FROM stride WHERE NOT busy GROUP BY lane").fetchall()
-    skipped = gathered - sum(made for _, made in lanes)
-    if len(lanes) == 1 and not skipped:
-        tail = db.execute("SELECT tail FROM lane WHERE id = ?", (lanes[0][0],)).get
-        db.execute(_NUMBER_ONE_LANE, (lanes[0][0] << LANE_BITS | tail,))
-    else:
-        db.execute(_NUMBER_LANES)
+    lanes = db.execute(
+        """SELECT stride.lane, min(n), count(*), lane.tail FROM stride JOIN lane ON lane.id = stride.lane
+           WHERE NOT busy GROUP BY stride.lane"""
+    ).fetchall()
+    skipped = gathered - sum(made for _, _, made, _ in lanes)
+    db.executemany(_NUMBER_LANE, [((lane << LANE_BITS | tail) + 1 - n, n, n + made) for lane, n, made, tail in lanes])
     for statement in (_MAKE_RUNS, _LEAVE, _ARRIVE):
         db.execute(statement)
-    db.executemany("UPDATE lane SET tail = tail + ?, ready_ms = 0 WHERE id = ?", [(made, lane) for lane, made in lanes])
+    db.executemany(
+        "UPDATE lane SET tail = tail + ?, ready_ms = 0 WHERE id = ?", [(made, lane) for lane, _, made, _ in lanes]
+    )
     return Moved(Counter(dict(db.execute(_COUNT).fetchall())), skipped)
