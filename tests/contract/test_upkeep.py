@@ -159,9 +159,9 @@ def test_promise_10_what_a_checker_took_and_left_expires_and_holds_nothing_up_fo
 def test_a_caught_up_run_that_was_settled_early_is_not_expired_again(store: Store) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor, after_ms=T0_MS + 1_000)
-    make_runs(store, armed(store, "b"))
     out = claim(store, now_ms=T0_MS + 1_000, runs_max=1)
     assert names(out) == [("a", 0)]
+    make_runs(store, armed(store, "b"))
     settle(store, out, now_ms=T0_MS + 1_000)
     assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 1
     assert [run.state for run in store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)] == ["ok"]
