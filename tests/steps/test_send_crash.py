@@ -129,7 +129,7 @@ STORIES = [
     Story(lost_reply, "dispatch", SEND),
     Story(lost_order, "dispatch", SEND),
     Story(full_account, "dispatch", SEND),
-    Story(no_room, "dispatch", {"next_to_send", "gates", "accounts", "park"}),
+    Story(no_room, "dispatch", {"next_to_send", "gates", "accounts"}),
     Story(full_target, "dispatch", SEND),
     Story(refused_key, "dispatch", SEND),
     Story(unknown_there, "look_up", LOOK),

@@ -154,7 +154,10 @@ def test_with_several_users_one_must_be_named(alice: Program) -> None:
 
 
 def test_what_a_user_stored_cannot_steer_a_terminal(alice: Program) -> None:
-    alice.ok("monitor", "set", "m", "--url", "https://example.org/", "--every", "1h", "--tag", "\x1b[31mred")
+    wanted = ["--url", "https://example.org/", "--every", "1h"]
+    refused = alice.run("monitor", "set", "m", *wanted, "--tag", "\x1b[31mred")
+    assert (refused.code, "\x1b" in refused.err) == (2, False)
+    alice.ok("monitor", "set", "m", *wanted, "--contains", "\x1b[31mred")
     assert "\x1b" not in alice.ok("monitor", "list") + alice.ok("monitor", "show", "m")
 
 
