@@ -8,13 +8,16 @@ from random import Random
 
 import pytest
 
+from paceline.core.definition import MonitorSpec, cadence_of
 from paceline.core.due import CatchUp, OnTime, advance
 from paceline.core.health import Glance
 from paceline.core.overlap import QUEUED, superseded_reason
 from paceline.core.schedule import Cadence, Overlap
-from paceline.ports import Run, Store, Take
+from paceline.ports import RemoveMonitor, Run, Store, Take
 from paceline.steps.tick import tick
 from tests.contract.stage import (
+    GET,
+    HOUR_MS,
     MINUTE_MS,
     OUTGOING,
     T0_MS,
@@ -118,6 +121,32 @@ def test_promise_7_queued_runs_follow_one_another_at_no_more_than_twice_the_usua
     assert len(starts) == 3
     assert min(later - sooner for sooner, later in pairwise(starts)) == MINUTE_MS // 2
     assert [run.state for run in runs_of(store, "a")] == ["ok"] * 4
+
+
+@pytest.mark.parametrize("cron", [None, "* * * * *"], ids=["interval", "cron"])
+def test_a_run_that_queued_behind_a_pause_follows_at_the_pace_of_its_cadence(store: Store, cron: str | None) -> None:
+    written = MonitorSpec(check=GET, every=None if cron else "60s", cron=cron, overlap="queue")
+    put(store, "a", written)
+    arm_all(store, T0_MS, cadence=cadence_of(written))
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=31 * HOUR_MS)
+    asleep_ms = T0_MS + 29 * HOUR_MS
+    assert tick(store, now_ms=asleep_ms, catch_up=CATCH_UP).runs == 1
+    settle(store, hanging, now_ms=asleep_ms)
+    assert [(run.state, run.until_ms) for run in runs_of(store, "a")][1:] == [("later", asleep_ms + MINUTE_MS // 2)]
+    assert names(claim(store, now_ms=asleep_ms + MINUTE_MS // 2)) == [("a", 1)]
+
+
+def test_the_queued_runs_of_a_monitor_that_is_gone_need_no_pace(store: Store) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=60 * MINUTE_MS)
+    assert tick_minutes(store, 1, 1) == 1
+    now_ms = T0_MS + MINUTE_MS
+    store.remove_monitors([RemoveMonitor("ann", "a")])
+    settle(store, hanging, now_ms=now_ms)
+    (gone,) = claim(store, now_ms=now_ms)
+    assert (gone.counter, gone.check) == (1, None)
 
 
 def test_of_the_runs_that_queue_the_newest_are_kept_and_the_others_end_with_a_reason(store: Store) -> None:

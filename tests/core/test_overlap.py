@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from paceline.core.due import CatchUp, Due, advance
 from paceline.core.overlap import follow_ms, is_skipped
-from paceline.core.schedule import Cadence
+from paceline.core.schedule import Cadence, next_due_ms
 
 T0_MS = 1_790_000_000_000
+DAY_MS = 86_400_000
 cadences = st.builds(
     Cadence,
     every_ms=st.sampled_from((1_000, 60_000, 3_600_000)),
@@ -53,13 +54,31 @@ def test_nothing_is_skipped_while_no_run_is_open(cadence: Cadence) -> None:
     assert not is_skipped(cadence, busy=False, made_up=True)
 
 
-@given(gaps=st.lists(st.integers(50, 100_000), min_size=1, max_size=30), taken_ms=st.integers(0, 200_000))
+@given(
+    cadence=cadences,
+    gaps=st.lists(st.integers(50, 100_000_000), min_size=1, max_size=30),
+    taken_ms=st.integers(0, 200_000),
+)
 def test_however_long_each_takes_queued_runs_start_at_no_more_than_twice_their_pace(
-    gaps: list[int], taken_ms: int
+    cadence: Cadence, gaps: list[int], taken_ms: int
 ) -> None:
     started_ms = due_ms = T0_MS
     for gap_ms in gaps:
-        from_ms = follow_ms(started_ms=started_ms, previous_due_ms=due_ms, due_ms=due_ms + gap_ms)
+        from_ms = follow_ms(
+            cadence, started_ms=started_ms, previous_due_ms=due_ms, due_ms=due_ms + gap_ms, generation=7
+        )
         begun_ms = max(from_ms, started_ms + taken_ms)
-        assert begun_ms - started_ms >= gap_ms // 2
+        assert begun_ms - started_ms >= min(gap_ms, cadence.every_ms) // 2
+        assert from_ms - started_ms <= cadence.every_ms // 2, "a pause before it does not hold it back"
         started_ms, due_ms = begun_ms, due_ms + gap_ms
+
+
+def test_a_queued_run_of_a_cron_monitor_waits_at_most_half_the_way_to_its_next_time() -> None:
+    nightly = Cadence(cron="0 3 * * *", overlap="queue")
+    due_ms = next_due_ms(nightly, after_ms=T0_MS, due_ms=0, generation=7)
+    begun_ms = follow_ms(nightly, started_ms=T0_MS, previous_due_ms=due_ms - 9 * DAY_MS, due_ms=due_ms, generation=7)
+    assert begun_ms == T0_MS + DAY_MS // 2
+
+
+def test_a_queued_run_of_a_monitor_that_is_gone_waits_for_nothing() -> None:
+    assert follow_ms(None, started_ms=T0_MS, previous_due_ms=T0_MS, due_ms=T0_MS + DAY_MS, generation=7) == T0_MS

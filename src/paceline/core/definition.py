@@ -93,12 +93,16 @@ def encode_spec(spec: MonitorSpec) -> bytes:
 
 def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
     return Wish(
-        cadence=_cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed, spec.overlap),
+        cadence=cadence_of(spec),
         initial_delay_ms=duration_ms(spec.initial_delay),
         resting=spec.paused or owner_disabled,
         outgoing=isinstance(spec.check, OutgoingCheck),
         created_ms=created_ms,
     )
+
+
+def cadence_of(spec: MonitorSpec) -> Cadence:
+    return _cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed, spec.overlap)
 
 
 @lru_cache(maxsize=4_096)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.core.schedule import Cadence
+from paceline.core.schedule import Cadence, next_due_ms
 
 QUEUED = "queues behind an earlier run of this monitor, and follows it at no more than twice the usual pace"
 """Why a run waits that was made while an earlier one of its monitor was open."""
@@ -18,9 +18,16 @@ def is_skipped(cadence: Cadence, *, busy: bool, made_up: bool) -> bool:
     return not (made_up and cadence.missed == "all")
 
 
-def follow_ms(*, started_ms: int, previous_due_ms: int, due_ms: int) -> int:
-    """When a queued run may start: half of the distance to the due time before its own after the run before started."""
-    return started_ms + max(due_ms - previous_due_ms, 0) // 2
+def follow_ms(cadence: Cadence | None, *, started_ms: int, previous_due_ms: int, due_ms: int, generation: int) -> int:
+    """When a queued run may start: half of the distance to the due time before its own after the run before started.
+
+    Between the two the monitor may have been paused, or the machine asleep. The distance is therefore at most the
+    cadence's own. Without a cadence the monitor is gone: nothing is sent, and nothing has to wait.
+    """
+    if cadence is None:
+        return started_ms
+    usual_ms = next_due_ms(cadence, after_ms=due_ms, due_ms=due_ms, generation=generation) - due_ms
+    return started_ms + max(min(due_ms - previous_due_ms, usual_ms), 0) // 2
 
 
 def superseded_reason(waiting_max: int) -> str:

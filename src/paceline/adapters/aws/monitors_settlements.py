@@ -11,12 +11,14 @@ from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.firsts import Firsts
 from paceline.adapters.aws.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.monitors_alarms import Bell
+from paceline.adapters.aws.monitors_claims import facts_of
 from paceline.adapters.aws.monitors_keys import (
     behind_front,
     check_queue,
     is_outgoing,
     kept_shard,
     lane_key,
+    read_spec,
     run_key,
     runs_of,
     split_handle,
@@ -25,6 +27,7 @@ from paceline.adapters.aws.monitors_keys import (
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
 from paceline.adapters.aws.monitors_runs import AS_LEASED
 from paceline.adapters.aws.tables import RUNS
+from paceline.core.definition import cadence_of
 from paceline.core.outcome import Done, Retry, terminal_state
 from paceline.core.overlap import QUEUED, follow_ms
 from paceline.ports import Settlement
@@ -108,8 +111,16 @@ class Endings:
         run = found.get(keys[1])
         if run is None:
             return  # the act then fails, and is asked again
-        previous_due_ms = found[keys[0]]["due_ms"] if keys[0] in found else run["due_ms"]
-        paced_ms = follow_ms(started_ms=ending.started_ms, previous_due_ms=previous_due_ms, due_ms=run["due_ms"])
+        paced_ms = 0
+        if "queued" in run:
+            monitor, _ = facts_of(self._db, [run])[ending.generation]
+            paced_ms = follow_ms(
+                cadence_of(read_spec(monitor["spec"])) if monitor is not None else None,
+                started_ms=ending.started_ms,
+                previous_due_ms=found[keys[0]]["due_ms"] if keys[0] in found else run["due_ms"],
+                due_ms=run["due_ms"],
+                generation=ending.generation,
+            )
         self._following[position] = run | {"paced_ms": paced_ms}
 
     def _coming(self, position: int) -> int:
@@ -140,7 +151,7 @@ class Endings:
 
     def _come_to_front(self, position: int) -> Action:
         ending, run = self._endings[position], self._following.get(position)
-        if run is None or "queued" not in run or run["paced_ms"] <= ending.ended_ms:
+        if run is None or run["paced_ms"] <= ending.ended_ms:
             return come_to_front(ending.generation, self._coming(position))
         change = "SET #shard = #queue, #at = :paced, #from_ms = :paced, #state = :later, #reason = :reason"
         values: dict[str, Any] = {"paced": run["paced_ms"], "later": "later", "reason": QUEUED}

@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import LANE_BITS
+from paceline.core.definition import cadence_of
 from paceline.core.outcome import Done, Retry, terminal_state
 from paceline.core.overlap import QUEUED, follow_ms
 from paceline.ports import Settlement
@@ -67,17 +69,27 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     """What is parked behind runs that have just ended may start: at once, or, if it was queued, at a pace."""
     ended = {row[0]: row[2:5] for row in rows}
     waiting = db.execute(
-        """SELECT open.handle, open.behind, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms)
+        """SELECT open.handle, open.behind, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
+                  run.generation, monitor.spec
            FROM open JOIN run ON run.handle = open.handle LEFT JOIN run AS previous ON previous.handle = run.previous
+                LEFT JOIN monitor ON monitor.generation = run.generation
            WHERE open.behind IN carray(?)""",
         (integers(ended),),
     ).fetchall()
     at_once: list[int] = []
     later: list[tuple[int, int]] = []
-    for handle, behind, reason, due_ms, previous_due_ms in waiting:
+    for handle, behind, reason, due_ms, previous_due_ms, generation, spec in waiting:
         attempt, started_ms, ended_ms = ended[behind]
-        from_ms = follow_ms(started_ms=started_ms, previous_due_ms=previous_due_ms, due_ms=due_ms)
-        if attempt and reason == QUEUED and from_ms > ended_ms:  # without an attempt nothing was sent
+        from_ms = 0
+        if attempt and reason == QUEUED:  # without an attempt nothing was sent
+            from_ms = follow_ms(
+                cadence_of(read_spec(spec)) if spec is not None else None,
+                started_ms=started_ms,
+                previous_due_ms=previous_due_ms,
+                due_ms=due_ms,
+                generation=generation,
+            )
+        if from_ms > ended_ms:
             later.append((from_ms, handle))
         else:
             at_once.append(handle)
