@@ -8,6 +8,7 @@ import pytest
 
 from paceline.core.checks import Check, HttpCheck
 from paceline.core.places import Places, target_of
+from paceline.core.waits import UNCLAIMED, wait_reason
 from paceline.ports import CHECKS, Claimed, Queue, Run, Store
 from tests.contract.stage import (
     ALL_OUTGOING,
@@ -21,6 +22,7 @@ from tests.contract.stage import (
     make_run_of_each,
     make_runs,
     names,
+    run_of,
     settle,
     user,
 )
@@ -153,6 +155,36 @@ def test_promise_13_many_owners_with_one_run_each_are_all_served(store: Store, *
     while some := claim(store, runs_max=50):
         found += some
     assert sorted(item.owner for item in found) == sorted(f"u{number}" for number in range(count))
+
+
+def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
+    let_wait(store, "ann", 3, HANGS)
+    let_wait(store, "bob", 3, ANSWERS)
+    assert [run.reason.partition(":")[0] for run in waiting_runs(store, "ann")] == ["waiting for a place"] * 3
+    out = claim_checks(store, [], places=50, owner_max=2, target_max=40)
+    out += claim_checks(store, out, places=50, owner_max=2, target_max=40)
+    assert Counter(item.owner for item in out) == {"ann": 2, "bob": 2}
+    (left,) = waiting_runs(store, "ann")
+    assert left.reason.startswith("waiting for a place: ")
+    shown = store.run(left.handle)
+    found = store.find_run("ann", left.monitor, generation=left.generation, counter=0, now_ms=T0_MS)
+    assert shown == found == store.runs([left.handle])[left.handle] == left
+    for item in out:
+        assert run_of(store, item).reason == ""
+
+
+def test_promise_10_a_run_that_waits_for_a_checker_of_one_s_own_says_so(store: Store) -> None:
+    let_wait(store, "ann", 1, OUTGOING)
+    (left,) = waiting_runs(store, "ann")
+    assert left.reason == UNCLAIMED
+
+
+def test_promise_10_a_run_that_is_made_up_for_says_so(store: Store) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor, 1, after_ms=T0_MS + 1_000)
+    (run,) = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
+    assert (run.state, run.reason) == ("later", wait_reason("later", outgoing=False))
+    assert "missed" in run.reason
 
 
 @pytest.mark.sqlite

@@ -32,6 +32,7 @@ from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.places import Places, Seats, Turns, Wish, target_of
+from paceline.core.waits import HELD
 from paceline.ports import Claimed, Queue, Take
 
 HOLD_MS = 30_000
@@ -45,7 +46,6 @@ ROUNDS_MAX = 3
 REMEMBERED_MAX = 100_000
 PROBED_MAX = 256
 """Owners that one claim for all of them asks; the next claim goes on behind."""
-HELD = "its owner is disabled"
 AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
 
 

@@ -10,10 +10,11 @@ from msgspec.structs import replace
 
 from paceline.adapters.aws.database import Database
 from paceline.adapters.aws.items import Item, padded
-from paceline.adapters.aws.monitors_claims import HELD, facts_of
+from paceline.adapters.aws.monitors_claims import facts_of
 from paceline.adapters.aws.monitors_keys import (
     COUNTER_MASK,
     handle_of,
+    is_outgoing,
     lane_key,
     monitor_key,
     run_key,
@@ -26,9 +27,8 @@ from paceline.adapters.aws.tables import ITEMS, RUNS
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
 from paceline.core.overlap import QUEUED
+from paceline.core.waits import HELD, wait_reason
 from paceline.ports import Run
-
-PARKED = "waits for an earlier run of this monitor"
 
 
 def run(db: Database, handle: int) -> Run | None:
@@ -126,11 +126,14 @@ def _to_run(item: Item, *, parked: bool, disabled: bool) -> Run:
         return replace(shown, state="held", reason=HELD)
     if state == "waiting" and item.get("queued") and "shard" not in item:
         return replace(shown, state="parked", reason=QUEUED)
+    outgoing = is_outgoing(item["queue"])
     if state == "waiting":
-        return replace(shown, state="parked", reason=PARKED) if parked else shown
+        state = "parked" if parked else "waiting"
+        return replace(shown, state=state, reason=wait_reason(state, outgoing=outgoing))
     until_ms = item.get("at", item["from_ms"])
     started_ms = item.get("started_ms")
-    return replace(shown, state=state, reason=item.get("reason", ""), until_ms=until_ms, started_ms=started_ms)
+    reason = item.get("reason") or wait_reason(state, outgoing=outgoing)
+    return replace(shown, state=state, reason=reason, until_ms=until_ms, started_ms=started_ms)
 
 
 def _ended(item: Item) -> dict[str, Any]:

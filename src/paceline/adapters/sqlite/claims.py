@@ -18,6 +18,7 @@ from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
 from paceline.core.checks import Check
 from paceline.core.places import Places, Seats, Turns, Wish, target_of
+from paceline.core.waits import HELD
 from paceline.ports import Claimed, Queue
 
 HOLD_MS = 30_000
@@ -340,7 +341,7 @@ class _Claim:
             self._open(run, lane, "parked", NEVER_MS, behind=run.previous)
             return 0
         if run.disabled:
-            self._open(run, lane, "held", self._now_ms + HOLD_MS, reason="its owner is disabled")
+            self._open(run, lane, "held", self._now_ms + HOLD_MS, reason=HELD)
             return 0
         check, target = _check_of(run.spec) if run.spec is not None else (None, "")
         place = (owner, target)

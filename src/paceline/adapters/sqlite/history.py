@@ -11,9 +11,10 @@ from msgspec.structs import replace
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import locate
-from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
+from paceline.core.waits import HELD, wait_reason
 from paceline.ports import Run
 
 GLANCE_STEPS_MAX = 20_100
@@ -114,17 +115,18 @@ def _run(row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
     handle, generation, counter, due_ms, _, *rest = row
     open_state, at_ms, attempt, started_ms, reason, lane_reason, *settled = rest
     run = Run(handle, owner, monitor, generation, counter, due_ms, state="waiting")
+    outgoing = is_outgoing(handle >> LANE_BITS)
     if settled[0] is not None:
         return replace(run, **_settled(settled))
     if disabled and open_state != "out":
-        return replace(run, state="held", attempt=attempt or 0, reason="its owner is disabled")
+        return replace(run, state="held", attempt=attempt or 0, reason=HELD)
     if open_state is None or (open_state == "parked" and at_ms == 0):  # its way was cleared: it waits like any other
-        return replace(run, attempt=attempt or 0, reason=lane_reason or "")
+        return replace(run, attempt=attempt or 0, reason=lane_reason or wait_reason("waiting", outgoing=outgoing))
     return replace(
         run,
         state=open_state,
         attempt=attempt,
-        reason=reason or ("waits for an earlier run of this monitor" if open_state == "parked" else ""),
+        reason=reason or wait_reason(open_state, outgoing=outgoing),
         until_ms=at_ms if at_ms < NEVER_MS else None,
         started_ms=started_ms,
     )
