@@ -213,8 +213,8 @@ class Database:
         with translated_errors():
             try:
                 yield
-            except (PacelineError, apsw.BusyError, apsw.FullError):
-                raise
+            except (PacelineError, apsw.BusyError, apsw.FullError, apsw.ConnectionClosedError):
+                raise  # the last is a mistake of ours: we closed it, and its log went with it
             except Exception as error:
                 if _is_damage(error, connection):
                     raise self._damaged(f"SQLite reports: {error}") from error
