@@ -172,8 +172,8 @@ class _Puts:
 
     def _load(self, user: Item) -> int:
         """Kept with the user; added up once, for a user of a store that did not count it yet."""
-        if "load" in user:
-            return int(user["load"])
+        if "load" in user or not user["monitors"]:
+            return int(user.get("load", 0))
         rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=monitors_of(user["number"]))
         return sum(load_of(read_spec(row["spec"])) for row in rows)
 

@@ -16,7 +16,6 @@ import typer
 from paceline.errors import WrongSetting
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import print_json
-from paceline.shells.cli.places import demo_store
 
 if TYPE_CHECKING:
     from paceline.config import Settings
@@ -78,15 +77,16 @@ def up(
     settings = call.settings(host=host, port=port, **https._asdict(), **logging._asdict())
     if not demo:
         return _run(call, settings, serve_api=True)
-    own = settings.model_copy(update={"store": demo_store(settings.store)})
-    return _demo(call._replace(store=None), own)
+    return _demo(call._replace(store=None), settings)
 
 
 def _demo(call: Call, settings: Settings) -> int:
+    from paceline.shells.cli.places import demo_store
     from paceline.shells.demo import demo_atlas, demo_settings, end_demo, prepare_demo
     from paceline.simulators.http import ModelHttpServer
     from paceline.wiring import SystemClock
 
+    settings = settings.model_copy(update={"store": demo_store(settings.store)})
     started_ms = SystemClock().now_ms()
     with demo_atlas(now_ms=started_ms) as atlas, ModelHttpServer() as model:
         settings = demo_settings(settings, atlas_url=atlas.base_url)
