@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import structlog
@@ -229,19 +228,15 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
 
 
 def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
-    stop = threading.Event()
-
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
+    # Blocked before any thread starts, and waited for: a handler that sets an event can lock out its own thread.
+    stops = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     engine = Engine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
     log.info("working", store=system.settings.store)
     if ready is not None:
         ready("")
-    stop.wait()
+    signal.sigwait(stops)
     log.info("draining")
     engine.drain()
     log.info("stopped")
