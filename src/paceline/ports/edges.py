@@ -32,6 +32,8 @@ class Order(msgspec.Struct, frozen=True, gc=False):
     check: PolledCheck
     due_ms: int = 0
     lease_until_ms: int = 0
+    target: str = ""
+    """Where the check connects, as ``core.places.target_of`` has it."""
 
     @property
     def run_id(self) -> str:

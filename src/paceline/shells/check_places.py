@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from paceline.config import Settings
-from paceline.core.places import Places, ceiling_of, target_of
+from paceline.core.places import Places, ceiling_of
 from paceline.ports import Order
 
 
@@ -20,12 +20,11 @@ class CheckPlaces:
         self._held: Counter[tuple[str, str]] = Counter()
 
     def start(self, orders: Iterable[Order]) -> None:
-        self._held.update((order.owner, target_of(order.check)) for order in orders)
+        self._held.update([(order.owner, order.target) for order in orders])
 
     def end(self, orders: Iterable[Order]) -> None:
-        for order in orders:
-            place = (order.owner, target_of(order.check))
-            self._held[place] -= 1
+        for place, ended in Counter([(order.owner, order.target) for order in orders]).items():
+            self._held[place] -= ended
             if not self._held[place]:
                 del self._held[place]
 

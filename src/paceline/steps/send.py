@@ -10,7 +10,7 @@ from paceline.core.check_secrets import is_sealed
 from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import duration_ms
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
-from paceline.core.leases import check_lease, sort_out
+from paceline.core.leases import Leased, check_lease, sort_out
 from paceline.core.outcome import Dead, Outcome
 from paceline.core.places import Places, target_of
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
@@ -99,8 +99,20 @@ def make_orders(
                 misplaced.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
                 continue
             check = opened
-        names = (item.owner, item.monitor, item.generation, item.counter)
-        orders.append(Order(item.handle, item.attempt, *names, check, item.due_ms, item.lease_until_ms))
+        orders.append(
+            Order(
+                item.handle,
+                item.attempt,
+                item.owner,
+                item.monitor,
+                item.generation,
+                item.counter,
+                check,
+                item.due_ms,
+                item.lease_until_ms,
+                target_of(check),
+            )
+        )
     if misplaced:
         store.settle(misplaced)
     return orders
@@ -108,16 +120,21 @@ def make_orders(
 
 def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
     """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
-    return sort_out(
-        orders,
-        lambda order: check_lease(order.lease_until_ms, timeout_ms=duration_ms(order.check.timeout), lease_ms=lease_ms),
-        now_ms=now_ms,
-    )
+    # A lease is worked out once for all that have the same end and time-out: most of what was claimed together.
+    leases: dict[tuple[int, str], Leased] = {}
+
+    def lease_of(order: Order) -> Leased:
+        term = (order.lease_until_ms, order.check.timeout)
+        if term not in leases:
+            leases[term] = check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
+        return leases[term]
+
+    return sort_out(orders, lease_of, now_ms=now_ms)
 
 
 def places_of(out: Iterable[Order], *, owner_max: int, target_max: int) -> Places:
     """The places of a process with these checks out."""
-    return Places(owner_max, target_max, Counter((order.owner, target_of(order.check)) for order in out))
+    return Places(owner_max, target_max, Counter((order.owner, order.target) for order in out))
 
 
 def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:

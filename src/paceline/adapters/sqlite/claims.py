@@ -6,8 +6,10 @@ are claimed and on how many owners have something waiting, not on how much waits
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -16,8 +18,10 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
+from paceline.adapters.sqlite.lanes import LANE, LOOKED_GROWTH, LOOKED_MIN, Lane, Lanes, looked_max
+from paceline.adapters.sqlite.runs import count_out, out_of
 from paceline.core.checks import Check
-from paceline.core.places import Places, Seats, Turns, Wish, target_of
+from paceline.core.places import Places, Seats, Wish, target_of
 from paceline.core.waits import HELD
 from paceline.ports import Claimed, Queue
 
@@ -25,17 +29,10 @@ HOLD_MS = 30_000
 ASIDE_MS = 30_000
 """After this time a run that waits for a place at its target is looked at again in any case. A process takes it up as
 soon as it has a place there."""
-STUCK_MS, ASIDE_MAX = 1_000, 256
-"""A queue whose next run lacks a place at its target is left as it stands, since a place may be free soon. If it stands
-so for this time, its runs are set aside, so many in one claim: other targets may wait behind them."""
-LOOKED_MIN = 64
 ROUNDS_MAX = 5
-LOOKED_GROWTH = 4
 """A claim looks again where runs only parked or were set aside: up to so many times, each time at more of them."""
-LANES_MAX = 256
-TARGETS_MAX = 64
-"""So many queues, and so many targets of owners that wait for places there, one claim asks; the next goes on behind."""
 SEQUENCE_MASK = (1 << LANE_BITS) - 1
+_HANDLE = itemgetter(0)
 
 # A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
@@ -47,15 +44,6 @@ TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
 _FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
              monitor.name, monitor.spec, user.name, user.disabled"""
 _OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
-# ?1 is the time, ?2 how many of what comes back are counted at most.
-_LANE = f"""SELECT lane.id, coalesce(user.name, ''), coalesce(user.disabled, 0), lane.position, lane.tail, lane.reason,
-                   (SELECT count(*) FROM (SELECT 1 FROM open WHERE open.lane = lane.id AND open.at_ms <= ?1 LIMIT ?2)),
-                   lane.position < lane.tail AND (
-                       EXISTS (SELECT 1 FROM open WHERE handle > (lane.id << {LANE_BITS} | lane.position)
-                                                    AND handle < (lane.id + 1 << {LANE_BITS}))
-                       OR EXISTS (SELECT 1 FROM outcome WHERE handle > (lane.id << {LANE_BITS} | lane.position)
-                                                          AND handle < (lane.id + 1 << {LANE_BITS})))
-            FROM lane LEFT JOIN user ON user.id = lane.owner"""  # noqa: S608  numbers of our own
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -75,104 +63,6 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
     lost: int = 0
 
 
-class Lane(msgspec.Struct):
-    """One owner's queue while it is claimed from. ``back``: how many come back; ``touched``: its tail may be, too."""
-
-    id: int
-    owner: str
-    disabled: int
-    position: int
-    tail: int
-    reason: str
-    back: int
-    touched: int
-    changed: bool = False
-    asides: int = 0
-    """How many of its runs may be set aside."""
-    blocked: str = ""
-    """Why its next run lacks a place; it is not set aside, so this claim takes no more of the queue."""
-    got: int = 0
-    more: int = 0
-    """How many runs are looked at beyond its share: those before them only parked, or were set aside."""
-
-    @property
-    def wanted(self) -> int:
-        return self.back + self.tail - self.position
-
-    @property
-    def wish(self) -> int:
-        return 0 if self.blocked else self.wanted
-
-
-class Lanes:
-    """Which queues are asked next: this process' memory of its turns."""
-
-    def __init__(self) -> None:
-        self._turns = Turns()
-        self._after = {0: 0, 1: 0}
-        self._target = ("", 0)
-        self._stuck: dict[int, tuple[int, int]] = {}
-        """Queues whose next run lacks a place at its target: their position, and since when."""
-
-    def pick(self, db: Connection, *, outgoing: bool, now_ms: int, runs_max: int, held: int) -> list[Lane]:
-        """Queues that may have something to claim, those first that were served longest ago.
-
-        ``held``: how many queues more are read, since so many owners at most may be at their ceiling.
-        """
-        limit, after = LANES_MAX + held, self._after[outgoing]
-        ready = f"{_LANE} WHERE lane.outgoing = ?3 AND lane.ready_ms"
-        values = (now_ms, _looked_max(runs_max), int(outgoing))
-        rows = db.execute(f"{ready} = 0 AND lane.id > ?4 ORDER BY lane.id LIMIT ?5", (*values, after, limit)).fetchall()
-        full = len(rows) == limit
-        if not full and after:
-            left = limit - len(rows)
-            rows += db.execute(f"{ready} = 0 AND lane.id <= ?4 ORDER BY lane.id LIMIT ?5", (*values, after, left))
-        self._after[outgoing] = rows[-1][0] if full else 0
-        later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
-        rows += db.execute(later, (*values, limit)).fetchall()
-        order = self._turns.order([str(row[0]) for row in rows])
-        lanes = [Lane(*rows[position]) for position in order]
-        for lane in lanes:
-            position, since_ms = self._stuck.get(lane.id, (lane.position, now_ms))
-            if position == lane.position and abs(now_ms - since_ms) >= STUCK_MS:
-                lane.asides = ASIDE_MAX
-        return lanes
-
-    def note(self, lanes: Sequence[Lane], now_ms: int) -> None:
-        """Remembers who had a turn, and whose runs could not start."""
-        self._turns.serve([str(lane.id) for lane in lanes if lane.changed])
-        for lane in lanes:
-            if not lane.blocked:
-                self._stuck.pop(lane.id, None)
-                continue
-            position, since_ms = self._stuck.get(lane.id, (-1, now_ms))
-            if position != lane.position:
-                self._stuck[lane.id] = (lane.position, now_ms if lane.got else since_ms)
-
-    def wake(self, db: Connection, seats: Seats) -> None:
-        """Runs that wait for a place at their target come back where there is one by now."""
-        query = """SELECT open.target, open.lane, user.name
-                   FROM open INDEXED BY open_target CROSS JOIN lane ON lane.id = open.lane
-                   LEFT JOIN user ON user.id = lane.owner
-                   WHERE open.target IS NOT NULL AND (open.target, open.lane) > (?, ?)
-                   ORDER BY open.target, open.lane LIMIT 1"""
-        for _ in range(TARGETS_MAX):
-            row = db.execute(query, self._target).fetchone()
-            if row is None:
-                self._target = ("", 0)
-                break
-            target, lane, owner = row
-            self._target = (target, lane)
-            places = seats.room_at(owner or "", target)
-            if places > 0:
-                db.execute(
-                    """UPDATE open SET at_ms = 0, target = NULL WHERE handle IN
-                           (SELECT handle FROM open WHERE target = ? AND lane = ? ORDER BY handle LIMIT ?)""",
-                    (target, lane, places),
-                )
-                db.execute("UPDATE lane SET ready_ms = 0 WHERE id = ?", (lane,))
-
-
 def claim(
     db: Connection,
     queue: Queue,
@@ -185,8 +75,8 @@ def claim(
 ) -> list[Claimed]:
     seats = Seats(runs_max, places)
     if queue.owner is not None:
-        query = f"{_LANE} WHERE user.name = ?3 AND lane.outgoing = 1"
-        picked = [Lane(*row) for row in db.execute(query, (now_ms, _looked_max(runs_max), queue.owner))]
+        query = f"{LANE} WHERE user.name = ?3 AND lane.outgoing = 1"
+        picked = [Lane(*row) for row in db.execute(query, (now_ms, looked_max(runs_max), queue.owner))]
     else:
         if places is not None:
             lanes.wake(db, seats)
@@ -198,11 +88,6 @@ def claim(
     lanes.note(picked, now_ms)
     _write_lanes(db, picked, seats)
     return claimed
-
-
-def _looked_max(runs_max: int) -> int:
-    """How many of the runs that come back to one queue a claim looks at: some of them only park again."""
-    return LOOKED_GROWTH * runs_max + LOOKED_MIN
 
 
 def next_run_ms(db: Connection) -> int | None:
@@ -248,17 +133,19 @@ class _Claim:
         self._first: list[int] = []
         self._opened: list[tuple[Any, ...]] = []
         self._free: dict[tuple[str, str], int] = {}
-        self._taken: dict[tuple[str, str], int] = {}
+        self._room: dict[tuple[str, str], int] = {}
 
     def serve(self, lanes: Sequence[Lane]) -> list[Claimed]:
         claimed: list[Claimed] = []
         granted = 0
         for _ in range(ROUNDS_MAX):
+            if claimed and 2 * len(claimed) > granted:
+                break  # what is left is used by the next claim, which comes soon
             shares = self._seats.shares([Wish(lane.owner, lane.wish) for lane in lanes])
             served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
             granted = granted or sum(shares)
-            if not served or 2 * len(claimed) > granted:
-                break  # what is left is used by the next claim, which comes soon
+            if not served:
+                break
             before = {lane.id: lane.got for lane, _ in served}
             self._look(served)
             claimed += self.write()
@@ -300,39 +187,77 @@ class _Claim:
 
     def _sift(self, served: Sequence[tuple[Lane, int]]) -> None:
         """The next runs of these tails. A run that is not there any more was settled and removed."""
+        if not served:
+            return
         touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
-        spans = {lane.id: (lane, range(lane.position + 1, min(lane.tail, lane.position + share + lane.more) + 1))
-                 for lane, share in served}  # fmt: skip
-        handles = [lane << LANE_BITS | number for lane, (_, span) in spans.items() for number in span]
-        rows = self._db.execute(
-            f"""SELECT {_FACTS}, {touched} FROM run {_OWNER} WHERE run.handle IN carray(?)
-                ORDER BY run.handle""",  # noqa: S608  fixed texts
-            (integers(handles),),
-        ).fetchall() if handles else []  # fmt: skip
-        found: dict[int, list[tuple[Any, ...]]] = {}
-        for row in rows:
-            found.setdefault(row[0] >> LANE_BITS, []).append(row)
+        spans = []
         for lane, share in served:
-            rest = share
-            position = spans[lane.id][1].stop - 1
-            for row in found.get(lane.id, ()):
-                if row[-1]:
-                    continue
-                if rest > 0:
-                    rest -= self.judge(Candidate(*row[:-1]), lane)
-                    if not lane.blocked:
-                        continue
-                position = (row[0] & SEQUENCE_MASK) - 1
-                break
-            lane.position = position
+            begin = lane.id << LANE_BITS
+            spans.append((begin | lane.position, begin | min(lane.tail, lane.position + share + lane.more)))
+        rows = self._db.execute(
+            f"""SELECT {_FACTS}, {touched} FROM json_each(?) AS span CROSS JOIN run
+                    ON run.handle > span.value ->> 0 AND run.handle <= span.value ->> 1 {_OWNER}""",  # noqa: S608
+            (msgspec.json.encode(sorted(spans)).decode(),),
+        ).fetchall()
+        for (lane, share), (_, end) in zip(served, spans, strict=True):
+            first, behind = (bisect_right(rows, bound, key=_HANDLE) for bound in (lane.id << LANE_BITS, end))
+            stopped_at = self._pass_over(lane, rows[first:behind], share)
+            lane.position = (end if stopped_at is None else stopped_at - 1) & SEQUENCE_MASK
             self._seat()
+
+    def _pass_over(self, lane: Lane, rows: Sequence[tuple[Any, ...]], share: int) -> int | None:
+        """Claims from the tail of one queue. Returns the run before which it stopped.
+
+        The hottest path there is: what may simply start, which is nearly all, is leased in place, as ``judge`` would.
+        """
+        rest, free_at = share, self._free
+        for row in rows:
+            handle, generation, counter, due_ms, _, clear, monitor, spec, owner, disabled, touched = row
+            if touched:
+                continue
+            if rest <= 0:
+                return int(handle)
+            if clear and not disabled and spec is not None:
+                check, target = _check_of(spec)
+                free = free_at.get((owner, target)) or self._free_at(owner, target)
+                if free > 0:
+                    free_at[owner, target] = free - 1
+                    self._first.append(handle)
+                    self._claimed.append(
+                        Claimed(
+                            handle,
+                            1,
+                            owner,
+                            monitor,
+                            generation,
+                            counter,
+                            due_ms,
+                            self._until_ms,
+                            lost=False,
+                            check=check,
+                        )
+                    )
+                    lane.got += 1
+                    rest -= 1
+                    continue
+            rest -= self.judge(Candidate(*row[:-1]), lane)
+            if lane.blocked:
+                return int(handle)
+        return None
 
     def _seat(self) -> None:
         """What one queue has taken counts before the next one is looked at: they share targets."""
-        for (owner, target), runs in self._taken.items():
-            self._seats.take(owner, target, runs)
+        for (owner, target), free in self._free.items():
+            self._seats.take(owner, target, self._room[owner, target] - free)
         self._free.clear()
-        self._taken.clear()
+
+    def _free_at(self, owner: str, target: str) -> int:
+        """How many more checks of the owner may start at the target, until it is seated anew."""
+        place = (owner, target)
+        free = self._free.get(place)
+        if free is None:
+            free = self._free[place] = self._room[place] = self._seats.room_at(owner, target)
+        return free
 
     def judge(self, run: Candidate, queue: Lane | None = None) -> int:
         """1 if it is claimed. Without a place it is set aside, if that is allowed; else it blocks its queue."""
@@ -344,10 +269,7 @@ class _Claim:
             self._open(run, lane, "held", self._now_ms + HOLD_MS, reason=HELD)
             return 0
         check, target = _check_of(run.spec) if run.spec is not None else (None, "")
-        place = (owner, target)
-        free = self._free.get(place)
-        if free is None:
-            free = self._seats.room_at(owner, target)
+        free = self._free_at(owner, target)
         if free <= 0:
             reason = self._seats.refusal(owner, target)
             if queue is not None and not queue.asides:
@@ -357,8 +279,7 @@ class _Claim:
                 queue.asides -= 1
             self._open(run, lane, "held", self._now_ms + ASIDE_MS, reason=reason, target=target)
             return 0
-        self._free[place] = free - 1
-        self._taken[place] = self._taken.get(place, 0) + 1
+        self._free[owner, target] = free - 1
         if run.attempt or run.lost:
             self._open(run, lane, "out", self._until_ms, attempts=1, started_ms=self._now_ms)
         else:
@@ -394,13 +315,17 @@ class _Claim:
                     FROM carray(?)""",  # noqa: S608  numbers of our own
                 (self._until_ms, self._now_ms, integers(self._first)),
             )
+        come = self._first
         if self._opened:
+            come = come + [row[0] for row in self._opened if row[2] == "out"]
+            count_out(self._db, gone=out_of(self._db, [row[0] for row in self._opened]))  # their leases ran out
             self._db.executemany(
                 """INSERT OR REPLACE INTO open
                        (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, target)
                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                 self._opened,
             )
+        count_out(self._db, come=come)
         claimed = self._claimed
         self._claimed, self._first, self._opened = [], [], []
         return claimed

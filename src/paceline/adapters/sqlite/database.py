@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -27,6 +28,10 @@ CHECK_BYTES_MAX = 32 * 1024 * 1024
 """After checkpoints, and not more often than this, the structure of a file up to this size is looked through."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 4_096
+STATEMENTS_KEPT = 256
+"""Compiled statements that a connection keeps. Each row of an ``executemany`` counts as one use, and what was not used
+for so many uses is compiled anew, which takes longer than running it: hence ``insert_rows``."""
+ROWS_AT_ONCE = (64, 8, 1)
 MEMORY = ":memory:"
 
 _UNAVAILABLE = (
@@ -252,7 +257,7 @@ class Database:
         return connection
 
     def _connect(self, flags: int, cache_kib: int) -> apsw.Connection:
-        connection = apsw.Connection(self.path, flags=flags)
+        connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENTS_KEPT)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         # Otherwise a statement with a bound LIMIT is prepared anew for each value, which takes longer than running it.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -262,6 +267,16 @@ class Database:
         connection.execute("PRAGMA recursive_triggers = ON")  # else a replaced row would not be counted as deleted
         connection.execute("PRAGMA temp_store = MEMORY")
         return connection
+
+
+def insert_rows(db: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Many rows with few statements. ``into``: table and columns, a text of our own."""
+    done = 0
+    for lot in ROWS_AT_ONCE:
+        while len(rows) - done >= lot:
+            marks = ", ".join([f"({', '.join('?' * len(rows[0]))})"] * lot)
+            db.execute(f"INSERT INTO {into} VALUES {marks}", tuple(chain.from_iterable(rows[done : done + lot])))  # noqa: S608
+            done += lot
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from paceline.adapters.sqlite.claims import CLEAR, SEQUENCE_MASK, TOUCHED
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import OLD_CHECKS_LANE, is_outgoing, lane_bounds
-from paceline.adapters.sqlite.runs import record_outcomes
+from paceline.adapters.sqlite.runs import count_out, out_of, record_outcomes
 from paceline.ports import PurgeReport
 
 LANES_MAX = 500
@@ -102,6 +102,7 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
 
 
 def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
+    count_out(db, gone=out_of(db, handles))
     record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, EXPIRED, "{}") for handle in sorted(handles)])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.database import Connection, insert_rows
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import LANE_BITS
@@ -43,19 +43,35 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     db.executemany("UPDATE open SET state = 'retry', at_ms = ?, reason = ? WHERE handle = ?", again)
     make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
     ended.sort()
+    count_out(db, gone=[*(row[0] for row in ended), *(handle for _, _, handle in again)])
     record_outcomes(db, ended)
     return won
 
 
+def count_out(db: Connection, *, come: Iterable[int] = (), gone: Iterable[int] = ()) -> None:
+    """For whoever writes to ``open``: these runs are out now, and those are not any more. Figures of each queue."""
+    more = Counter([handle >> LANE_BITS for handle in come])
+    more.subtract([handle >> LANE_BITS for handle in gone])
+    changes = [(change, lane) for lane, change in more.items() if change]
+    if changes:
+        db.executemany("UPDATE lane SET out = out + ? WHERE id = ?", changes)
+
+
+def out_of(db: Connection, handles: Iterable[int]) -> list[int]:
+    """Of these runs, those that are out."""
+    rows = db.execute("SELECT handle FROM open WHERE handle IN carray(?) AND state = 'out'", (integers(handles),))
+    return [row[0] for row in rows]
+
+
 def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Ends runs for good: their outcome is written, their lease goes, and what is parked behind them may start."""
+    """Ends runs for good: their outcome is written, their lease goes, and what is parked behind them may start.
+
+    Those of them that are out are for the caller to count.
+    """
     if not rows:
         return
-    db.executemany(
-        """INSERT INTO outcome (handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail)
-           VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        rows,
-    )
+    columns = "handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail"
+    insert_rows(db, f"outcome ({columns})", rows)
     handles = [row[0] for row in rows]
     ended = Counter(handle >> LANE_BITS for handle in handles)
     db.executemany("UPDATE lane SET ended = ended + ? WHERE id = ?", [(count, lane) for lane, count in ended.items()])
@@ -147,6 +163,7 @@ def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -
             (now_ms, handle, attempt),
         )
         released.append(db.changes() == 1)
+    count_out(db, gone=[handle for (handle, _), done in zip(fences, released, strict=True) if done])
     make_ready(db, ((handle, now_ms) for (handle, _), done in zip(fences, released, strict=True) if done))
     return released
 

@@ -25,6 +25,7 @@ from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection, Database, file_bytes
 from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.job_store import SqliteJobStore
+from paceline.adapters.sqlite.lanes import Lanes
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.providers import Policies
 from paceline.adapters.sqlite.retention import Retention
@@ -67,7 +68,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         refuse_foreign(path)
         self._db = Database(path, synchronous=synchronous, clock=clock)
         self._cadences = Cadences()
-        self._lanes = claims.Lanes()
+        self._lanes = Lanes()
         self._policies = Policies()
         self._retention = Retention()
         self._schema_version = migrate(self._db)
