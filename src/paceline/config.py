@@ -156,7 +156,8 @@ class Settings(BaseSettings):
         100,
         ge=1,
         le=10_000,
-        description="How many runs of a monitor with `overlap: queue` may wait behind its first; the newest are kept.",
+        description="How many runs of a monitor with `overlap: queue` may wait behind its first, queued or made up "
+        "for; the newest are kept.",
     )
     missed_window: Duration = Field("10m", description="Missed runs of one monitor are spread over this time at most.")
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")

@@ -139,7 +139,7 @@ def parting(there: Story, here: Story) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("seed", stories(9))
+@pytest.mark.parametrize("seed", stories(13))
 def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     def agreed(store: Store) -> Store:
         return cast("Store", Agreed(store))

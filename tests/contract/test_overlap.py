@@ -13,7 +13,7 @@ from paceline.core.due import CatchUp, OnTime, advance
 from paceline.core.health import Glance
 from paceline.core.overlap import QUEUED, superseded_reason
 from paceline.core.schedule import Cadence, Overlap
-from paceline.ports import RemoveMonitor, Run, Store, Take
+from paceline.ports import Claimed, RemoveMonitor, Run, Store, Take
 from paceline.steps.tick import tick
 from tests.contract.stage import (
     GET,
@@ -166,6 +166,85 @@ def test_of_the_runs_that_queue_the_newest_are_kept_and_the_others_end_with_a_re
         settle(store, claimed, now_ms=now_ms)
         now_ms += MINUTE_MS // 2
     assert order == [("a", 4), ("a", 5), ("a", 6)]
+
+
+def test_promise_10_a_run_that_is_open_is_seen_however_old_those_are_that_were_superseded_behind_it(
+    store: Store,
+) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=60 * MINUTE_MS)
+    tick_minutes(store, 1, 6)
+    now_ms = T0_MS + 50 * MINUTE_MS
+    store.purge(settled_before_ms=now_ms, due_before_ms=T0_MS, now_ms=now_ms, limit=100)
+    oldest = runs_of(store, "a")[0]
+    assert (oldest.handle, oldest.state) == (hanging[0].handle, "out")
+
+
+def test_promise_4_an_advance_that_comes_twice_supersedes_once(store: Store) -> None:
+    armed(store, "a", overlap="queue")
+    tick_minutes(store, 0, 3)
+    now_ms = T0_MS + 4 * MINUTE_MS
+    (due,) = store.due(now_ms=now_ms, limit=9)
+    step = advance(due, now_ms=now_ms, catch_up=CatchUp(waiting_max=1))
+    won = [store.commit([step], now_ms=now_ms) for _ in range(4)]
+    assert won == [[True], [False], [False], [False]]
+    assert [run.state for run in runs_of(store, "a")].count("dead") == 2
+
+
+def wait_for_made_up(store: Store) -> list[Claimed]:
+    """A run that hangs; behind it five that are made up for, each at a moment of its own. The limit is three."""
+    put(store, "a")
+    arm_all(store, T0_MS, cadence=Cadence(every_ms=MINUTE_MS, missed="all", overlap="queue"))
+    tick_minutes(store, 0, 0)
+    hanging = claim(store, lease_ms=60 * MINUTE_MS)
+    assert tick_minutes(store, 5, 5) == 5
+    return hanging
+
+
+def test_what_is_made_up_for_counts_among_the_runs_that_wait(store: Store) -> None:
+    wait_for_made_up(store)
+    assert [run.state for run in runs_of(store, "a")] == ["out", *["later"] * 5]
+    for minute, dead in ((6, 2), (7, 4), (8, 5)):  # two at most by each firing
+        tick_minutes(store, minute, minute)
+        states = [run.state for run in runs_of(store, "a")]
+        assert states[: 1 + dead] == ["out", *["dead"] * dead]
+        assert "dead" not in states[1 + dead :]
+    runs = runs_of(store, "a")
+    assert [(run.state, run.reason) for run in runs[6:]] == [("parked", QUEUED)] * 3
+    assert {run.reason for run in runs[1:6]} == {superseded_reason(3)}
+    assert store.status().runs_waiting == 3
+
+
+def test_promise_6_what_is_made_up_for_overtakes_nothing_when_others_before_it_are_superseded(store: Store) -> None:
+    hanging = wait_for_made_up(store)
+    tick_minutes(store, 6, 6)
+    ahead = [run.until_ms for run in runs_of(store, "a") if run.state == "later"]
+    assert len(ahead) == 3
+    now_ms = max(until_ms for until_ms in ahead if until_ms is not None)
+    assert claim(store, now_ms=now_ms) == []
+    assert store.verify() == []
+    settle(store, hanging, now_ms=now_ms)
+    order = []
+    for _ in range(6):
+        order += names(claimed := claim(store, now_ms=now_ms))
+        settle(store, claimed, now_ms=now_ms)
+        now_ms += MINUTE_MS // 2
+    assert order == [("a", 3), ("a", 4), ("a", 5), ("a", 6)]
+
+
+def test_promise_7_what_is_made_up_for_keeps_its_moment_when_others_before_it_are_superseded(store: Store) -> None:
+    hanging = wait_for_made_up(store)
+    before = {run.counter: run.until_ms for run in runs_of(store, "a")}
+    tick_minutes(store, 6, 6)
+    now_ms = T0_MS + 6 * MINUTE_MS
+    settle(store, hanging, now_ms=now_ms)
+    first = next(run for run in runs_of(store, "a") if run.counter == 3)
+    assert (first.state, first.until_ms) == ("later", before[3])
+    assert first.until_ms is not None
+    if first.until_ms > now_ms:
+        assert claim(store, now_ms=first.until_ms - 1) == []
+    assert names(claim(store, now_ms=max(now_ms, first.until_ms))) == [("a", 3)]
 
 
 def test_a_queued_run_cannot_be_taken_by_its_name_before_its_turn(store: Store) -> None:

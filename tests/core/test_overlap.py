@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.due import CatchUp, Due, advance
-from paceline.core.overlap import follow_ms, is_skipped
+from paceline.core.overlap import SUPERSEDED_MAX, follow_ms, is_skipped, superseded
 from paceline.core.schedule import Cadence, next_due_ms
 
 T0_MS = 1_790_000_000_000
@@ -82,3 +82,19 @@ def test_a_queued_run_of_a_cron_monitor_waits_at_most_half_the_way_to_its_next_t
 
 def test_a_queued_run_of_a_monitor_that_is_gone_waits_for_nothing() -> None:
     assert follow_ms(None, started_ms=T0_MS, previous_due_ms=T0_MS, due_ms=T0_MS + DAY_MS, generation=7) == T0_MS
+
+
+@given(
+    waiting=st.integers(-1, 300), made=st.integers(1, 120), waiting_max=st.integers(0, 100), firings=st.integers(1, 9)
+)
+def test_firing_by_firing_no_more_runs_wait_than_are_kept_and_none_ends_that_could_be(
+    waiting: int, made: int, waiting_max: int, firings: int
+) -> None:
+    ended = superseded(waiting=waiting, made=made, waiting_max=waiting_max)
+    assert 0 <= ended <= max(0, min(waiting, SUPERSEDED_MAX))
+    left = max(waiting, 0) + made - ended
+    assert ended == 0 or left >= waiting_max > 0
+    for _ in range(firings):
+        after = left + 1 - superseded(waiting=left, made=1, waiting_max=waiting_max)
+        assert after < left or after <= max(left, waiting_max) or not waiting_max
+        left = after

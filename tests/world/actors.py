@@ -25,7 +25,7 @@ from tests.world.ledger import Ledger
 OWNERS = ("ann", "bob", "1-a", "1")
 NAMES = ("a", "b", "a-b", "c")
 POLICY = RetryPolicy(attempts_max=3, base_ms=1_000, cap_ms=20_000)
-CATCH_UP = CatchUp(grace_ms=10_000, runs_max=5, window_ms=60_000, per_second=1_000, waiting_max=0)
+CATCH_UP = CatchUp(grace_ms=10_000, runs_max=5, window_ms=60_000, per_second=1_000, waiting_max=4)
 CHECK_LEASE_MS = 60_000
 KEEP_MS, EXPIRE_MS = 7_200_000, 3_600_000
 CHECKS = (

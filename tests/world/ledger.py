@@ -15,6 +15,7 @@ from paceline.core.checks import Check, HttpCheck
 from paceline.core.definition import Monitor, duration_ms
 from paceline.core.due import Advance, CatchUp
 from paceline.core.outcome import Retry
+from paceline.core.overlap import superseded
 from paceline.core.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
 from paceline.ports import Claimed, PutResult, Reacted, RemoveMonitor, RemoveResult, Run, Settlement
 
@@ -82,6 +83,7 @@ class Ledger:
         self.handles: dict[int, tuple[Life, RunRecord]] = {}
         self.events = 0
         """How often a run changed hands."""
+        self.superseded = 0
         self.now_ms = 0
         self.latest_ms = 0
         """The latest that the clock has ever shown."""
@@ -247,6 +249,7 @@ class Ledger:
         if every_ms := life.cadence.every_ms:
             for ms in (advance.next_due_ms, *(firing.due_ms for firing in advance.firings)):
                 demand(2, (ms - advance.due.due_ms) % every_ms == 0, f"{life.name} drifted off its grid")
+        self._supersede(life, advance)
         for firing in advance.firings:
             demand(5, firing.counter not in life.runs, f"{life.name}@{firing.counter} was made twice")
             demand(4, firing.counter == life.counter, f"{life.name} skipped from {life.counter} to {firing.counter}")
@@ -256,6 +259,15 @@ class Ledger:
             life.counter += 1
             life.last_due_ms = firing.due_ms
         life.due_ms = advance.next_due_ms
+
+    def _supersede(self, life: Life, advance: Advance) -> None:
+        """Of the runs that wait behind the first one, the newest are kept: nobody may be handed the others."""
+        waiting = [run for run in life.runs.values() if not run.over][1:]
+        made = len(advance.firings)
+        ended = superseded(waiting=len(waiting), made=made, waiting_max=advance.waiting_max) if made else 0
+        for run in waiting[:ended]:
+            run.state, run.ended_ms = "ended", self.now_ms
+        self.superseded += ended
 
     # -- runs
 

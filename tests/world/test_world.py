@@ -46,6 +46,7 @@ def test_the_promises_hold_whatever_happens(seed: int, make_world: Maker) -> Non
     world.run(STEPS)
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 200
     assert sum(len(life.runs) for life in world.ledger.lives.values()) > STEPS // 10
+    assert world.ledger.superseded
 
 
 @pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))

@@ -30,6 +30,21 @@ def follow_ms(cadence: Cadence | None, *, started_ms: int, previous_due_ms: int,
     return started_ms + max(min(due_ms - previous_due_ms, usual_ms), 0) // 2
 
 
+SUPERSEDED_MAX = 2
+"""By one advance: it adds one run as a rule, and after the limit was lowered the surplus goes little by little."""
+
+
+def superseded(*, waiting: int, made: int, waiting_max: int) -> int:
+    """How many of the runs that wait behind the oldest open one end, the oldest first, so that not too many wait.
+
+    ``waiting`` of them were there before, queued or to be made up for, and ``made`` came now. ``waiting_max`` 0: all
+    are kept.
+    """
+    if not waiting_max:
+        return 0
+    return max(0, min(waiting + made - waiting_max, waiting, SUPERSEDED_MAX))
+
+
 def superseded_reason(waiting_max: int) -> str:
     """Why a waiting run ended without being sent."""
     return f"superseded: more than {waiting_max} runs of this monitor were waiting; the newest are kept"

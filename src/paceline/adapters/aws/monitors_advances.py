@@ -28,14 +28,12 @@ from paceline.adapters.aws.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.tables import RUNS as RUNS_TABLE
 from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
-from paceline.core.overlap import superseded_reason
+from paceline.core.overlap import SUPERSEDED_MAX, superseded, superseded_reason
 from paceline.errors import StoreUnavailable
 from paceline.ports.messages import Alarm
 
 CATCH_UP = Key("catch-up", "-")
 BOOKINGS_MAX = 40
-SUPERSEDED_MAX = 2
-"""By one advance: it adds one run as a rule, and after the limit was lowered the surplus goes little by little."""
 FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
 """Of one transaction: beside them it moves the entry and the lane, and ends what is superseded."""
 
@@ -101,7 +99,7 @@ def _head(advance: Advance) -> Advance:
 def _tail(advance: Advance, head: Advance) -> Advance:
     made = len(head.firings)
     due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms)
-    return replace(advance, due=due, firings=advance.firings[made:], waiting_max=0)
+    return replace(advance, due=due, firings=advance.firings[made:])
 
 
 class _Commit:
@@ -195,10 +193,12 @@ class _Commit:
         lane = self._lanes.get(advance.due.generation)
         if lane is None or self._clear[position] or not advance.waiting_max:
             return range(0)
+        if lane["newest"] >= advance.due.counter:
+            return range(0)  # its first run is there already: this advance has lost
         first = behind_front(lane)
         waiting = lane["newest"] - first + 1
-        ended = min(waiting + len(advance.firings) - advance.waiting_max, waiting, SUPERSEDED_MAX)
-        return range(first, first + max(ended, 0))
+        ended = superseded(waiting=waiting, made=len(advance.firings), waiting_max=advance.waiting_max)
+        return range(first, first + ended)
 
     def _end(self, advance: Advance, counter: int) -> Action:
         change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now"

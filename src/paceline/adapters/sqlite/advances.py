@@ -12,17 +12,23 @@ from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, 
 from paceline.adapters.sqlite.runs import record_outcomes
 from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
-from paceline.core.overlap import QUEUED, superseded_reason
+from paceline.core.overlap import QUEUED, superseded, superseded_reason
 from paceline.core.schedule import SLOT_MS
 
-# The run before the newest ones that are kept, as far as they are all parked behind one another.
-_OLDEST_KEPT = f"""
-WITH RECURSIVE parked (handle, behind, steps) AS (
-    SELECT handle, behind, 1 FROM open WHERE handle = ?1 AND at_ms = {NEVER_MS}
+OPEN_MAX = 20_100
+"""More than may be open of one monitor: those that queue, and those that are made up for (see the settings)."""
+
+# The runs of a monitor that are not settled, from the newest back. What is parked behind an earlier run says which one:
+# those between the two ended without being sent.
+_OPEN_BACK = """
+WITH RECURSIVE back (handle, behind) AS (
+    SELECT run.handle, coalesce(open.behind, run.previous) FROM run LEFT JOIN open USING (handle)
+    WHERE run.handle = ?1 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
     UNION ALL
-    SELECT open.handle, open.behind, steps + 1 FROM parked JOIN open ON open.handle = parked.behind
-    WHERE open.at_ms = {NEVER_MS} AND open.behind IS NOT NULL AND steps <= ?2)
-SELECT handle FROM parked WHERE steps = ?2 + 1"""  # noqa: S608  a number of our own
+    SELECT run.handle, coalesce(open.behind, run.previous)
+    FROM back JOIN run ON run.handle = back.behind LEFT JOIN open ON open.handle = run.handle
+    WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) LIMIT ?2)
+SELECT handle FROM back"""
 
 
 def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
@@ -113,30 +119,29 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
             "INSERT INTO open (handle, lane, state, at_ms, behind, reason) VALUES (?, ?, ?, ?, ?, ?)", opened
         )
     for move, advance in zip(moves, advances, strict=True):
-        if _crowds(advance):
-            _supersede(db, move[2], advance.waiting_max, now_ms=now_ms)
+        if advance.waiting_max and advance.firings:
+            _supersede(db, move[2], len(advance.firings), advance.waiting_max, now_ms=now_ms)
     return True
 
 
-def _crowds(advance: Advance) -> bool:
-    """Whether there may be more waiting runs now than are kept; it is looked up then."""
-    return bool(advance.firings) and 0 < advance.waiting_max < advance.overlapped
+def _supersede(db: Connection, newest: int, made: int, waiting_max: int, *, now_ms: int) -> None:
+    """Ends the oldest of the runs that wait behind the first open one, if they are more than are kept.
 
-
-def _supersede(db: Connection, newest: int, waiting_max: int, *, now_ms: int) -> None:
-    """Ends the oldest of the runs that are parked behind one another, if they are more than are kept.
-
-    What is parked behind it is then parked behind the run that it was parked behind itself.
+    What comes behind them is then parked behind the first; it keeps its moment if it has one.
     """
-    row = db.execute(_OLDEST_KEPT, (newest, waiting_max)).fetchone()
-    gone = row and db.execute("SELECT handle, behind FROM open WHERE handle = ? AND at_ms = ?", (row[0], NEVER_MS))
-    found = gone.fetchone() if gone else None
-    if found is None:
+    handles = [row[0] for row in db.execute(_OPEN_BACK, (newest, OPEN_MAX))][::-1]
+    ended = superseded(waiting=len(handles) - 1 - made, made=made, waiting_max=waiting_max)
+    if not ended:
         return
-    handle, behind = found
-    db.execute("UPDATE open SET behind = ? WHERE behind = ?", (behind, handle))
+    front, following = handles[0], handles[1 + ended]
+    db.execute(
+        """INSERT INTO open (handle, lane, state, at_ms, behind) VALUES (?, ?, 'parked', ?, ?)
+           ON CONFLICT (handle) DO UPDATE SET state = 'parked', behind = excluded.behind""",
+        (following, following >> LANE_BITS, NEVER_MS, front),
+    )
     reason = superseded_reason(waiting_max)
-    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}")])
+    gone = handles[1 : 1 + ended]
+    record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}") for handle in gone])
 
 
 def _busy(db: Connection, newest: Sequence[int]) -> set[int]:

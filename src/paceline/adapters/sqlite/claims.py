@@ -37,12 +37,14 @@ _HANDLE = itemgetter(0)
 # A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
+_BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
 # A run that is caught up later may be out or settled while it still stands in the tail.
 TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
               OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
 # The columns that a claim judges a run by.
 _FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
              monitor.name, monitor.spec, user.name, user.disabled"""
+_OPEN_FACTS = _FACTS.replace("run.previous", _BEHIND)
 _OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
 
 
@@ -99,7 +101,7 @@ def next_run_ms(db: Connection) -> int | None:
 def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease_ms: int) -> Claimed | None:
     """One run of an outgoing lane, out of turn: the tail passes over it later, as over all that is open or settled."""
     row = db.execute(
-        f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out', open.state, open.at_ms,
+        f"""SELECT {_OPEN_FACTS}, open.attempt, open.lost OR open.state = 'out', open.state, open.at_ms,
                    EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
             FROM run LEFT JOIN open ON open.handle = run.handle {_OWNER} WHERE run.handle = ?""",  # noqa: S608
         (handle,),
@@ -178,7 +180,7 @@ class _Claim:
 
     def _back(self, lane: Lane, *, limit: int) -> list[Candidate]:
         rows = self._db.execute(
-            f"""SELECT {_FACTS}, open.attempt, open.lost OR open.state = 'out'
+            f"""SELECT {_OPEN_FACTS}, open.attempt, open.lost OR open.state = 'out'
                 FROM open JOIN run ON run.handle = open.handle {_OWNER}
                 WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
             (lane.id, self._now_ms, limit),

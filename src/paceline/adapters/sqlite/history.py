@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from paceline.adapters.sqlite.advances import OPEN_MAX
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import locate
@@ -17,8 +18,6 @@ from paceline.core.health import Glance
 from paceline.core.waits import HELD, wait_reason
 from paceline.ports import Run
 
-GLANCE_STEPS_MAX = 20_100
-"""More than may wait of one monitor: those that queue, and those that are made up for (see the settings)."""
 FIND_STEPS_MAX = 20_000
 
 _RUN = f"""SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
@@ -90,7 +89,7 @@ def _glance(db: Connection, handle: int) -> Glance:
     if not handle:
         return Glance()  # it has not fired yet
     open_due_ms: int | None = None
-    for _ in range(GLANCE_STEPS_MAX):
+    for _ in range(OPEN_MAX):
         # What is parked behind an earlier run says which one: those between the two ended without being sent.
         row = db.execute(
             """SELECT run.due_ms, coalesce(open.behind, run.previous), outcome.state
@@ -122,6 +121,8 @@ def _run(row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
         return replace(run, state="held", attempt=attempt or 0, reason=HELD)
     if open_state is None or (open_state == "parked" and at_ms == 0):  # its way was cleared: it waits like any other
         return replace(run, attempt=attempt or 0, reason=lane_reason or wait_reason("waiting", outgoing=outgoing))
+    if open_state == "parked" and at_ms < NEVER_MS:  # it has a moment of its own
+        open_state = "later"
     return replace(
         run,
         state=open_state,

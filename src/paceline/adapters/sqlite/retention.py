@@ -124,13 +124,24 @@ def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit:
 
 
 def _old(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> list[int]:
-    """Of a queue's first outcomes, those that are old enough."""
+    """Of a queue's first outcomes, those that are old enough.
+
+    What ended without being sent may have ended before an earlier run of its monitor, which is found by way of it: it
+    stays for as long as that.
+    """
     begin, end = lane_bounds(lane)
     rows = db.execute(
-        "SELECT handle, ended_ms FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?",
+        """SELECT handle, ended_ms, iif(attempt = 0, (SELECT earlier.handle FROM run JOIN run AS earlier
+                                                          ON earlier.handle = run.previous
+                                                      WHERE run.handle = outcome.handle), NULL)
+           FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",
         (begin, end, max(limit, 0)),
     )
-    return [handle for handle, ended_ms in rows if ended_ms < settled_before_ms]
+    old: dict[int, None] = {}
+    for handle, ended_ms, earlier in rows:
+        if ended_ms < settled_before_ms and (earlier is None or earlier in old):
+            old[handle] = None
+    return list(old)
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:

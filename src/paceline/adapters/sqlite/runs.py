@@ -11,7 +11,7 @@ import msgspec
 from paceline.adapters.sqlite.database import Connection, insert_rows
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import LANE_BITS
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
 from paceline.core.definition import cadence_of
 from paceline.core.outcome import Done, Retry, terminal_state
 from paceline.core.overlap import QUEUED, follow_ms
@@ -85,7 +85,7 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     """What is parked behind runs that have just ended may start: at once, or, if it was queued, at a pace."""
     ended = {row[0]: row[2:5] for row in rows}
     waiting = db.execute(
-        """SELECT open.handle, open.behind, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
+        """SELECT open.handle, open.behind, open.at_ms, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
                   run.generation, monitor.spec
            FROM open JOIN run ON run.handle = open.handle LEFT JOIN run AS previous ON previous.handle = run.previous
                 LEFT JOIN monitor ON monitor.generation = run.generation
@@ -94,9 +94,9 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     ).fetchall()
     at_once: list[int] = []
     later: list[tuple[int, int]] = []
-    for handle, behind, reason, due_ms, previous_due_ms, generation, spec in waiting:
+    for handle, behind, at_ms, reason, due_ms, previous_due_ms, generation, spec in waiting:
         attempt, started_ms, ended_ms = ended[behind]
-        from_ms = 0
+        from_ms = at_ms if at_ms < NEVER_MS else 0  # to be made up for at a moment of its own
         if attempt and reason == QUEUED:  # without an attempt nothing was sent
             from_ms = follow_ms(
                 cadence_of(read_spec(spec)) if spec is not None else None,
@@ -146,7 +146,8 @@ def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: in
     db.execute("UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'held') AND at_ms > ?1", (now_ms + wait_ms_max,))
     moved += db.changes()
     db.execute(
-        "UPDATE open SET at_ms = ?1 WHERE state = 'later' AND at_ms > ?1", (now_ms + max(wait_ms_max, later_ms_max),)
+        "UPDATE open SET at_ms = ?1 WHERE (state = 'later' OR state = 'parked') AND at_ms > ?1 AND at_ms < ?2",
+        (now_ms + max(wait_ms_max, later_ms_max), NEVER_MS),
     )
     moved += db.changes()
     if moved:
