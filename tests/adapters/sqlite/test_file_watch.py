@@ -54,6 +54,18 @@ def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
         pytest.fail("nothing is written any more")
 
 
+def test_one_byte_of_a_value_that_something_else_wrote_is_found_between_checkpoints(opened: Database) -> None:
+    checkpoint(opened)
+    opened.watch()
+    with Path(opened.path).open("r+b", buffering=0) as file:
+        file.seek(-50, 2)
+        byte = file.read(1)[0]
+        file.seek(-50, 2)
+        file.write(bytes([byte ^ 1]))
+    with pytest.raises(StoreDamaged, match="written by something other than SQLite"):
+        opened.watch()
+
+
 def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Database) -> None:
     checkpoint(opened)
     break_structure(opened.path)
