@@ -72,6 +72,8 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
 
 def _wanted(expect: HttpExpect) -> tuple[str, ...]:
     """The texts that are looked for in the body."""
+    if expect.body_contains is None and expect.body_lacks is None:
+        return ()  # nearly always
     return tuple(text for text in (expect.body_contains, expect.body_lacks) if text is not None)
 
 
