@@ -157,6 +157,15 @@ def test_the_status_counts_batches(store: Store) -> None:
         ("UPDATE pace SET ready_ms = 1152921504606846976", "would never be looked at"),
         ("UPDATE queue SET state = 'out' WHERE k = (SELECT min(k) FROM queue)", "out without a lease"),
         ("PRAGMA foreign_keys = OFF; DELETE FROM day", "has no day or no record"),
+        (
+            "UPDATE tally SET value = 7 WHERE name = 'calls_waiting'",
+            "number of waiting runs of batches is wrong (it says 7)",
+        ),
+        (
+            "UPDATE tally SET value = 1 WHERE name = 'calls_aside'",
+            "number of runs that stand aside is wrong (it says 1)",
+        ),
+        ("UPDATE tally SET value = 2 WHERE name = 'dead_letters'", "number of dead letters is wrong (it says 2)"),
     ],
 )
 def test_a_broken_promise_is_found(tmp_path: Path, damage: str, words: str) -> None:

@@ -413,6 +413,9 @@ def test_promise_10_a_job_that_dies_before_every_single_write_ends_as_one_that_n
         ("UPDATE job SET definitions_done = 0", "definitions are not those"),
         ("UPDATE job SET purged = 1", "on its way out"),
         ("DELETE FROM atlas_measurement; DELETE FROM measurement", "of no measurement"),
+        ("UPDATE tally SET value = 7 WHERE name = 'measurements_queued'", "number of queued measurements is wrong"),
+        ("UPDATE tally SET value = 7 WHERE name = 'measurements_parked'", "number of parked measurements is wrong"),
+        ("UPDATE tally SET value = 7 WHERE name = 'jobs_open'", "number of unfinished jobs is wrong"),
     ],
 )
 def test_the_check_sees_books_that_do_not_add_up(tmp_path: Path, damage: str, words: str) -> None:

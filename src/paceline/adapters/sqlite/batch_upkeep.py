@@ -7,6 +7,7 @@ from typing import Any
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.run_keys import NEVER_MS, RECORD_BITS, TIME_BITS, day_bounds, due_ms_of
+from paceline.adapters.sqlite.tallies import add, tally
 from paceline.ports import CallPurge
 
 DAYS_MAX = 1_000
@@ -123,7 +124,7 @@ def purge_records(db: Connection, *, after: int) -> CallPurge:
 
 
 def counts(db: Connection) -> dict[str, Any]:
-    """The part of ``StoreStatus`` that is about batches. ``calls_waiting`` counts pages, not rows."""
+    """The part of ``StoreStatus`` that is about batches."""
     heads = db.execute(
         """SELECT (SELECT k FROM queue WHERE k >= provider << ?1 AND k < provider + 1 << ?1 ORDER BY k LIMIT 1)
            FROM pace WHERE ready_ms < ?2 LIMIT ?3""",
@@ -132,9 +133,9 @@ def counts(db: Connection) -> dict[str, Any]:
     return {
         "providers": db.execute("SELECT count(*) FROM provider WHERE deleted = 0").get,
         "batches": db.execute("SELECT count(*) FROM batch").get,
-        "calls_waiting": db.execute("SELECT count(*) FROM queue").get,
-        "calls_aside": db.execute("SELECT count(*) FROM aside").get,
-        "dead_letters": db.execute("SELECT count(*) FROM result WHERE dead = 1").get,
+        "calls_waiting": tally(db, "calls_waiting"),
+        "calls_aside": tally(db, "calls_aside"),
+        "dead_letters": tally(db, "dead_letters"),
         "call_start_ms": db.execute("SELECT min(ready_ms) FROM pace WHERE ready_ms < ?", (NEVER_MS,)).get,
         "oldest_call_due_ms": min((due_ms_of(k) for (k,) in heads if k is not None), default=None),
     }
@@ -155,11 +156,12 @@ def _days_from(db: Connection, after: int) -> list[int]:
 
 def _delete(db: Connection, rows: list[tuple[Any, ...]], *, ended_before_ms: int, dead_before_ms: int) -> int:
     old = [
-        (run, k)
+        (run, k, dead)
         for run, k, ended_ms, dead in rows
         if ended_ms is not None and ended_ms < (dead_before_ms if dead else ended_before_ms)
     ]
     if old:
-        db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([k for _, k in old]),))
-        db.execute("DELETE FROM planned WHERE run IN carray(?)", (integers([run for run, _ in old]),))
+        db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([k for _, k, _ in old]),))
+        db.execute("DELETE FROM planned WHERE run IN carray(?)", (integers([run for run, _, _ in old]),))
+        add(db, "dead_letters", -sum(dead for _, _, dead in old))
     return len(old)

@@ -13,6 +13,7 @@ import msgspec
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.free_keys import free_keys
 from paceline.adapters.sqlite.run_keys import due_ms_of, provider_of
+from paceline.adapters.sqlite.tallies import add
 from paceline.core.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
 from paceline.core.spread import place_of, places_of
 from paceline.ports import BatchPut, RecordPut
@@ -231,6 +232,8 @@ def _bring_back(db: Connection, batch: int) -> None:
     if not rows:
         return
     db.execute("DELETE FROM aside WHERE batch = ?", (batch,))
+    add(db, "calls_aside", -len(rows))
+    add(db, "calls_waiting", len(rows))
     keys = free_keys(db, [row[0] for row in rows])
     db.executemany(
         "INSERT INTO queue (k, run, attempt, lost) VALUES (?, ?, ?, ?)",

@@ -18,6 +18,7 @@ from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.free_keys import are_unused, free_keys
 from paceline.adapters.sqlite.keys import EPOCH_MS
 from paceline.adapters.sqlite.run_keys import RECORD_BITS, TIME_BITS, TIME_MASK, day_bounds, due_ms_of, queue_key
+from paceline.adapters.sqlite.tallies import add
 from paceline.core.batch import Batch, Day
 from paceline.ports import Newcomer, PagePlan, Placements, PlanOrder
 
@@ -210,6 +211,7 @@ def _enqueue(db: Connection, day: Day, page: Placements) -> int:
 def _insert(db: Connection, rows: list[tuple[int, int]]) -> list[int]:
     """Each table is written in the order of its own keys."""
     db.executemany("INSERT INTO queue (k, run) VALUES (?, ?)", rows)
+    add(db, "calls_waiting", len(rows))
     db.executemany("INSERT INTO planned (k, run) VALUES (?, ?)", sorted(rows, key=itemgetter(1)))
     return [row[0] for row in rows]
 

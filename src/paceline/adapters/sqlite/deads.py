@@ -12,6 +12,7 @@ from paceline.adapters.sqlite.free_keys import free_keys
 from paceline.adapters.sqlite.providers import Policies
 from paceline.adapters.sqlite.results import runs_by_key
 from paceline.adapters.sqlite.run_keys import RECORD_BITS, due_ms_of, provider_bounds, queue_key
+from paceline.adapters.sqlite.tallies import add
 from paceline.ports import CallRun, DeadChoice
 
 CHUNK_ROWS = 1_000
@@ -59,6 +60,8 @@ def redrive(db: Connection, policies: Policies, choice: DeadChoice, *, gap_ms: i
     if not items:
         return 0
     db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([item.k for item in items]),))
+    add(db, "dead_letters", -len(items))
+    add(db, "calls_waiting", len(items))
     for target, group in groupby(items, key=lambda item: item.target):
         assert target is not None
         _redrive_at(db, policies, target, list(group), gap_ms=gap_ms, now_ms=now_ms)
@@ -68,7 +71,9 @@ def redrive(db: Connection, policies: Policies, choice: DeadChoice, *, gap_ms: i
 def discard(db: Connection, choice: DeadChoice, *, limit: int) -> int:
     keys = [item.k for item in islice(_chosen(db, choice), limit)]
     db.execute("UPDATE result SET dead = 0 WHERE k IN carray(?) AND dead = 1", (integers(keys),))
-    return db.changes()
+    discarded = db.changes()
+    add(db, "dead_letters", -discarded)
+    return discarded
 
 
 def _redrive_at(

@@ -11,6 +11,7 @@ from paceline.adapters.sqlite import ledger
 from paceline.adapters.sqlite.accounts import key_id
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.ledger import ATTEMPT_BITS, INDEX_BITS, INDEX_MASK, handle_of
+from paceline.adapters.sqlite.tallies import add
 from paceline.core.compatible import place_in_block, stride_of
 from paceline.core.cost import Cost
 from paceline.core.measurement import MeasurementState, encode_measurement, parse_stored_measurement
@@ -368,6 +369,7 @@ def _insert_measurements(db: Connection, item: Submission, number: int, owner: i
            VALUES (?, ?, 'queued', ?, ?, ?, ?, ?, ?)""",
         rows,
     )
+    add(db, "measurements_queued", len(rows))
 
 
 def _cancel_range(db: Connection, number: int, first: int, beyond: int, *, now_ms: int) -> None:

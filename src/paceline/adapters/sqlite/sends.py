@@ -10,6 +10,7 @@ from paceline.adapters.sqlite import accounts, jobs, ledger
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.ledger import INDEX_BITS, OWNERS_HOLD, hold_of
+from paceline.adapters.sqlite.tallies import tally
 from paceline.core.atlas import expected_end_ms
 from paceline.core.cost import Cost, daily_actual
 from paceline.core.measurement import parse_stored_measurement, targets_of
@@ -88,19 +89,22 @@ def next_ms(db: Connection) -> int | None:
 
 
 def counts(db: Connection) -> SendCounts:
-    """From partial indexes alone: what has ended is in none of them."""
-    queued, queued_first = db.execute("SELECT count(*), min(id) FROM measurement WHERE state = 'queued'").fetchone()
-    parked, parked_first = db.execute(
-        "SELECT count(*), min(id) FROM measurement WHERE state = 'parked' AND next_ms IS NOT NULL"
-    ).fetchone()
+    """Kept figures, and partial indexes: of what the accounts have room for, and of the first in each user's queue."""
+    queued_first = db.execute(
+        """SELECT min(first) FROM (SELECT
+               (SELECT min(id) FROM measurement WHERE state = 'queued' AND owner = turn.owner) AS first FROM turn)"""
+    ).get
+    parked_first = db.execute("SELECT min(id) FROM measurement WHERE state = 'parked'").get
     sending, unknown, ongoing = (
         db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = ?", (state,)).get
         for state in ("sending", "unknown", "ongoing")
     )
-    open_jobs = db.execute("SELECT count(*) FROM job WHERE finished_ms IS NULL").get
+    queued, parked = tally(db, "measurements_queued"), tally(db, "measurements_parked")
     first = min((one for one in (queued_first, parked_first) if one is not None), default=None)
     row = None if first is None else db.execute("SELECT created_ms FROM job WHERE id = ?", (first >> INDEX_BITS,))
-    return SendCounts(queued, parked, sending, unknown, ongoing, open_jobs, None if row is None else row.get)
+    return SendCounts(
+        queued, parked, sending, unknown, ongoing, tally(db, "jobs_open"), None if row is None else row.get
+    )
 
 
 def begin(

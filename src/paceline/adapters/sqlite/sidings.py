@@ -15,6 +15,7 @@ from paceline.adapters.sqlite.free_keys import free_keys
 from paceline.adapters.sqlite.fronts import Days, Run
 from paceline.adapters.sqlite.keys import EPOCH_MS
 from paceline.adapters.sqlite.run_keys import RECORD_BITS, TIME_BITS, TIME_MASK
+from paceline.adapters.sqlite.tallies import add
 from paceline.core.calls import is_missed
 
 ROWS_AT_ONCE = 25
@@ -67,6 +68,7 @@ class Sidings:
         if self._aside:
             _forget(db, [row[0] for row in self._aside])
             db.executemany("INSERT INTO aside (k, run, batch, attempt, lost) VALUES (?, ?, ?, ?, ?)", self._aside)
+            add(db, "calls_aside", len(self._aside))
             self._aside = []
         if self._moved:
             self._move(db)
@@ -81,6 +83,7 @@ class Sidings:
             "INSERT INTO queue (k, run, attempt) VALUES (?, ?, ?)",
             [(key, run.run, run.attempt) for key, (_, run) in zip(keys, wanted, strict=True)],
         )
+        add(db, "calls_waiting", len(keys))
         db.executemany(
             "UPDATE planned SET k = ? WHERE run = ?",
             [(key, run.run) for key, (_, run) in zip(keys, wanted, strict=True)],
@@ -103,6 +106,7 @@ def end(db: Connection, rows: list[tuple[Any, ...]]) -> None:
         pages = [list(chain.from_iterable(rows[at : at + ROWS_AT_ONCE])) for at in range(0, whole, ROWS_AT_ONCE)]
         db.executemany(_insert_results(ROWS_AT_ONCE), pages)
     db.executemany(_insert_results(1), rows[whole:])
+    add(db, "dead_letters", sum(row[-1] for row in rows))
 
 
 @cache
@@ -114,3 +118,4 @@ def _insert_results(rows: int) -> str:
 
 def _forget(db: Connection, keys: Sequence[int]) -> None:
     db.execute("DELETE FROM queue WHERE k IN carray(?)", (integers(keys),))
+    add(db, "calls_waiting", -db.changes())

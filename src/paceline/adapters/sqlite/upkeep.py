@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 import apsw
 
-from paceline.adapters.sqlite import batch_upkeep, job_upkeep
+from paceline.adapters.sqlite import batch_upkeep, job_upkeep, tallies
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
@@ -83,10 +83,6 @@ _INVARIANTS = (
            HAVING max(handle) > (SELECT id << :bits | tail FROM lane WHERE id = handle >> :bits)""",
     ),
     (
-        "the number of entries is wrong (it says {})",
-        "SELECT value FROM tally WHERE name = 'entries' AND value <> (SELECT count(*) FROM entry)",
-    ),
-    (
         "a queue's number of runs that have ended is wrong (lane {})",
         """SELECT id FROM lane WHERE tail - ended <>
                (SELECT count(*) FROM run WHERE handle > id << :bits AND handle < id + 1 << :bits)
@@ -122,7 +118,7 @@ def verify(db: Connection) -> list[str]:
     """SQLite's own integrity check, then the promises' cheap invariants; at most a few examples of each."""
     problems = [f"integrity: {row[0]}" for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     problems += [f"foreign key: {row}" for row in db.execute("PRAGMA foreign_key_check").fetchall()[:SHOWN_MAX]]
-    for text, query in (*_INVARIANTS, *batch_upkeep.INVARIANTS, *job_upkeep.INVARIANTS):
+    for text, query in (*_INVARIANTS, *tallies.INVARIANTS, *batch_upkeep.INVARIANTS, *job_upkeep.INVARIANTS):
         names = {name: value for name, value in _NAMES.items() if f":{name}" in query}
         rows = db.execute(f"{query} LIMIT {SHOWN_MAX}", names)
         problems += [text.format(row[0]) for row in rows]
@@ -137,7 +133,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
     return StoreStatus(
         users=users,
         monitors=monitors,
-        entries=db.execute("SELECT value FROM tally WHERE name = 'entries'").get,
+        entries=tallies.tally(db, "entries"),
         changes=db.execute("SELECT count(*) FROM change").fetchone()[0],
         runs_waiting=waiting,
         runs_out=out,
@@ -175,9 +171,9 @@ def _heads(db: Connection) -> list[_Head]:
     rows = db.execute(
         """SELECT lane.outgoing, user.disabled IS 1,
                   (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?1 | lane.position)
-                                           AND handle < lane.id + 1 << ?1 ORDER BY handle LIMIT ?4) AS run
-                   WHERE NOT EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
-                     AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) LIMIT 1),
+                                           AND handle < lane.id + 1 << ?1 ORDER BY handle LIMIT ?4) AS few
+                   WHERE NOT EXISTS (SELECT 1 FROM open WHERE open.handle = few.handle)
+                     AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = few.handle) LIMIT 1),
                   waits.due_ms, next.at_ms, again.due_ms
            FROM lane LEFT JOIN user ON user.id = lane.owner
            LEFT JOIN run AS waits ON waits.handle =
