@@ -51,6 +51,8 @@ class Faults:
     """How likely what only reads is hit, of the same: most requests do, and what hits a write tells more."""
     spared: str = ""
     """What has this text in it is not hit; empty: nothing is spared."""
+    meant: str = ""
+    """What does not have this text in it is not hit; empty: all are meant."""
 
 
 class Answer(NamedTuple):
@@ -92,6 +94,8 @@ class FaultProxy:
             if self.faults.only and operation not in self.faults.only:
                 return None
             if self.faults.spared and self.faults.spared.encode() in body:
+                return None
+            if self.faults.meant.encode() not in body:
                 return None
             share = self.faults.reads if operation in READS else 1.0
             for fault in FAULTS:

@@ -10,11 +10,12 @@ import pytest
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.atlas import Marker, client_id, request_body
+from paceline.core.leases import SEND_LEASE_MS
 from paceline.core.pool import LOOK_AGAIN_MS
 from paceline.ports import AccountSpec, Listed, StoredJob, StoredMeasurement
 from paceline.simulators.ripe_atlas import Model
 from paceline.steps.atlas_keys import find_key, no_key_reason
-from paceline.steps.lookup import PART_LOOKS_MAX, SEND_LOST_MS, LookedUp, look_up, lose_stale_sends
+from paceline.steps.lookup import PART_LOOKS_MAX, LookedUp, look_up, lose_stale_sends
 from tests.steps.atlas_scene import DESK, SECRET, SETTLE_MS, SITE, START_MS, VAULT, Scene, a_scene, measurement
 
 
@@ -298,7 +299,7 @@ def test_a_send_whose_sender_died_becomes_unknown_and_no_sooner(scene: Scene) ->
     assert isinstance(
         scene.store.begin_send(item, account="lab", key="k1", sending_max=1, now_ms=START_MS), StoredMeasurement
     )
-    at_ms = START_MS + SEND_LOST_MS
+    at_ms = START_MS + SEND_LEASE_MS
     assert lose_stale_sends(scene.store, settle_ms=SETTLE_MS, now_ms=at_ms) == 0
     assert lose_stale_sends(scene.store, settle_ms=SETTLE_MS, now_ms=at_ms + 1) == 1
     assert (scene.one(job).state, scene.one(job).next_ms) == ("unknown", at_ms + 1 + SETTLE_MS)

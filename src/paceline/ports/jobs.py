@@ -137,6 +137,8 @@ class JobStore(Protocol):
     ) -> StoredMeasurement | Short | Busy | None:
         """Takes all of the account's meters together, writes the intent and moves the user to the end of the line.
 
+        The age of the intent counts from its write, where the store has a clock (``core.leases.write_time_ms``).
+
         Busy: ``sending_max`` are in the state ``sending``, of all processes together. Short: a meter has no room. None:
         it is no longer as ``item`` shows it, or the account or key cannot be used any more.
         """

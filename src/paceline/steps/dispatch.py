@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, assert_never
 import msgspec
 
 from paceline.core.atlas import Answer, Created, Marker, client_id, request_body
+from paceline.core.leases import may_send
 from paceline.core.measurement import is_overdue, kinds_of, targets_of
 from paceline.core.meters import DAY_MS, MINUTE_MS, Short
 from paceline.core.pool import (
@@ -61,8 +62,6 @@ ROOM_LEFT_MS = 5_000
 CHOICES_MAX = 32
 """How often others may be faster before one measurement is passed over; keys that do not open come on top."""
 BUSY_MS = 250
-INTENT_MS_MAX = 10_000
-"""A sender that was held up for longer since its intent does not send: others may have given it up."""
 OVERDUE = "its stop time passed before it could be sent"
 
 Outcome = Literal["sent", "unknown", "not_sent", "rejected", "idle"]
@@ -320,7 +319,7 @@ def _send(
     marker = Marker(desk.site, item.job, item.index, item.attempt)
     body = request_body(item.measurement, marker, client=client_id(item.owner, desk.secret), now_ms=clock.now_ms())
     assert item.intent_ms is not None
-    if abs(clock.now_ms() - item.intent_ms) > INTENT_MS_MAX:
+    if not may_send(item.intent_ms, now_ms=clock.now_ms()):
         held_up = NotSent("its sender was held up; it is sent anew")
         store.answer(item.handle, item.attempt, held_up, now_ms=clock.now_ms())
         return Dispatched("not_sent", item, held_up.reason, 0)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple, assert_never
 
 from paceline.core.atlas import Lost, Marker, Refused, marker_tag, parse_marker_prefix
+from paceline.core.leases import given_up_before_ms
 from paceline.core.pool import LOOK_AGAIN_MS, backoff_until_ms
 from paceline.ports import (
     Atlas,
@@ -33,8 +34,6 @@ from paceline.steps.atlas_answers import cut, pause_for
 from paceline.steps.atlas_keys import NoKey, no_key_reason, open_keys
 from paceline.steps.dispatch import Desk
 
-SEND_LOST_MS = 60_000
-"""A sender that lives has its answer long before: it does not send late, and its call has a deadline."""
 ABSENT_ONCE = 1
 PARTS_SEEN = 2
 """What ``lookups`` says: 0 nothing yet, 1 that it was absent, from 2 on that parts of it were seen, and how often."""
@@ -66,7 +65,7 @@ class LookedUp(NamedTuple):
 
 def lose_stale_sends(store: JobStore, *, settle_ms: int, now_ms: int) -> int:
     """Those whose sender died before it had an answer become unknown, to be looked up."""
-    return store.lose_sends(intent_before_ms=now_ms - SEND_LOST_MS, look_ms=now_ms + settle_ms)
+    return store.lose_sends(intent_before_ms=given_up_before_ms(now_ms), look_ms=now_ms + settle_ms)
 
 
 def look_up(

@@ -60,13 +60,15 @@ class _Sender(NamedTuple):
     key: int
     sending_max: int
     now_ms: int
+    intent_ms: int
+    """When it is written, which may be long after ``now_ms``, by which the account was chosen."""
 
 
 def begin(
     database: Database, seen: Seen, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
 ) -> StoredMeasurement | Short | Busy | None:
     """Writes all of it in one request, as it was seen. If that is lost, it reads everything, decides and writes."""
-    sender = _Sender(account, max(key_number(key), 0), sending_max, now_ms)
+    sender = _Sender(account, max(key_number(key), 0), sending_max, now_ms, database.write_ms(now_ms))
     return _begin_as_seen(database, seen, item, sender) or _begin(database, seen, item, sender)
 
 
@@ -117,6 +119,7 @@ def _begin(
         if balance is not None and need > balance.free:
             left = max(balance.free, 0)
             return Short(f"account/{account}/balance", need, left, left, NEVER_MS)
+        sender = sender._replace(intent_ms=database.write_ms(now_ms))
         actions = _intents(row, job, sender, _taking(sender, row), turn=line.get("turns", 0) + 1)
         if database.transact(actions).won:
             return _begun(seen, row, job, item, sender, unblamed=not account_item["reason"])
@@ -145,7 +148,7 @@ def _intent(row: Item, sender: _Sender) -> Item:
         "slot": 1,
         "account": sender.account,
         "key_number": sender.key,
-        "intent_ms": sender.now_ms,
+        "intent_ms": sender.intent_ms,
         "reason": "",
     }
 

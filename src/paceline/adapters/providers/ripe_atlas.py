@@ -45,11 +45,12 @@ from paceline.core.atlas import (
 )
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
+from paceline.core.leases import POST_MS_MAX
 from paceline.core.measurement import Measurement
 from paceline.ports.atlas import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
 
 API = "/api/v2"
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = POST_MS_MAX
 QUESTION_MS = 120_000
 """All pages of one question together."""
 RESULTS_TIMEOUT_MS = 600_000

@@ -161,7 +161,10 @@ class SqliteJobStore:
         self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
     ) -> StoredMeasurement | Short | Busy | None:
         with self._db.write() as db:
-            return sends.begin(db, item, account=account, key=key, sending_max=sending_max, now_ms=now_ms)
+            intent_ms = self._db.write_ms(now_ms)
+            return sends.begin(
+                db, item, account=account, key=key, sending_max=sending_max, now_ms=now_ms, intent_ms=intent_ms
+            )
 
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
         with self._db.write() as db:

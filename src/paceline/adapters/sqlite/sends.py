@@ -108,8 +108,16 @@ def counts(db: Connection) -> SendCounts:
 
 
 def begin(
-    db: Connection, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+    db: Connection,
+    item: StoredMeasurement,
+    *,
+    account: str,
+    key: str,
+    sending_max: int,
+    now_ms: int,
+    intent_ms: int,
 ) -> StoredMeasurement | Short | Busy | None:
+    """``intent_ms``: when it is written, which may be long after ``now_ms``, by which the account was chosen."""
     row = db.execute(
         "SELECT owner FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (item.handle, item.attempt)
     ).fetchone()
@@ -134,7 +142,7 @@ def begin(
     db.execute(
         """UPDATE measurement SET state = 'sending', attempt = attempt + 1, lookups = 0, slot = 1, account = ?,
                   "key" = ?, intent_ms = ?, reason = '' WHERE id = ?""",
-        (account_number, accounts.key_number(key), now_ms, item.handle),
+        (account_number, accounts.key_number(key), intent_ms, item.handle),
     )
     db.execute("UPDATE account SET sends = sends + 1 WHERE id = ?", (account_number,))
     accounts.move_balance(db, account_number, -item.cost.daily_credits)
