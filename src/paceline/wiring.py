@@ -28,6 +28,7 @@ from paceline.core.job import JobLimits
 from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
+from paceline.steps.clock import Waits
 from paceline.steps.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
 if TYPE_CHECKING:  # boto3 is an extra
@@ -181,6 +182,11 @@ class System:
     def send_wait_ms_max(self) -> int:
         """No parked try, no lookup, no pause that RIPE asks for and no webhook lies further ahead."""
         return max(RETRY_AFTER_MS_MAX, duration_ms(self.settings.atlas_settle))
+
+    @property
+    def waits(self) -> Waits:
+        """What a clock that was set back is judged by."""
+        return Waits(self.run_wait_ms_max, self.call_wait_ms_max, self.send_wait_ms_max)
 
     @property
     def retry_policy(self) -> RetryPolicy:

@@ -34,6 +34,7 @@ from tests.aws.test_template import functions, listed, named, resources, stateme
 from tests.shells.job_daemons import QUICK, document
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]
+DAY_MS = 86_400_000
 BATCH = "dynamodb:BatchWriteItem"
 WRITES = {f"dynamodb:{name}" for name in ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem")}
 STATED: dict[str, set[str]] = {
@@ -124,8 +125,8 @@ def recorded() -> Iterator[dict[str, set[Right]]]:
             monitors(recording, target)
             batches(recording, target)
             measurements(recording, atlas, target)
-            for days in (100, 200):
-                stage.at(days * 86_400_000)
+            for shift_ms in (0, -5 * 3_600_000, 100 * DAY_MS, 200 * DAY_MS):  # it is also set back once
+                stage.at(shift_ms)
                 with recording.of("Keeper"):
                     keeper.handler({}, Context())
             yield recording.rights

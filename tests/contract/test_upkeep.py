@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.outcome import Done, Retry
 from paceline.errors import StoreUnavailable
 from paceline.ports import CHECKS, PurgeReport, RemoveMonitor, Store, UserEdit
+from paceline.steps.clock import SetBack, Waits, watch_clock
 from tests.contract.stage import (
     ALL_OUTGOING,
     DAY_MS,
@@ -280,5 +282,38 @@ def test_a_store_that_went_through_a_lot_is_in_order(store: Store, other: Store)
 def test_the_time_is_kept_and_what_was_kept_before_is_returned(store: Store) -> None:
     assert store.note_time(lambda: T0_MS) == (None, T0_MS)
     assert store.note_time(lambda: T0_MS + 10_000) == (T0_MS, T0_MS + 10_000)
-    assert store.note_time(lambda: T0_MS - HOUR_MS) == (T0_MS + 10_000, T0_MS - HOUR_MS)
+    assert store.note_time(lambda: T0_MS + 9_000) == (T0_MS + 10_000, T0_MS + 9_000), "so little is no step back"
+    assert store.note_time(lambda: T0_MS + 4_000, apart_ms=5_000) == (T0_MS + 9_000, T0_MS + 4_000)
+    assert store.note_time(lambda: T0_MS) == (T0_MS + 4_000, T0_MS)
+
+
+def test_time_of_a_clock_that_was_set_back_is_kept_once_it_is_accepted(store: Store) -> None:
+    """Whoever finds it has then pulled back what waits too far ahead; if it died before, the next finds it, too."""
+    store.note_time(lambda: T0_MS)
+    for _ in range(2):
+        assert store.note_time(lambda: T0_MS - HOUR_MS) == (T0_MS, T0_MS - HOUR_MS)
+    store.accept_time(lambda: T0_MS - HOUR_MS)
     assert store.note_time(lambda: T0_MS) == (T0_MS - HOUR_MS, T0_MS)
+
+
+def test_clock_set_back_is_found_again_by_the_next_if_the_first_died_before_all_was_pulled_back(store: Store) -> None:
+    waits = Waits(MINUTE_MS, MINUTE_MS, MINUTE_MS)
+
+    class Dying:
+        """The process ends in the middle of what it pulls back."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "pull_back_sends":
+                raise KeyboardInterrupt
+            return getattr(store, name)
+
+    def watch(process: Any, now_ms: int) -> SetBack | None:
+        return watch_clock(process, read_ms=lambda: now_ms, stepped_ms=0, apart_ms=0, waits=waits)
+
+    assert watch(store, T0_MS) is None
+    with pytest.raises(KeyboardInterrupt):
+        watch(Dying(), T0_MS - HOUR_MS)
+    found = watch(store, T0_MS - HOUR_MS + 1_000)
+    assert found is not None
+    assert found.by_ms == HOUR_MS - 1_000
+    assert watch(store, T0_MS - HOUR_MS + 2_000) is None

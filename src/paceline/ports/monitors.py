@@ -395,8 +395,15 @@ class MonitorStore(Protocol):
     def ping(self) -> None:
         """Raises StoreUnavailable unless the store can be written."""
 
-    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
-        """Keeps the time, read where no other process writes meanwhile. Returns what was kept before, and the time."""
+    def note_time(self, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:
+        """Keeps the time, read where no other process writes meanwhile. Returns what was kept before, and the time.
+
+        A time that shows that the clock was set back (``core.clock.set_back_ms``) is not kept: ``accept_time`` does
+        that once all that waits too far ahead was pulled back. Whoever dies in between leaves it to the next.
+        """
+
+    def accept_time(self, read_ms: Callable[[], int]) -> None:
+        """Keeps the time, whatever was kept before."""
 
     def watch(self) -> None:
         """Raises StoreDamaged if the store is no longer what was opened. Cheap; called several times a second."""

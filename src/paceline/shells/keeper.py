@@ -11,7 +11,7 @@ from paceline.core.clock import set_back_ms
 from paceline.core.definition import duration_ms
 from paceline.shells.loops import Loop, Turn
 from paceline.shells.metrics import Metrics
-from paceline.steps.clock import Waits, watch_clock
+from paceline.steps.clock import watch_clock
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.wiring import System
 
@@ -82,9 +82,8 @@ class Keeper:
         if self._noted_ms is not None and not stepped_ms and abs(now_ms - self._noted_ms) < note_ms:
             return
         system = self._system
-        waits = Waits(system.run_wait_ms_max, system.call_wait_ms_max, system.send_wait_ms_max)
         found = watch_clock(
-            system.store, read_ms=self._read_ms, stepped_ms=stepped_ms, apart_ms=system.apart_ms, waits=waits
+            system.store, read_ms=self._read_ms, stepped_ms=stepped_ms, apart_ms=system.apart_ms, waits=system.waits
         )
         self._noted_ms = now_ms
         if found is not None:

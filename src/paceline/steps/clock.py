@@ -33,10 +33,12 @@ def watch_clock(
 ) -> SetBack | None:
     """Notes the time in the store. None: the clock was not set back, neither here nor since the last note.
 
+    If it was, the time is noted once everything is pulled back: whoever dies on the way leaves it to the next.
+
     ``stepped_ms``: by how much this process saw its own clock go back. The store reads the time where nobody else
     writes meanwhile: a time that was read before a wait would make what others wrote since seem to lie ahead.
     """
-    latest_ms, now_ms = store.note_time(read_ms)
+    latest_ms, now_ms = store.note_time(read_ms, apart_ms=apart_ms)
     by_ms = max(set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms), stepped_ms)
     if not by_ms:
         return None
@@ -48,4 +50,5 @@ def watch_clock(
     report = pull_back(store, read_ms=read_latest_ms, wait_ms_max=waits.run_ms_max)
     calls = store.pull_back_calls(read_latest_ms, wait_ms_max=waits.call_ms_max)
     sends = store.pull_back_sends(read_latest_ms, wait_ms_max=waits.send_ms_max)
+    store.accept_time(read_ms)
     return SetBack(by_ms, report.scanned, report.moved, report.runs + calls, sends)

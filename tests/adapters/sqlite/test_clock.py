@@ -18,6 +18,7 @@ ACTS: dict[str, Callable[[SqliteStore, Callable[[], int]], object]] = {
     "calls": lambda store, read_ms: store.pull_back_calls(read_ms, wait_ms_max=1),
     "sends": lambda store, read_ms: store.pull_back_sends(read_ms, wait_ms_max=1),
     "note": lambda store, read_ms: store.note_time(read_ms),
+    "accept": lambda store, read_ms: store.accept_time(read_ms),
 }
 
 

@@ -18,6 +18,7 @@ from paceline.adapters.aws.monitors_upkeep import leases
 from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import Numbers
 from paceline.adapters.aws.queues import Queues
+from paceline.core.clock import set_back_ms
 from paceline.core.daemons import Daemon
 from paceline.errors import StoreUnavailable
 from paceline.ports import Clock, Leases, Replayed, StoreStatus
@@ -96,11 +97,16 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore):
         written = self._database.write(update(tables.LEDGER, Key("ping", "-"), "ADD #pings :one", when="", one=1))
         assert written.won
 
-    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
+    def note_time(self, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:
         kept = self._database.get(tables.LEDGER, CLOCK)
         now_ms = read_ms()  # after the answer, which shows what others have written by then
-        self._database.write(update(tables.LEDGER, CLOCK, "SET #latest_ms = :now_ms", when="", now_ms=now_ms))
-        return (None if kept is None else int(kept["latest_ms"])), now_ms
+        latest_ms = None if kept is None else int(kept["latest_ms"])
+        if not set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms):
+            self.accept_time(lambda: now_ms)
+        return latest_ms, now_ms
+
+    def accept_time(self, read_ms: Callable[[], int]) -> None:
+        self._database.write(update(tables.LEDGER, CLOCK, "SET #latest_ms = :now_ms", when="", now_ms=read_ms()))
 
     def watch(self) -> None:
         """Nothing to compare: AWS keeps the tables, and every request says if it failed."""

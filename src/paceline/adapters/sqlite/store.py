@@ -311,9 +311,13 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
             # Writing the same number still writes a page, which an update to the same value would not.
             db.pragma("user_version", db.pragma("user_version"))
 
-    def note_time(self, read_ms: Callable[[], int]) -> tuple[int | None, int]:
+    def note_time(self, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:
         with self._db.write() as db:
-            return upkeep.note_time(db, now_ms=read_ms())
+            return upkeep.note_time(db, now_ms=read_ms(), apart_ms=apart_ms)
+
+    def accept_time(self, read_ms: Callable[[], int]) -> None:
+        with self._db.write() as db:
+            upkeep.accept_time(db, now_ms=read_ms())
 
     def watch(self) -> None:
         self._db.watch()

@@ -14,6 +14,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import first_due_ms
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.run_keys import TIME_MASK
+from paceline.core.clock import set_back_ms
 from paceline.errors import StoreUnavailable
 from paceline.ports import StoreStatus
 
@@ -108,10 +109,16 @@ _INVARIANTS = (
 _NAMES = {"mask": GENERATION_MASK, "bits": LANE_BITS, "time_mask": TIME_MASK, "epoch_ms": EPOCH_MS}
 
 
-def note_time(db: Connection, *, now_ms: int) -> tuple[int | None, int]:
+def note_time(db: Connection, *, now_ms: int, apart_ms: int) -> tuple[int | None, int]:
     row = db.execute("SELECT latest_ms FROM clock WHERE id = 1").fetchone()
+    latest_ms = None if row is None else row[0]
+    if not set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms):
+        accept_time(db, now_ms=now_ms)
+    return latest_ms, now_ms
+
+
+def accept_time(db: Connection, *, now_ms: int) -> None:
     db.execute("INSERT OR REPLACE INTO clock (id, latest_ms) VALUES (1, ?)", (now_ms,))
-    return (None if row is None else row[0]), now_ms
 
 
 def verify(db: Connection) -> list[str]:

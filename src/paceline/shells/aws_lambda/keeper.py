@@ -1,4 +1,4 @@
-"""Every quarter of an hour: what is older than it is kept for is deleted, and dead letters are counted."""
+"""Every quarter of an hour: the clock is looked at, what is too old is deleted, and dead letters are counted."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
+from paceline.steps.clock import watch_clock
 from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
 
 PAGE_S = 60.0
@@ -18,16 +19,30 @@ PAGE_S = 60.0
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Each kind until nothing is left of it, or the time is over: the next call goes on.
+    """First the clock; then each kind until nothing is left of it, or the time is over: the next call goes on.
 
     Dead letters are counted here, whichever function or worker made them: somebody is to look at them.
     """
     del event
     now, time = engine(), time_of(context)
-    report = {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
+    report = {"set_back_ms": _clock(now)}
+    report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
+
+
+def _clock(now: Engine) -> int:
+    """By how much the clock was set back since the last note; what waits too far ahead is then pulled back.
+
+    If there is so much of that that AWS ends this call before it is done, the next one goes on with what is left.
+    """
+    system = now.system
+    found = watch_clock(now.store, read_ms=now.now_ms, stepped_ms=0, apart_ms=system.apart_ms, waits=system.waits)
+    if found is None:
+        return 0
+    logger.warning("clock_set_back", extra=found._asdict())
+    return found.by_ms
 
 
 def _runs(now: Engine, time: Time) -> int:
