@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.due import CatchUp
 from paceline.core.outcome import Done, Retry
 from paceline.errors import StoreUnavailable
 from paceline.ports import CHECKS, PurgeReport, RemoveMonitor, Store, UserEdit
 from paceline.steps.clock import SetBack, Waits, watch_clock
+from paceline.steps.tick import tick
 from tests.contract.stage import (
     ALL_OUTGOING,
     DAY_MS,
@@ -21,8 +23,10 @@ from tests.contract.stage import (
     T0_MS,
     arm_all,
     armed,
+    armed_all,
     claim,
     due_of,
+    make_run_of_each,
     make_runs,
     names,
     outgoing_of,
@@ -98,6 +102,76 @@ def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -
     run = store.run(last.handle)
     assert run is not None
     assert run.state == "dead"
+
+
+def deleted_in_passes(store: Store, *, settled_before_ms: int, limit: int) -> int:
+    """In all passes of one round."""
+    deleted = 0
+    for _ in range(1_000):
+        done = purge(store, settled_before_ms=settled_before_ms, limit=limit)
+        deleted += done.runs_deleted
+        if not done.more:
+            return deleted
+    raise AssertionError("the round does not end")
+
+
+@pytest.mark.parametrize("limit", [7, 1_000])
+def test_runs_that_were_superseded_behind_one_that_is_open_keep_no_others_from_being_purged(
+    store: Store,
+    by_request: bool,  # noqa: FBT001
+    limit: int,
+) -> None:
+    """They stay for as long as it is open, however many there are."""
+    superseded = 5 if by_request else 70
+    catch_up = CatchUp(waiting_max=1)
+    queued = armed(store, "queued", overlap="queue")
+    tick(store, now_ms=T0_MS, catch_up=catch_up)
+    (hanging,) = claim(store, lease_ms=DAY_MS)
+    for minute in range(1, superseded + 2):
+        tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=catch_up)
+    now_ms = T0_MS + 2 * HOUR_MS
+    make_runs(store, armed(store, "other", due_ms=now_ms), now_ms=now_ms)
+    settle(store, claim(store, now_ms=now_ms), now_ms=now_ms)
+    assert deleted_in_passes(store, settled_before_ms=now_ms + 1, limit=limit) == 1
+    states = [run.state for run in store.monitor_runs(queued, before=None, limit=100, now_ms=now_ms)]
+    assert states == ["parked", *["dead"] * superseded, "out"]
+    settle(store, [hanging], now_ms=now_ms)
+    assert deleted_in_passes(store, settled_before_ms=now_ms + 1, limit=limit) == superseded + 1
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("limit", [7, 1_000])
+def test_runs_that_ended_late_keep_no_others_from_being_purged(
+    store: Store,
+    by_request: bool,  # noqa: FBT001
+    limit: int,
+) -> None:
+    late = 5 if by_request else 150
+    make_run_of_each(store, armed_all(store, [f"m{number}" for number in range(late)]))
+    hanging = claim(store, lease_ms=2 * DAY_MS, runs_max=late)
+    assert len(hanging) == late
+    make_runs(store, armed(store, "other"), 1)
+    settle(store, claim(store))
+    settle(store, hanging, now_ms=T0_MS + DAY_MS)
+    assert deleted_in_passes(store, settled_before_ms=T0_MS + HOUR_MS, limit=limit) == 1
+    assert deleted_in_passes(store, settled_before_ms=T0_MS + 2 * DAY_MS, limit=limit) == late
+
+
+def test_a_run_behind_one_that_is_out_keeps_no_others_from_expiring(store: Store) -> None:
+    """Nobody has looked at it yet: it stands at the head of the queue when the others are to end."""
+    first, other = (armed(store, name, check=OUTGOING) for name in ("first", "other"))
+    make_runs(store, first, 2)
+    make_runs(store, other, 2)
+    (out,) = claim(store, outgoing_of("ann"), runs_max=1, lease_ms=2 * DAY_MS)
+    assert out.monitor == "first"
+    expired = [purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired for _ in range(2)]
+    assert sum(expired) == 2
+    assert {run.state for run in store.monitor_runs(other, before=None, limit=9, now_ms=T0_MS)} == {"dead"}
+    newest, oldest = store.monitor_runs(first, before=None, limit=9, now_ms=T0_MS)
+    assert (newest.state in {"parked", "waiting"}, oldest.state) == (True, "out")
+    assert store.verify() == []
+    settle(store, [out], now_ms=T0_MS + HOUR_MS)
+    assert names(claim(store, outgoing_of("ann"), now_ms=T0_MS + HOUR_MS)) == [("first", 1)]
 
 
 def test_a_monitor_goes_on_when_all_its_runs_are_purged(store: Store) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from paceline.adapters.sqlite.claims import CLEAR, SEQUENCE_MASK, TOUCHED
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import OLD_CHECKS_LANE, is_outgoing, lane_bounds
+from paceline.adapters.sqlite.keys import NEVER_MS, OLD_CHECKS_LANE, is_outgoing, lane_bounds
 from paceline.adapters.sqlite.runs import count_out, out_of, record_outcomes
 from paceline.ports import PurgeReport
 
 LANES_MAX = 500
 """So many queues are looked at in one pass."""
 NEAR_MAX = 64
-"""Where none of a queue's first runs is old enough, those behind them are not looked at."""
+"""Behind so many runs that are too young, it is asked whether others can be old enough."""
 EXPIRED = "expired: nobody claimed it in time"
 
 
@@ -21,8 +21,9 @@ class Retention:
 
     def __init__(self) -> None:
         self._lane = 0
-        self._open = 0
-        """Handles of open runs up to this one have been looked at, in the queue where the last pass stopped."""
+        self._open = self._settled = 0
+        """Handles of open and of settled runs up to these have been looked at, in the queue where the last pass
+        stopped."""
 
     def purge(
         self, db: Connection, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int
@@ -36,10 +37,12 @@ class Retention:
                 db, lane, position, due_before_ms=due_before_ms, now_ms=now_ms, limit=expire_left
             )
             expire_left -= self._expire_open(db, lane, due_before_ms=due_before_ms, now_ms=now_ms, limit=expire_left)
-            delete_left -= _delete_settled(db, lane, settled_before_ms=settled_before_ms, limit=delete_left)
-            if self._open or not delete_left or not expire_left:
+            delete_left -= self._delete_settled(db, lane, settled_before_ms=settled_before_ms, limit=delete_left)
+            end = lane_bounds(lane)[1]
+            if min(self._open, self._settled) < end or not delete_left or not expire_left:
                 self._lane = lane
                 break
+            self._open = self._settled = 0
             if owner is None and lane > OLD_CHECKS_LANE and tail == position:
                 _drop_if_empty(db, lane)
         else:
@@ -52,13 +55,15 @@ class Retention:
         Runs were made in order of their due times, but for those that are caught up: behind one that is young enough
         nothing is looked for. Among those that are old, many may be out, so the walk over them is bounded, too.
         """
+        if limit <= 0:
+            return 0
         begin, end = lane_bounds(lane)
         rows = db.execute(
             f"""SELECT handle, due_ms, coalesce(behind, previous), {CLEAR} AND (behind IS NULL OR at_ms = 0),
                        state <> 'out' OR (at_ms < ?1 AND ?2)
                 FROM open JOIN run USING (handle)
                 WHERE handle > ?3 AND handle < ?4 ORDER BY handle LIMIT ?5""",  # noqa: S608  fixed texts
-            (due_before_ms, is_outgoing(lane), max(begin, self._open), end, max(limit, 0)),
+            (due_before_ms, is_outgoing(lane), max(begin, self._open), end, limit),
         )
         expired: set[int] = set()
         looked, handle, young = 0, 0, 0
@@ -70,9 +75,41 @@ class Retention:
                     break
             elif left and (clear or previous in expired):  # else the run before it is out, and must not be overtaken
                 expired.add(handle)
-        self._open = handle if looked == limit and young < NEAR_MAX else 0
+        self._open = handle if looked == limit and young < NEAR_MAX else end
         _end_expired(db, expired, now_ms=now_ms)
         return len(expired)
+
+    def _delete_settled(self, db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:
+        """Of a queue's outcomes, those that are old enough.
+
+        What ended without being sent may have ended before an earlier run of its monitor, which is found by way of it:
+        it stays for as long as that. Where many are too young, one of them is asked when it was due: nothing behind it
+        can have ended before that. Until then, what stays is walked over, so that nothing behind it waits for it.
+        """
+        if limit <= 0:
+            return 0
+        begin, end = lane_bounds(lane)
+        rows = db.execute(
+            """SELECT handle, ended_ms, iif(attempt = 0, (SELECT earlier.handle FROM run JOIN run AS earlier
+                                                              ON earlier.handle = run.previous
+                                                          WHERE run.handle = outcome.handle), NULL)
+               FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",
+            (max(begin, self._settled), end, limit),
+        )
+        old: dict[int, None] = {}
+        looked, handle, young = 0, 0, 0
+        for handle, ended_ms, earlier in rows:
+            looked += 1
+            if ended_ms >= settled_before_ms:
+                young += 1
+                if young % NEAR_MAX == 0 and _due_ms(db, handle) >= settled_before_ms:
+                    looked = 0
+                    break
+            elif earlier is None or earlier in old:
+                old[handle] = None
+        self._settled = handle if looked == limit else end
+        _delete(db, list(old))
+        return len(old)
 
 
 def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
@@ -88,15 +125,21 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
         (begin | position, end, max(limit, 0)),
     ).fetchall()
     expired: set[int] = set()
+    parked: list[tuple[int, int, int, int]] = []
     last = None
     for handle, due_ms, previous, clear, touched in rows:
-        if due_ms >= due_before_ms or not (touched or clear or previous in expired):
+        if due_ms >= due_before_ms:
             break
         last = handle
-        if not touched:
+        if touched:
+            continue
+        if clear or previous in expired:
             expired.add(handle)
+        else:  # the run before it is out: it goes out of the way, as it would if somebody claimed
+            parked.append((handle, lane, NEVER_MS, previous))
     if last is not None:
         db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))
+        db.executemany("INSERT INTO open (handle, lane, state, at_ms, behind) VALUES (?, ?, 'parked', ?, ?)", parked)
         _end_expired(db, expired, now_ms=now_ms)
     return len(expired)
 
@@ -106,12 +149,14 @@ def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
     record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, EXPIRED, "{}") for handle in sorted(handles)])
 
 
-def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:
-    old = _old(db, lane, settled_before_ms=settled_before_ms, limit=min(limit, NEAR_MAX))
-    if len(old) < limit and old:
-        old = _old(db, lane, settled_before_ms=settled_before_ms, limit=limit)
+def _due_ms(db: Connection, handle: int) -> int:
+    return int(db.execute("SELECT due_ms FROM run WHERE handle = ?", (handle,)).get)
+
+
+def _delete(db: Connection, old: list[int]) -> None:
+    """In ascending order."""
     if not old:
-        return 0
+        return
     span = (old[0], old[-1])
     runs = db.execute("SELECT count(*) FROM run WHERE handle BETWEEN ? AND ?", span).get
     if runs == len(old):  # nothing else stands between them: a third of the time of looking up each
@@ -120,28 +165,6 @@ def _delete_settled(db: Connection, lane: int, *, settled_before_ms: int, limit:
     else:
         db.execute("DELETE FROM outcome WHERE handle IN carray(?)", (integers(old),))
         db.execute("DELETE FROM run WHERE handle IN carray(?)", (integers(old),))
-    return len(old)
-
-
-def _old(db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> list[int]:
-    """Of a queue's first outcomes, those that are old enough.
-
-    What ended without being sent may have ended before an earlier run of its monitor, which is found by way of it: it
-    stays for as long as that.
-    """
-    begin, end = lane_bounds(lane)
-    rows = db.execute(
-        """SELECT handle, ended_ms, iif(attempt = 0, (SELECT earlier.handle FROM run JOIN run AS earlier
-                                                          ON earlier.handle = run.previous
-                                                      WHERE run.handle = outcome.handle), NULL)
-           FROM outcome WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",
-        (begin, end, max(limit, 0)),
-    )
-    old: dict[int, None] = {}
-    for handle, ended_ms, earlier in rows:
-        if ended_ms < settled_before_ms and (earlier is None or earlier in old):
-            old[handle] = None
-    return list(old)
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:
