@@ -32,6 +32,7 @@ from tests.contract.stage import (
     outgoing_of,
     put,
     settle,
+    step,
     token,
     user,
 )
@@ -281,6 +282,23 @@ def test_a_removed_user_leaves_nothing_behind_for_ever(store: Store) -> None:
         purge(store, settled_before_ms=T0_MS + 2 * DAY_MS, due_before_ms=T0_MS + 2 * DAY_MS)
     status = store.status()
     assert (status.runs_waiting, status.runs_out, status.entries) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("reacted", [False, True])
+def test_promise_4_an_advance_that_was_read_before_its_user_was_removed_and_purged_loses(
+    store: Store, *, reacted: bool
+) -> None:
+    monitor = armed(store, "a", check=OUTGOING)
+    (due,) = store.due(now_ms=T0_MS, limit=9)
+    assert store.remove_user("ann")
+    if reacted:
+        arm_all(store, T0_MS)
+    purge(store, settled_before_ms=T0_MS + DAY_MS, due_before_ms=T0_MS + DAY_MS)
+    won = store.commit([step(due)], now_ms=T0_MS)
+    assert not (reacted and won[0])
+    arm_all(store, T0_MS)
+    assert store.due(now_ms=T0_MS + DAY_MS, limit=9) == []
+    assert store.entries([monitor.generation], now_ms=T0_MS) == {}
 
 
 def test_a_store_that_can_be_written_answers_a_ping(store: Store, other: Store) -> None:

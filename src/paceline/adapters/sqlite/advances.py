@@ -79,7 +79,10 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
 
     The hottest path there is: keys are computed in place, as ``due_key`` would.
     """
-    tails = _tails(db, {advance.due.place[-2] for advance in advances})
+    lanes = {advance.due.place[-2] for advance in advances}
+    tails = _tails(db, lanes)
+    if len(tails) < len(lanes):  # a user was removed, and the entries with it
+        return False
     busy = _busy(db, [advance.due.place[-1] for advance in advances if advance.due.busy and advance.firings])
     moves: list[tuple[int, ...]] = []
     runs: list[tuple[int, ...]] = []

@@ -168,7 +168,10 @@ def _delete(db: Connection, old: list[int]) -> None:
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:
-    """A removed user's lane goes when its last run is gone."""
+    """A removed user's lane goes when its last run is gone, and its entries: they go with the change of each."""
     begin, end = lane_bounds(lane)
-    if db.execute("SELECT 1 FROM run WHERE handle > ? AND handle < ? LIMIT 1", (begin, end)).fetchone() is None:
-        db.execute("DELETE FROM lane WHERE id = ?", (lane,))
+    db.execute(
+        """DELETE FROM lane WHERE id = ? AND NOT EXISTS (SELECT 1 FROM run WHERE handle > ? AND handle < ?)
+           AND NOT EXISTS (SELECT 1 FROM change)""",
+        (lane, begin, end),
+    )
