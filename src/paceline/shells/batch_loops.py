@@ -118,6 +118,7 @@ class CallSender:
             "settles-calls", apart=apart, done=done, most=SETTLES_MAX
         )
         self._returns = Returns("returns-calls", self._release, apart=apart, done=done)
+        self._hurried = False
 
     def wake(self) -> None:
         """There may be runs to claim."""
@@ -139,11 +140,15 @@ class CallSender:
         busy = in_flight >= BUSY_MIN and len(ended) < BUSY_MIN
         return Turn(BUSY_MS if busy else 0)
 
+    def hurry(self) -> None:
+        """A drain does not wait for what is in flight. From any thread."""
+        self._hurried = True
+
     def drain(self) -> None:
         """No new claims; what is in flight settles, or is given back where it can be repeated safely."""
         until_s = time.monotonic() + DRAIN_S
         self._settle()
-        while (self._caller.in_flight or self._claims.busy) and time.monotonic() < until_s:
+        while (self._caller.in_flight or self._claims.busy) and not self._hurried and time.monotonic() < until_s:
             self._ended += self._caller.finished(wait_ms=100)
             self._settle()
             self._returns.add(one.fence for one in self._fetch_found().sent)

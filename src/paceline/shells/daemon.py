@@ -40,6 +40,8 @@ from paceline.wiring import System, exposed_files, open_atlas, open_caller, open
 log = structlog.get_logger("paceline")
 
 GRACE_S = 5
+CUT_S = 1.0
+"""So long a request that was cut short may take to end."""
 JOIN_S = 15.0
 BACKLOG = 2_048
 FILES_MAX = 65_536
@@ -126,6 +128,12 @@ class Engine:
         self._provider.close()
         self._caller.close()
 
+    def hurry(self) -> None:
+        """A drain, now or later, does not wait for what is in flight: it is given back, or left to its lease."""
+        self._sender.hurry()
+        self._call_sender.hurry()
+        self._jobs.hurry()
+
     def _keep_ticking(self) -> bool:
         """Asked between the passes of a tick, which takes long where much is due."""
         return self._ticker.beat()
@@ -158,6 +166,7 @@ class JobEngine:
         self._herald = Herald(system, self._caller, metrics, chance=chance, apart=system.is_remote)
         self._telling = Loop("herald", self._herald.turn, metrics)
         self._told: list[Callable[[], None]] = []
+        self._hurried = False
 
         def dispatching(atlas: Atlas) -> Callable[[], Turn]:
             dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
@@ -188,13 +197,21 @@ class JobEngine:
         for loop in self._dispatchers:
             loop.wake()
 
+    def hurry(self) -> None:
+        """Sends under way end within a second once they are drained, as lost: they are looked up."""
+        self._hurried = True
+        self._herald.hurry()
+        for loop in self._dispatchers:
+            if loop.stopping:
+                loop.interrupt()
+
     def drain(self) -> None:
         """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
         self._follower.interrupt()
         self._telling.join(JOIN_S)
         self._herald.drain()
         self._caller.close()
-        until_s = time.monotonic() + SEND_GRACE_S
+        until_s = time.monotonic() + (0.0 if self._hurried else SEND_GRACE_S)
         for loop in self._dispatchers:
             loop.join(max(0.0, until_s - time.monotonic()))
             loop.interrupt()
@@ -238,9 +255,20 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
         ready("")
     signal.sigwait(stops)
     log.info("draining")
+    threading.Thread(target=_hurry_when_told, args=(stops, engine), name="paceline-signals", daemon=True).start()
     engine.drain()
     log.info("stopped")
     return 0
+
+
+def _hurry_when_told(stops: set[signal.Signals], engine: Engine) -> None:
+    signal.sigwait(stops)
+    _told_again(engine)
+
+
+def _told_again(engine: Engine) -> None:
+    log.warning("told_to_stop_again", detail="What is in flight is given back, or is left to its lease.")
+    engine.hurry()
 
 
 async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
@@ -263,7 +291,7 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     server = _Server(config)
     event_loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        event_loop.add_signal_handler(number, _begin_end, server, hooks)
+        event_loop.add_signal_handler(number, _begin_end, server, hooks, engine)
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening(serving)
@@ -325,9 +353,11 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _begin_end(server: uvicorn.Server, hooks: ApiHooks) -> None:
-    """A second signal ends the wait for open requests too."""
-    server.force_exit = server.should_exit
+def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
+    """A second signal ends all waits: for open requests, and for what the loops have in flight."""
+    if server.should_exit and not server.force_exit:
+        server.force_exit = True
+        _told_again(engine)
     server.should_exit = True
     hooks.arrivals.close()
 
@@ -339,6 +369,16 @@ class _Server(uvicorn.Server):
         """Until requests are answered, or the server has failed to start."""
         while not self.started and not serving.done():  # noqa: ASYNC110  uvicorn offers a flag and no event
             await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Where uvicorn was forced to end it leaves requests and lifespan as they are: they come to an end here."""
+        await super().shutdown(sockets)
+        for task in (left := set(self.server_state.tasks)):
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CUT_S)
+        if self.force_exit:
+            await self.lifespan.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -376,6 +376,7 @@ class Herald:
         self._ends: Errands[list[CallResult], list[HookEnded]] = Errands(
             "ends-webhooks", apart=apart, done=caller.wake, most=SETTLES_MAX
         )
+        self._hurried = False
 
     def turn(self) -> Turn:
         """While calls are out, the caller does the sleeping."""
@@ -387,10 +388,14 @@ class Herald:
         self._end()
         return Turn(0)
 
+    def hurry(self) -> None:
+        """A drain does not wait for what is in flight. From any thread."""
+        self._hurried = True
+
     def drain(self) -> None:
         """No new ones. What is cut short is tried again, by whichever process is there then."""
         until_s = time.monotonic() + HOOK_DRAIN_S
-        while self._out and time.monotonic() < until_s:
+        while self._out and not self._hurried and time.monotonic() < until_s:
             self._ended += self._caller.finished(wait_ms=100)
             self._end()
 

@@ -202,6 +202,7 @@ class Sender:
             "settles", apart=apart, done=done, most=SETTLES_MAX
         )
         self._returns = Returns("returns", self._release, apart=apart, done=done)
+        self._hurried = False
 
     def wake(self) -> None:
         """There may be runs to claim."""
@@ -222,10 +223,14 @@ class Sender:
         busy = in_flight >= BUSY_MIN and len(ended) < BUSY_MIN
         return Turn(BUSY_MS if busy else 0)
 
+    def hurry(self) -> None:
+        """A drain does not wait for what is in flight. From any thread."""
+        self._hurried = True
+
     def drain(self) -> None:
         """No new claims; what is in flight settles, or is given back where it can be repeated safely."""
         until_s = time.monotonic() + DRAIN_S
-        while (self._provider.in_flight or self._claims.busy) and time.monotonic() < until_s:
+        while (self._provider.in_flight or self._claims.busy) and not self._hurried and time.monotonic() < until_s:
             self._ended.extend(self._provider.finished(wait_ms=100))
             self._settle()
             self._returns.add((order.handle, order.attempt) for order in self._claims.result() or [])

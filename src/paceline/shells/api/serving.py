@@ -111,6 +111,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if any(name in BODY_HEADERS for name, _ in cycle.scope["headers"]):
             cycle.transport = cast("asyncio.Transport", _Lingering(self, cycle))
             app = _closing_early_answers(app, cycle)
+        app = _ending_when_cut(app, cycle)
         super()._start_asgi_task(cycle, app)
 
     @property
@@ -194,6 +195,19 @@ def _closing_early_answers(app: ASGI3Application, cycle: RequestResponseCycle) -
         await app(scope, receive, send_on)
 
     return bounded
+
+
+def _ending_when_cut(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
+    """A request is cancelled only when the server ends before it: its connection is closed, and that is all."""
+
+    async def ended(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            cycle.disconnected = True
+            cycle.transport.close()
+
+    return ended
 
 
 def _protocol(settings: Settings) -> type[BoundedProtocol]:
