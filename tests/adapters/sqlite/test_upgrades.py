@@ -1,0 +1,150 @@
+"""Stores of every older version, with rows in them, are brought up to date: nothing is lost, and all goes on.
+
+The rows are made by the store of today and put into the schema of then, as far as it has their tables and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from paceline.adapters.sqlite.identity import APPLICATION_ID
+from paceline.adapters.sqlite.migrate import _scripts
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.due import CatchUp
+from paceline.core.load import UNIT
+from paceline.ports import AccountSpec, AddKey, PutMonitor, Store
+from paceline.steps.tick import tick
+from tests.contract.job_stage import CREDITS, admitted, again, done, heads, job_of, money, quotas, send
+from tests.contract.stage import MINUTE_MS, MONITORS_MAX, T0_MS, armed, claim, settle, spec, user
+
+pytestmark = pytest.mark.sqlite
+
+NEWEST = len(_scripts())
+JOBS_SINCE, LANES_SINCE = 3, 12
+JOB_TABLES = (
+    "user",
+    "meter",
+    "release",
+    "account",
+    "key",
+    "job",
+    "measurement",
+    "posting",
+    "turn",
+    "atlas_measurement",
+)
+MONITOR_TABLES = ("user", "monitor", "cadence", "entry", "due", "run", "open", "outcome", "lane")
+"""The queues last: in some versions the rows of ``open`` count themselves there."""
+
+
+def columns(db: apsw.Connection, table: str) -> list[str]:
+    return [row[1] for row in db.execute(f'PRAGMA table_info("{table}")')]
+
+
+def as_of(version: int, new: Path, old: Path, tables: Iterable[str]) -> None:
+    """The rows of these tables, in a store of that version."""
+    with closing(apsw.Connection(str(new))) as source, closing(apsw.Connection(str(old))) as target:
+        for script in _scripts()[:version]:
+            target.execute(script)
+        target.pragma("application_id", APPLICATION_ID)
+        target.pragma("user_version", version)
+        for table in tables:
+            kept = [name for name in columns(source, table) if name in columns(target, table)]
+            names, marks = ", ".join(f'"{name}"' for name in kept), ", ".join("?" * len(kept))
+            rows: list[Any] = source.execute(f'SELECT {names} FROM "{table}"').fetchall()  # noqa: S608  our own names
+            assert rows or table in ("release", "open", "outcome"), f"nothing of {table} is tried"
+            target.executemany(f'INSERT OR REPLACE INTO "{table}" ({names}) VALUES ({marks})', rows)  # noqa: S608
+        for name, value in source.execute("SELECT name, value FROM tally").fetchall():
+            target.execute("UPDATE tally SET value = ? WHERE name = ?", (value, name))
+
+
+def keys_of(store: Store, account: str) -> list[tuple[str, str, bool, str]]:
+    return [(key.id, key.label, key.enabled, key.quarantine) for key in store.keys(account)]
+
+
+def with_jobs(store: Store) -> None:
+    """One measurement has ended, one runs and one waits; an account is in use, and another is switched off."""
+    store.add_user(user("ann"))
+    store.put_account("lab", AccountSpec(concurrent=2, daily_results=500, daily_credits=1_000))
+    store.put_account("off", AccountSpec(enabled=False))
+    for name, sealed in (("lab", "first"), ("lab", "second"), ("off", "third")):
+        store.add_key(AddKey(name, sealed, "1234", f"the {sealed}"), now_ms=T0_MS)
+    store.quarantine_key("lab", "k2", reason="RIPE says no")
+    admitted(store, 3)
+    assert done(store, send(store, "k1"), spent=40).won
+    send(store, "k1")
+
+
+@pytest.mark.parametrize("version", range(JOBS_SINCE, NEWEST))
+def test_jobs_accounts_and_their_ledger_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+    with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
+        with_jobs(store)
+        (job,) = store.jobs("ann", before=None, limit=10)
+        (waiting,) = heads(store)
+        before = (job_of(store, job), money(store), quotas(store), keys_of(store, "lab"), keys_of(store, "off"))
+    as_of(version, tmp_path / "new.db", tmp_path / "old.db", JOB_TABLES)
+    with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
+        assert store.verify() == []
+        after = (job_of(store, job), money(store), quotas(store), keys_of(store, "lab"), keys_of(store, "off"))
+        assert after == before
+        (head,) = heads(store)
+        assert (head.handle, head.cost, head.measurement) == (waiting.handle, waiting.cost, waiting.measurement)
+        # Of 0007: nobody has passed it yet. Of 0014: nothing is known of a balance, and no type is barred.
+        assert head.passed_ms is None
+        lab = store.account("lab", now_ms=T0_MS)
+        assert lab is not None
+        assert (lab.balance, lab.barred, lab.concurrent.limit) == (None, (), 2)
+        goes_on(store)
+
+
+def goes_on(store: Store) -> None:
+    """The one that waits is sent with the place that is left, and both that run are settled; keys are found by seal."""
+    last = send(store, "k1")
+    running = store.measurement(last.handle - 1)
+    assert running is not None
+    assert quotas(store)["concurrent"] == (0, 2)
+    for item in (running, last):
+        assert done(store, again(store, item), spent=CREDITS).won
+    (finished,) = store.finish_jobs(now_ms=T0_MS, limit=10)
+    assert finished.finished_ms is not None
+    assert money(store) == (40 + 2 * CREDITS, 0)
+    taken = store.add_key(AddKey("off", "first", "1234", "again"), now_ms=T0_MS)
+    assert taken.disposition == "already"
+    assert taken.key is not None
+    assert taken.key.account == "lab"
+    assert store.verify() == []
+
+
+@pytest.mark.parametrize("version", range(LANES_SINCE, NEWEST))
+def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+    with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
+        store.add_user(user("ann"))
+        for name in ("a", "b"):
+            armed(store, name)
+        assert tick(store, now_ms=T0_MS, catch_up=CatchUp()).runs == 2
+        taken = claim(store, runs_max=1)
+        before = store.monitors("ann", after="", limit=10)
+        status = store.status()
+    as_of(version, tmp_path / "new.db", tmp_path / "old.db", MONITOR_TABLES)
+    with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
+        assert store.verify() == []
+        assert store.monitors("ann", after="", limit=10) == before
+        found = store.status()
+        assert (found.entries, found.runs_waiting, found.runs_out) == (2, 1, 1)
+        assert msgspec.structs.replace(found, file_bytes=status.file_bytes) == status
+        runs = taken + claim(store)
+        assert settle(store, runs) == [True, True]
+        assert tick(store, now_ms=T0_MS + MINUTE_MS, catch_up=CatchUp()).runs == 2
+        # Of 0016: how often the monitors of before fire is added up, and counts against the limit.
+        put = PutMonitor("ann", "c", spec(every="1s"))
+        (refused,) = store.put_monitors([put], monitors_max=MONITORS_MAX, firings_max=1, now_ms=T0_MS)
+        assert refused.disposition == "rate_reached"
+        assert abs(refused.load - (UNIT + 2 * UNIT / 60)) < 2
+        assert store.verify() == []
