@@ -40,6 +40,7 @@ from paceline.ports.edges import (
 )
 from paceline.ports.job_values import (
     AccountClosed,
+    AccountPut,
     AccountSpec,
     AddKey,
     Admitted,
@@ -61,6 +62,7 @@ from paceline.ports.job_values import (
     Paused,
     Progress,
     Rejected,
+    SeenAccount,
     SendCounts,
     SendOutcome,
     Sent,
@@ -101,6 +103,7 @@ from paceline.ports.monitors import (
 __all__ = [
     "CHECKS",
     "AccountClosed",
+    "AccountPut",
     "AccountSpec",
     "AddKey",
     "Admitted",
@@ -165,6 +168,7 @@ __all__ = [
     "Role",
     "Run",
     "Scheduler",
+    "SeenAccount",
     "SendCounts",
     "SendOutcome",
     "Sent",

@@ -25,6 +25,15 @@ class AccountSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = True
 
 
+class SeenAccount(NamedTuple):
+    """What the writer of an account has seen of it; None: that there is none."""
+
+    spec: AccountSpec | None
+
+
+AccountPut = Literal["created", "replaced", "unchanged", "revision_mismatch"]
+
+
 class AddKey(msgspec.Struct, frozen=True):
     """``sealed``: the store never sees a secret, only what its owner may recognise it by."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from paceline.core.atlas import MeterName
 from paceline.core.measurement import MeasurementState
 from paceline.core.meters import Reading, Short
 from paceline.core.pool import Account
 from paceline.ports.job_values import (
+    AccountPut,
     AccountSpec,
     AddKey,
     Admitted,
@@ -24,6 +25,7 @@ from paceline.ports.job_values import (
     OverCredits,
     Paused,
     Progress,
+    SeenAccount,
     SendCounts,
     SendOutcome,
     StoredJob,
@@ -43,8 +45,12 @@ class JobStore(Protocol):
 
     # -- accounts and keys
 
-    def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
-        """Takes effect with the next send. A limit below what is used stops new holds and takes nothing back."""
+    def put_account(self, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+        """Takes effect with the next send. A limit below what is used stops new holds and takes nothing back.
+
+        ``seen``: it is written only onto this, else ``revision_mismatch``; None: whatever is there. Limits are also
+        lowered when RIPE says so: what the writer has seen is compared, and not a count of the writers' edits.
+        """
 
     def account(self, account_id: str, *, now_ms: int) -> Account | None:
         """One, up to date; meters with all releases that are known."""

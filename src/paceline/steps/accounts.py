@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, assert_never
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -10,9 +12,10 @@ from paceline.core.atlas import Lost, Refused
 from paceline.core.ids import id_problem
 from paceline.core.parsing import decode, text_problem
 from paceline.core.pool import Account
-from paceline.errors import AlreadyExists, AtlasUnavailable, FieldProblem, InvalidInput, NotFound
-from paceline.ports import AccountSpec, AddKey, Atlas, JobStore, KeyCheck, StoredKey, Vault
+from paceline.errors import AlreadyExists, AtlasUnavailable, FieldProblem, InvalidInput, NotFound, RevisionMismatch
+from paceline.ports import AccountSpec, AddKey, Atlas, JobStore, KeyCheck, SeenAccount, StoredKey, Vault
 
+EDIT_TRIES_MAX = 8
 LIMIT_MAX = 10**12
 KEY_CHARS_MIN = 8
 KEY_CHARS_MAX = 256
@@ -20,14 +23,17 @@ LABEL_CHARS_MAX = 100
 _SPEC = msgspec.json.Decoder(AccountSpec)
 
 
-def put_account(store: JobStore, account_id: str, body: bytes) -> Literal["created", "replaced", "unchanged"]:
+def put_account(
+    store: JobStore, account_id: str, body: bytes, *, seen: SeenAccount | None = None
+) -> Literal["created", "replaced", "unchanged"]:
     """An account from JSON. What is not given has the limit that RIPE gives everybody."""
-    return put_account_spec(store, account_id, decode(_SPEC, body))
+    return put_account_spec(store, account_id, decode(_SPEC, body), seen=seen)
 
 
 def put_account_spec(
-    store: JobStore, account_id: str, spec: AccountSpec
+    store: JobStore, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None
 ) -> Literal["created", "replaced", "unchanged"]:
+    """With ``seen``, only onto that, else RevisionMismatch."""
     limits = {
         "/concurrent": spec.concurrent,
         "/daily_results": spec.daily_results,
@@ -42,7 +48,37 @@ def put_account_spec(
         problems.append(problem)
     if problems:
         raise InvalidInput.of(*problems)
-    return store.put_account(account_id, spec)
+    done = store.put_account(account_id, spec, seen=seen)
+    if done == "revision_mismatch":
+        raise RevisionMismatch(f"Account {account_id!r} is not as you have seen it. Read it again and retry.")
+    return done
+
+
+def edit_account(
+    store: JobStore, account_id: str, changes: Mapping[str, Any], *, now_ms: int
+) -> Literal["created", "replaced", "unchanged"]:
+    """Changes what is named and keeps the rest; tries again if somebody wrote in between."""
+    for _ in range(EDIT_TRIES_MAX - 1):
+        with suppress(RevisionMismatch):
+            return _edit_account(store, account_id, changes, now_ms=now_ms)
+    return _edit_account(store, account_id, changes, now_ms=now_ms)
+
+
+def _edit_account(
+    store: JobStore, account_id: str, changes: Mapping[str, Any], *, now_ms: int
+) -> Literal["created", "replaced", "unchanged"]:
+    seen = see_account(store, account_id, now_ms=now_ms)
+    spec = msgspec.structs.replace(seen.spec or AccountSpec(), **changes)
+    return put_account_spec(store, account_id, spec, seen=seen)
+
+
+def see_account(store: JobStore, account_id: str, *, now_ms: int) -> SeenAccount:
+    account = store.account(account_id, now_ms=now_ms)
+    return SeenAccount(None if account is None else spec_of(account))
+
+
+def spec_of(account: Account) -> AccountSpec:
+    return AccountSpec(account.concurrent.limit, account.results.limit, account.credits.limit, account.enabled)
 
 
 def get_account(store: JobStore, account_id: str, *, now_ms: int) -> Account:

@@ -43,6 +43,26 @@ def test_an_account_is_put_with_the_limits_that_ripe_gives_everybody(world: Worl
     assert world.job_wakes == [1, 1]
 
 
+def test_an_account_is_put_onto_what_its_writer_has_seen_or_refused(admin: Client) -> None:
+    made = admin("PUT", "/v1/accounts/lab", {}, headers={"If-None-Match": "*"})
+    assert made.status == 201
+    seen = made.headers["etag"]
+    assert admin("GET", "/v1/accounts/lab").headers["etag"] == seen
+    assert (
+        admin("PUT", "/v1/accounts/lab", {"concurrent": 1}, headers={"If-None-Match": "*"}).code == "revision_mismatch"
+    )
+    first = admin("PUT", "/v1/accounts/lab", {"concurrent": 5}, headers={"If-Match": seen})
+    assert (first.status, first.json["concurrent"]) == (200, 5)
+    assert first.headers["etag"] != seen
+    second = admin("PUT", "/v1/accounts/lab", {"daily_credits": 9}, headers={"If-Match": seen})
+    assert (second.status, second.code) == (412, "revision_mismatch")
+    assert admin("GET", "/v1/accounts/lab").json["concurrent"] == 5
+    both = {"concurrent": 5, "daily_credits": 9}
+    third = admin("PUT", "/v1/accounts/lab", both, headers={"If-Match": first.headers["etag"]})
+    assert (third.status, third.json["daily_credits"]) == (200, 9)
+    assert admin("PUT", "/v1/accounts/other", {}, headers={"If-Match": "*"}).code == "revision_mismatch"
+
+
 def test_a_wrong_account_names_the_field(admin: Client) -> None:
     assert admin("PUT", "/v1/accounts/lab", {"concurrent": -1}).pointers == ["/concurrent"]
     assert admin("PUT", "/v1/accounts/lab", {"spent": 1}).pointers == ["/spent"]

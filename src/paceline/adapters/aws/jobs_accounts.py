@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -40,7 +39,7 @@ from paceline.core.atlas import MeterName
 from paceline.core.meters import NEVER_MS, Meter, Reading, Release, read_balance, sync
 from paceline.core.pool import Account, Barred
 from paceline.core.pool import Key as PoolKey
-from paceline.ports.job_values import AccountSpec, AddKey, KeyAdded, StoredKey
+from paceline.ports.job_values import AccountPut, AccountSpec, AddKey, KeyAdded, SeenAccount, StoredKey
 
 ACCOUNTS_MAX = 1_000
 KEYS_MAX = 100
@@ -49,7 +48,7 @@ SLOTS_MAX = 100_000
 PARTS_MAX = KEYS_MAX + SLOTS_MAX
 
 
-def put_account(database: Database, name: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
+def put_account(database: Database, name: str, spec: AccountSpec, *, seen: SeenAccount | None) -> AccountPut:
     limits: dict[MeterName, int] = {
         "concurrent": spec.concurrent,
         "results": spec.daily_results,
@@ -57,6 +56,8 @@ def put_account(database: Database, name: str, spec: AccountSpec) -> Literal["cr
     }
     for _ in tries():
         found = database.get(LEDGER, account_key(name))
+        if seen is not None and seen.spec != (None if found is None else _spec(found)):
+            return "revision_mismatch"
         if found is None:
             if _create(database, name, spec, limits):
                 return "created"
@@ -70,6 +71,15 @@ def put_account(database: Database, name: str, spec: AccountSpec) -> Literal["cr
         if database.write(account_action(name, write)).won:
             return "replaced"
     raise too_busy()
+
+
+def _spec(item: Item) -> AccountSpec:
+    return AccountSpec(
+        meter_of(item, "concurrent").limit,
+        meter_of(item, "results").limit,
+        meter_of(item, "credits").limit,
+        item["enabled"],
+    )
 
 
 def account(database: Database, name: str, *, now_ms: int) -> Account | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Literal
 
 from paceline.adapters.aws import (
     jobs_accounts,
@@ -27,6 +26,7 @@ from paceline.core.measurement import MeasurementState
 from paceline.core.meters import Reading, Short
 from paceline.core.pool import Account
 from paceline.ports.job_values import (
+    AccountPut,
     AccountSpec,
     AddKey,
     Admitted,
@@ -41,6 +41,7 @@ from paceline.ports.job_values import (
     OverCredits,
     Paused,
     Progress,
+    SeenAccount,
     SendCounts,
     SendOutcome,
     StoredJob,
@@ -70,9 +71,9 @@ class AwsJobStore(Part):
     def _quiet(self) -> Quiet:
         return Quiet(self.news)
 
-    def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
-        done = jobs_accounts.put_account(self._database, account_id, spec)
-        if done != "unchanged":
+    def put_account(self, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+        done = jobs_accounts.put_account(self._database, account_id, spec, seen=seen)
+        if done in ("created", "replaced"):
             self.news.ring()
         return done
 

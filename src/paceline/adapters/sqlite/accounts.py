@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -26,6 +26,7 @@ from paceline.core.meters import (
 from paceline.core.pool import Account, Barred, Key
 from paceline.ports.job_values import (
     AccountClosed,
+    AccountPut,
     AccountSpec,
     AddKey,
     Blame,
@@ -33,6 +34,7 @@ from paceline.ports.job_values import (
     KeyRefused,
     MeterFull,
     Paused,
+    SeenAccount,
     StoredKey,
     TargetFull,
     TypeBarred,
@@ -48,8 +50,10 @@ _KEY = """SELECT "key".id, account.name, last_four, label, "key".enabled, quaran
           FROM "key" JOIN account ON account.id = "key".account"""
 
 
-def put(db: Connection, name: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
+def put(db: Connection, name: str, spec: AccountSpec, *, seen: SeenAccount | None) -> AccountPut:
     row = db.execute("SELECT id, enabled FROM account WHERE name = ?", (name,)).fetchone()
+    if seen is not None and seen.spec != (None if row is None else _spec(db, row[0])):
+        return "revision_mismatch"
     limits: dict[MeterName, int] = {
         "concurrent": spec.concurrent,
         "results": spec.daily_results,
@@ -69,6 +73,19 @@ def put(db: Connection, name: str, spec: AccountSpec) -> Literal["created", "rep
     if row[1] != spec.enabled:
         db.execute("UPDATE account SET enabled = ? WHERE id = ?", (int(spec.enabled), row[0]))
     return "replaced" if db.total_changes() != before else "unchanged"
+
+
+def _spec(db: Connection, number: int) -> AccountSpec:
+    row = db.execute(
+        """SELECT concurrent."limit", results."limit", credits."limit", account.enabled FROM account
+           JOIN meter AS concurrent ON concurrent.id = account.concurrent
+           JOIN meter AS results ON results.id = account.results
+           JOIN meter AS credits ON credits.id = account.credits WHERE account.id = ?""",
+        (number,),
+    ).fetchone()
+    assert row is not None
+    concurrent, results, spend, enabled = row
+    return AccountSpec(concurrent, results, spend, bool(enabled))
 
 
 def account(db: Connection, name: str, *, now_ms: int) -> Account | None:

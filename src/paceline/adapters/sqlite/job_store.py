@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from paceline.adapters.sqlite import accounts, job_upkeep, jobs, sends
 from paceline.adapters.sqlite.database import Database
@@ -12,6 +11,7 @@ from paceline.core.measurement import MeasurementState
 from paceline.core.meters import Reading, Short
 from paceline.core.pool import Account
 from paceline.ports.job_values import (
+    AccountPut,
     AccountSpec,
     AddKey,
     Admitted,
@@ -26,6 +26,7 @@ from paceline.ports.job_values import (
     OverCredits,
     Paused,
     Progress,
+    SeenAccount,
     SendCounts,
     SendOutcome,
     StoredJob,
@@ -43,9 +44,9 @@ class SqliteJobStore:
 
     # -- accounts and keys
 
-    def put_account(self, account_id: str, spec: AccountSpec) -> Literal["created", "replaced", "unchanged"]:
+    def put_account(self, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
         with self._db.write() as db:
-            return accounts.put(db, account_id, spec)
+            return accounts.put(db, account_id, spec, seen=seen)
 
     def account(self, account_id: str, *, now_ms: int) -> Account | None:
         with self._db.read() as db:

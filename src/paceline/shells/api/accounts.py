@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from typing import Literal
 from urllib.parse import quote
 
-from paceline.ports import Atlas
+from paceline.errors import RevisionMismatch
+from paceline.ports import AccountSpec, Atlas
 from paceline.shells.api.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.documents import KeyPatchBody, NewKeyBody
+from paceline.shells.api.etags import NO_GUARD, check_guard, etag_of, guard_of
 from paceline.shells.api.jobs import truth
+from paceline.shells.api.monitors import TRIES_MAX
 from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
 from paceline.shells.api.parts import Call
 from paceline.steps import accounts
@@ -24,16 +29,17 @@ from paceline.steps.account_report import (
 
 async def put_account(call: Call) -> Answer:
     parts, account_id = call.parts, call.params["account"]
-    done = await parts.write(lambda: accounts.put_account(parts.store, account_id, call.body))
+    done = await parts.write(lambda: _put_now(call, account_id))
     parts.hooks.wake_jobs()
     view = await _view(call)
     if done != "created":
-        return json_answer(200, view)
-    return json_answer(201, view, (b"location", f"/v1/accounts/{quote(account_id, safe='')}".encode()))
+        return json_answer(200, view, _etag(view))
+    return json_answer(201, view, _etag(view), (b"location", f"/v1/accounts/{quote(account_id, safe='')}".encode()))
 
 
 async def show_account(call: Call) -> Answer:
-    return json_answer(200, await _view(call))
+    view = await _view(call)
+    return json_answer(200, view, _etag(view))
 
 
 async def list_accounts(call: Call) -> Answer:
@@ -87,6 +93,24 @@ async def remove_key(call: Call) -> Answer:
     await parts.write(lambda: accounts.remove_key(parts.store, account_id, key_id))
     parts.hooks.wake_jobs()
     return empty_answer(204)
+
+
+def _put_now(call: Call, account_id: str) -> Literal["created", "replaced", "unchanged"]:
+    """In the writing thread. The guard is judged on what is there now, and written only onto that."""
+    parts, guard = call.parts, guard_of(call.headers)
+    if guard is NO_GUARD:
+        return accounts.put_account(parts.store, account_id, call.body)
+    for _ in range(TRIES_MAX):
+        seen = accounts.see_account(parts.store, account_id, now_ms=parts.now_ms())
+        check_guard(guard, seen.spec, account_id, word="account")
+        with suppress(RevisionMismatch):
+            return accounts.put_account(parts.store, account_id, call.body, seen=seen)
+    raise RevisionMismatch(f"Account {account_id!r} is being changed by others all the time. Try again.")
+
+
+def _etag(view: AccountView) -> tuple[bytes, bytes]:
+    spec = AccountSpec(view.concurrent, view.daily_results, view.daily_credits, view.enabled)
+    return b"etag", etag_of(spec).encode()
 
 
 async def _view(call: Call) -> AccountView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from paceline.errors import AlreadyExists, AtlasUnavailable, JobFinished, NotFound, OverDailyCredits
+from paceline.errors import AlreadyExists, AtlasUnavailable, JobFinished, NotFound, OverDailyCredits, RevisionMismatch
 from paceline.shells.api import accounts, documents, jobs, results
 from paceline.shells.api.pages import Page
 from paceline.shells.api.route import Route
@@ -95,6 +95,7 @@ ACCOUNTS = (
         {200: account_report.AccountView, 201: account_report.AccountView},
         access="admin",
         document="AccountSpec",
+        problems=(RevisionMismatch,),
     ),
     Route(
         "GET",

@@ -43,9 +43,10 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
     given = {name: value for name, value in wanted._asdict().items() if value is not None}
     with call.system_or_new() as system:
         now_ms = system.clock.now_ms()
-        there = system.store.account(account_id, now_ms=now_ms)
-        before = {} if there is None or replace else _spec_fields(account_view(system.store, account_id, now_ms=now_ms))
-        done = accounts.put_account_spec(system.store, account_id, AccountSpec(**{**before, **given}))
+        if replace:
+            done = accounts.put_account_spec(system.store, account_id, AccountSpec(**given))
+        else:
+            done = accounts.edit_account(system.store, account_id, given, now_ms=now_ms)
         view = account_view(system.store, account_id, now_ms=now_ms)
     if call.as_json:
         print_json(view)
@@ -68,10 +69,6 @@ def list_accounts(call: Call) -> None:
     print_table(["ACCOUNT", "STATE", "METER", "SPENT", "HELD", "ELSEWHERE", "LIMIT", "REASON"], rows)
     if not views:
         print_note("There is no account yet. Set one: paceline account set ID")
-
-
-def _spec_fields(view: AccountView) -> dict[str, Any]:
-    return {name: getattr(view, name) for name in AccountSpec.__struct_fields__}
 
 
 def _rows(view: AccountView) -> list[tuple[Any, ...]]:
