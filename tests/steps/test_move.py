@@ -14,8 +14,8 @@ from paceline.adapters.vault import SecretVault
 from paceline.core.batch import RecordSpec
 from paceline.core.instants import to_text
 from paceline.core.schedule import Rest
-from paceline.errors import InvalidInput, MalformedBody, PacelineError, WrongSetting
-from paceline.ports import Reacted, Store
+from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
+from paceline.ports import AccountSpec, AddKey, Reacted, Store
 from paceline.steps.access import authenticate
 from paceline.steps.move import obstacles
 from paceline.steps.move_in import import_lines
@@ -285,6 +285,51 @@ def aws_store() -> Iterator[Store]:
         yield store
         assert store.verify() == []
     tables.destroy(clients, prefix)
+
+
+def sharing_a_key(stream: bytes, account: str, holder: str) -> bytes:
+    """The same export, as of an older store in which both accounts had the holder's first key."""
+    lines = [json.loads(line) for line in stream.splitlines()]
+    by_id = {line["id"]: line for line in lines if line["kind"] == "account"}
+    by_id[account]["keys"].append(by_id[holder]["keys"][0])
+    return b"\n".join(json.dumps(line).encode() for line in lines)
+
+
+def assert_a_shared_key_is_refused(source: Store, target: Store) -> None:
+    move_scene.with_accounts(source)
+    (first, *_) = source.keys("lab")
+    stream, _ = take_out(source)
+    shared = sharing_a_key(stream, "off", "lab")
+    with pytest.raises(AlreadyExists) as refused:
+        take_in(target, shared)
+    said = refused.value.detail
+    assert "account 'off' has a key that account 'lab' has in this export, too" in said
+    assert said.startswith("Line ")
+    sealed = source.sealed_key("lab", first.id)
+    assert sealed is not None
+    assert sealed not in said
+    assert "first-key" not in said
+    assert target.account("off", now_ms=NOW_MS) is None, "nothing of the refused line is there"
+    take_in(target, stream)
+    assert picture(target) == picture(source)
+
+
+def test_a_key_of_two_accounts_is_refused_with_both_names_and_without_the_key(source: Store, target: Store) -> None:
+    assert_a_shared_key_is_refused(source, target)
+
+
+@pytest.mark.aws
+def test_a_key_of_two_accounts_is_refused_on_aws(source: Store, aws_store: Store) -> None:
+    assert_a_shared_key_is_refused(source, aws_store)
+
+
+def test_a_key_that_another_account_of_the_new_store_has_is_refused(source: Store, target: Store) -> None:
+    move_scene.with_accounts(source)
+    target.put_account("mine", AccountSpec())
+    target.add_key(AddKey("mine", VAULT.seal("first-key"), "-key", "here"), now_ms=NOW_MS)
+    stream, _ = take_out(source)
+    with pytest.raises(AlreadyExists, match="account 'lab' has a key that account 'mine' has in this store, too"):
+        take_in(target, stream)
 
 
 @pytest.mark.aws

@@ -133,6 +133,8 @@ class _Move:
         self._head = head
         self._now_ms = now_ms
         self._batch: BatchMove | None = None
+        self._keys: dict[str, str] = {}
+        """By sealed key, the account that has it."""
         self.tally = _Tally()
         self.unplaced = 0
 
@@ -277,11 +279,16 @@ class _Move:
 
     def _account(self, line: AccountLine) -> str:
         store, now_ms = self._store, self._now_ms
-        done = put_account_spec(store, line.id, line.spec)
         for key in line.keys:
             self._vault.unseal(key.sealed)
+            if (holder := self._keys.setdefault(key.sealed, line.id)) != line.id:
+                raise _shared_key(line.id, holder, where="in this export")
+        done = put_account_spec(store, line.id, line.spec)
+        for key in line.keys:
             added = store.add_key(AddKey(line.id, key.sealed, key.last_four, key.label), now_ms=now_ms)
             assert added.key is not None
+            if added.key.account != line.id:
+                raise _shared_key(line.id, added.key.account, where="in this store")
             if not key.enabled:
                 store.enable_key(line.id, added.key.id, enabled=False)
             if key.quarantine:
@@ -296,6 +303,13 @@ class _Move:
             ]
             store.sync_account(line.id, used, now_ms=now_ms)
         return done
+
+
+def _shared_key(account: str, holder: str, *, where: str) -> AlreadyExists:
+    return AlreadyExists(
+        f"account {account!r} has a key that account {holder!r} has {where}, too. RIPE counts by account, so a key"
+        " belongs to one: remove it from the other there (paceline key rm), then export and import again"
+    )
 
 
 def _check_id(text: str) -> None:
