@@ -6,16 +6,8 @@ import json
 import os
 import re
 import shlex
-import socket
-import subprocess
-import sys
-import time
 import tomllib
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -37,7 +29,6 @@ from paceline.shells.cli.app import app
 
 ROOT = Path(__file__).resolve().parent.parent
 DECISION_LINES_MAX = 40
-START_TIMEOUT_S = 30.0
 
 
 class Block(NamedTuple):
@@ -364,77 +355,3 @@ def test_every_shown_command_and_option_exists(file: Path) -> None:
         assert not getattr(command, "commands", None), f"{words}: which of them?"
         known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
         assert {word for word in words if word.startswith("--")} <= known, words
-
-
-# -- what the text lets one run
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def call(url: str, token: str, *, method: str = "GET", body: Any = None) -> Any:
-    request = urllib.request.Request(  # noqa: S310  loopback only
-        url,
-        method=method,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
-        return json.load(answer)
-
-
-@contextmanager
-def daemon(folder: Path) -> Iterator[tuple[str, str]]:
-    """A real ``paceline up``: its address, and a user's token."""
-    env = {"PACELINE_STORE": f"sqlite:///{folder / 'docs.db'}", "PACELINE_PORT": str(free_port())}
-    command = [sys.executable, "-m", "paceline"]
-    added = subprocess.run([*command, "user", "add", "alice", "--json"], env=env, capture_output=True, check=True)
-    url = f"http://127.0.0.1:{env['PACELINE_PORT']}"
-    log = (folder / "log").open("w+")
-    with log, subprocess.Popen([*command, "up"], env=env, stdout=log, stderr=log, cwd=folder) as process:
-        try:
-            wait_ready(url, process, log_file=folder / "log")
-            yield url, json.loads(added.stdout)["token"]
-        finally:
-            process.terminate()
-            assert process.wait(timeout=30) == 0, (folder / "log").read_text()
-
-
-def wait_ready(url: str, process: subprocess.Popen[bytes], *, log_file: Path) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/readyz", timeout=5):  # noqa: S310
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError(f"the daemon did not get ready:\n{log_file.read_text()}")
-
-
-def test_the_checker_in_the_guide_works(tmp_path: Path) -> None:
-    (block,) = [b for b in BLOCKS if b.info == "python runnable" and b.file.name == "own-checker.md"]
-    script = tmp_path / "checker.py"
-    script.write_text(block.text)
-    with daemon(tmp_path) as (url, token):
-        for name, check in (("good", {"text": "hello"}), ("bad", {})):
-            body = {"check": {"kind": "outgoing", **check}, "every": "1h"}
-            call(f"{url}/v1/users/me/monitors/{name}", token, method="PUT", body=body)
-        env = {"PACELINE_URL": url, "PACELINE_TOKEN": token, "ROUNDS": "1"}
-        for name, outcome in (("good", "ok"), ("bad", "failed")):
-            runs = settled_runs(f"{url}/v1/users/me/monitors/{name}/runs", token, script, env)
-            assert [run["outcome"] for run in runs] == [outcome]
-    assert runs[0]["reason"] == "the monitor gives no text"
-
-
-def settled_runs(url: str, token: str, script: Path, env: dict[str, str]) -> Any:
-    """Lets the checker make rounds until the one run is settled; each round claims what is there."""
-    for _ in range(20):
-        runs = call(url, token)["items"]
-        if runs and all(run["outcome"] for run in runs):
-            return runs
-        subprocess.run([sys.executable, str(script)], env=env, check=True, timeout=60)
-    raise AssertionError(f"not settled: {runs}")

@@ -1,7 +1,8 @@
-"""The guides' commands, run as they stand, one guide after the other, on one store beside one daemon.
+"""The tutorial and the guides, run as they stand, one after the other, on one store beside one daemon.
 
-As in the tutorial's test; besides, a command without any text below it must end well. Addresses of the Internet are
-those of a model server on this machine, and the day is tomorrow.
+How a page is read: ``tests/terminals.py``. Addresses of the Internet are those of a model server on this machine, ports
+are free ones, and the day is tomorrow. Nothing leaves the machine: the settings file that the tutorial writes names the
+model of RIPE Atlas, AWS is an emulator, and the test looks at both before anything runs.
 """
 
 from __future__ import annotations
@@ -10,71 +11,105 @@ import os
 import re
 import shutil
 import sys
-import time
-from contextlib import ExitStack
+import tomllib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from paceline.simulators.http import ModelHttpServer
-from tests.test_tutorial import LOOK_AGAIN_S, Shell, Step, as_pattern, blocks, free_ports, steps, terminal
+from tests.aws.ministack import emulator
+from tests.terminals import Desk, as_pattern, blocks, free_ports
 
-GUIDES = Path(__file__).parents[1] / "docs" / "guides"
-IN_ORDER = ("operate", "monitors", "batches")
-"""The other guides show what their own tests run: a checker, RIPE's clients, the simulator, AWS."""
-LOOKS = re.compile(r"paceline (run|monitor|batch) (show|list)\b")
-ENDED = "it ended with "
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the guides ask for curl")
-def test_the_guides_do_what_they_say_in_order_on_one_store(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
-    env |= {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}",
-        "PACELINE_PORT": str(port),
-        "PACELINE_OUTBOUND_ALLOW": "127.0.0.0/8",
-    }
-    with ModelHttpServer() as model, ExitStack() as stack:
-        mine = stack.enter_context(terminal(tmp_path, env))
-        for name in IN_ORDER:
-            text = on_this_machine((GUIDES / f"{name}.md").read_text(), port=port, model_url=model.base_url)
-            for info, body in blocks(text):
-                if info == "console background":
-                    (step,) = steps(body)
-                    stack.enter_context(terminal(tmp_path, env)).begin(step._replace(expected=["Paceline is up: …"]))
-                elif info == "console":
-                    for step in steps(body):
-                        assert_works(mine, step)
+DOCS = Path(__file__).parents[1] / "docs"
+PORTS = ("8080", "8081", "8090", "8091", "8092", "8443")
+NOT_RUN = re.compile(r"^<!-- not run: (.+) -->\n```sh$", re.MULTILINE)
+NOT_RUN_MAX = 3
+RUN = {"console", "console background"}
+READ = {"json", "json monitor", "json provider", "json batch", "json record", "toml", "text"}
+"""Documents and drawings; what is marked is parsed by the tests of documents."""
+PROGRAMS = re.compile(r"^(\$ )?(export|paceline|curl|pip|make|sam|aws|python3?|ripe-atlas|blaeu\S*)\b", re.MULTILINE)
 
 
-def on_this_machine(text: str, *, port: int, model_url: str) -> str:
+def pages() -> list[Path]:
+    """The tutorial, then the guides in the order of the index."""
+    index = (DOCS / "README.md").read_text()
+    return [
+        DOCS / "tutorial.md",
+        *(DOCS / name for name in re.findall(r"^- \[.+?\]\((guides/.+?)\)", index, re.MULTILINE)),
+    ]
+
+
+@pytest.mark.aws
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="the tutorial asks for curl")
+def test_the_tutorial_and_the_guides_do_what_they_say_in_order_on_one_store(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "AWS_"))}
+    env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}", "HOME": str(tmp_path)}
+    ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+    env["PACELINE_PORT"] = ports["8080"]
+    with ModelHttpServer() as model, emulator() as aws, Desk(tmp_path, env | aws.environment) as desk:
+        read = [(page.name, on_this_machine(page.read_text(), ports, model.base_url)) for page in pages()]
+        assert_nothing_leaves(read[0][1], aws.url)
+        for name, text in read:
+            try:
+                desk.read(text)
+            except AssertionError as wrong:
+                wrong.add_note(f"in {name}")
+                raise
+
+
+def on_this_machine(text: str, ports: dict[str, str], model_url: str) -> str:
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
     for there, here in (
         ("https://api.example.org/v2", model_url),
+        ("https://hooks.example.org/paceline", f"{model_url}/ok"),
         ("https://example.org/", f"{model_url}/ok"),
         ("example.org", "127.0.0.1"),
-        ("127.0.0.1:8080", f"127.0.0.1:{port}"),
         ("2026-11-20", tomorrow),
     ):
         text = text.replace(there, here)
-    return text
+    return re.sub("|".join(ports), lambda found: ports[found[0]], text)
 
 
-def assert_works(shell: Shell, step: Step) -> None:
-    """What only looks is asked again for a while: a check may not have been made yet."""
-    deadline_s = time.monotonic() + LOOK_AGAIN_S
-    printed, code = told(shell, step)
-    while code and LOOKS.match(step.command) and time.monotonic() < deadline_s:
-        time.sleep(0.5)
-        printed, code = told(shell, step)
-    assert code == 0, f"$ {step.command}\n{printed}"
-    assert '"code":' not in printed or not step.command.startswith("curl"), f"$ {step.command}\n{printed}"
-    expected = [line for line in step.expected if line.strip()]
-    assert not expected or as_pattern(expected).fullmatch(printed), f"$ {step.command}\n{printed}"
+def assert_nothing_leaves(tutorial: str, aws_url: str) -> None:
+    (settings,) = [body for info, body in blocks(tutorial) if info == "toml file=paceline.toml"]
+    assert tomllib.loads(settings)["atlas_url"].startswith("http://127.0.0.1:")
+    assert aws_url.startswith("http://127.0.0.1:")
 
 
-def told(shell: Shell, step: Step) -> tuple[str, int]:
-    printed, _, code = shell.run(f'{step.command}\necho; echo "{ENDED}$?"').rpartition(ENDED)
-    return printed.strip() + "\n", int(code)
+def test_every_guide_is_read() -> None:
+    assert sorted(pages()) == sorted([DOCS / "tutorial.md", *(DOCS / "guides").glob("*.md")])
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_a_page_leaves_out_no_block(page: Path) -> None:
+    text = page.read_text()
+    found = blocks(text)
+    assert len(re.findall(r"^```", text, flags=re.MULTILINE)) == 2 * len(found)
+    assert [info for info, _ in found if info not in RUN | READ | {"sh"} and "file=" not in info] == []
+    assert [body for info, body in found if info in READ and PROGRAMS.search(body)] == []
+
+
+def test_few_blocks_are_not_run_and_each_says_why() -> None:
+    texts = [page.read_text() for page in pages()]
+    reasons = [reason for text in texts for reason in NOT_RUN.findall(text)]
+    assert sum(len(re.findall(r"^```sh$", text, re.MULTILINE)) for text in texts) == len(reasons) <= NOT_RUN_MAX
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        (["a …  b"], "a x y b\n", True),
+        (["a …  b"], "a x y c\n", False),
+        (["a", "…", "z"], "a\n1\n2\nz\n", True),
+        (["a", "…"], "a\n", True),
+        (["health …  ok"], "health   failing\n", False),
+        (["pl_…"], "pl_0123\n", True),
+        (["OK"], "OK\nand more\n", False),
+        ([], "something\n", False),
+    ],
+)
+def test_what_is_expected_is_compared_with_care(expected: list[str], printed: str, *, same: bool) -> None:
+    assert bool(as_pattern(expected).fullmatch(printed)) is same

@@ -108,7 +108,7 @@ def follow_by_hand(running: Running) -> None:
 
 
 def follow_the_guide(running: Running, aws: Emulator, folder: Path) -> None:
-    (program,) = re.findall(r"```python with boto3\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (program,) = re.findall(r"```python with boto3 file=queue_checker.py\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     script = folder / "checker.py"
     script.write_text(program)
     own = {"PACELINE_URL": f"http://127.0.0.1:{running.port}", "PACELINE_TOKEN": running.token, "ROUNDS": "1"}
