@@ -12,7 +12,7 @@ from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, 
 from paceline.adapters.sqlite.runs import record_outcomes
 from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
-from paceline.core.overlap import QUEUED, superseded, superseded_reason
+from paceline.core.overlap import QUEUED, SUPERSEDED_MAX, superseded, superseded_reason
 from paceline.core.schedule import SLOT_MS
 
 OPEN_MAX = 20_100
@@ -29,6 +29,7 @@ WITH RECURSIVE back (handle, behind) AS (
     FROM back JOIN run ON run.handle = back.behind LEFT JOIN open ON open.handle = run.handle
     WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) LIMIT ?2)
 SELECT handle FROM back"""
+_QUEUED = "SELECT handle, counter FROM open WHERE generation = ? ORDER BY counter LIMIT ?"
 
 
 def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
@@ -86,7 +87,8 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
     busy = _busy(db, [advance.due.place[-1] for advance in advances if advance.due.busy and advance.firings])
     moves: list[tuple[int, ...]] = []
     runs: list[tuple[int, ...]] = []
-    opened: list[tuple[int, int, str, int, int | None, str]] = []
+    opened: list[tuple[int, int, str, int, int | None, str, int, int]] = []
+    parked: set[int] = set()
     for advance in advances:
         due = advance.due
         generation, counter, due_ms = due.generation, due.counter, due.due_ms
@@ -96,9 +98,11 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
             handle = lane << LANE_BITS | tail
             runs.append((handle, generation, firing.counter, firing.due_ms, last_run))
             if firing.after_ms > now_ms:
-                opened.append((handle, lane, "later", firing.after_ms, None, ""))
-            elif last_run in busy:
-                opened.append((handle, lane, "parked", NEVER_MS, last_run, QUEUED))
+                opened.append((handle, lane, "later", firing.after_ms, None, "", generation, firing.counter))
+            elif last_run in busy or last_run in parked:
+                reason = QUEUED if last_run in busy else ""
+                opened.append((handle, lane, "parked", NEVER_MS, last_run, reason, generation, firing.counter))
+                parked.add(handle)
             last_run = handle
         k = (due_ms - EPOCH_MS) // SLOT_MS << GENERATION_BITS | generation
         slots_ahead = (advance.next_due_ms - due_ms) // SLOT_MS
@@ -119,28 +123,36 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
     )
     if opened:
         db.executemany(
-            "INSERT INTO open (handle, lane, state, at_ms, behind, reason) VALUES (?, ?, ?, ?, ?, ?)", opened
+            """INSERT INTO open (handle, lane, state, at_ms, behind, reason, generation, counter)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+            opened,
         )
     for move, advance in zip(moves, advances, strict=True):
         if advance.waiting_max and advance.firings:
-            _supersede(db, move[2], len(advance.firings), advance.waiting_max, now_ms=now_ms)
+            _supersede(db, move[2], advance, now_ms=now_ms)
     return True
 
 
-def _supersede(db: Connection, newest: int, made: int, waiting_max: int, *, now_ms: int) -> None:
+def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) -> None:
     """Ends the oldest of the runs that wait behind the first open one, if they are more than are kept.
 
     What comes behind them is then parked behind the first; it keeps its moment if it has one.
     """
-    handles = [row[0] for row in db.execute(_OPEN_BACK, (newest, OPEN_MAX))][::-1]
-    ended = superseded(waiting=len(handles) - 1 - made, made=made, waiting_max=waiting_max)
+    generation, made, waiting_max = advance.due.generation, len(advance.firings), advance.waiting_max
+    queued = db.execute(_QUEUED, (generation, SUPERSEDED_MAX + 2)).fetchall()
+    # Those before the oldest that is queued are few. From the second on nothing is missing: their numbers say how many.
+    back = [row[0] for row in db.execute(_OPEN_BACK, (queued[0][0] if queued else newest, OPEN_MAX))]
+    handles = [*reversed(back), *(row[0] for row in queued[1:])]
+    waiting = len(back) - 1 + (advance.firings[-1].counter - queued[1][1] + 1 if len(queued) > 1 else 0)
+    ended = superseded(waiting=waiting - made, made=made, waiting_max=waiting_max)
     if not ended:
         return
     front, following = handles[0], handles[1 + ended]
     db.execute(
-        """INSERT INTO open (handle, lane, state, at_ms, behind) VALUES (?, ?, 'parked', ?, ?)
+        """INSERT INTO open (handle, lane, state, at_ms, behind, generation, counter)
+           SELECT handle, handle >> ?1, 'parked', ?2, ?3, generation, counter FROM run WHERE handle = ?4
            ON CONFLICT (handle) DO UPDATE SET state = 'parked', behind = excluded.behind""",
-        (following, following >> LANE_BITS, NEVER_MS, front),
+        (LANE_BITS, NEVER_MS, front, following),
     )
     reason = superseded_reason(waiting_max)
     gone = handles[1 : 1 + ended]

@@ -305,7 +305,8 @@ class _Claim:
         target: str | None = None,
     ) -> None:
         row = (run.handle, lane, state, at_ms, run.attempt + attempts, run.lost, behind, started_ms, reason, target)
-        self._opened.append(row)
+        queued = (run.generation, run.counter) if state == "parked" else (None, None)
+        self._opened.append((*row, *queued))
 
     def write(self) -> list[Claimed]:
         """Writes what was decided since the last time. Returns what is claimed."""
@@ -323,8 +324,9 @@ class _Claim:
             count_out(self._db, gone=out_of(self._db, [row[0] for row in self._opened]))  # their leases ran out
             self._db.executemany(
                 """INSERT OR REPLACE INTO open
-                       (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, target)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                       (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, target, generation,
+                        counter)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
                 self._opened,
             )
         count_out(self._db, come=come)

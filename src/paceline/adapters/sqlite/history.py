@@ -77,7 +77,12 @@ def find_run(db: Connection, cadences: Cadences, monitor: Monitor, counter: int,
 
 def glances(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
     newest = _newest(db, cadences, generations, now_ms=now_ms)
-    return {generation: _glance(db, handle) for generation, handle in newest.items()}
+    return {generation: _glance(db, _oldest_queued(db, generation) or handle) for generation, handle in newest.items()}
+
+
+def _oldest_queued(db: Connection, generation: int) -> int | None:
+    row = db.execute("SELECT handle FROM open WHERE generation = ? ORDER BY counter LIMIT 1", (generation,)).fetchone()
+    return row[0] if row else None
 
 
 def _newest(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, int]:

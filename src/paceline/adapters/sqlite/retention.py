@@ -120,14 +120,14 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
     if head_ms is None or head_ms[0] >= due_before_ms:
         return 0
     rows = db.execute(
-        f"""SELECT handle, due_ms, previous, {CLEAR}, {TOUCHED} FROM run
+        f"""SELECT handle, due_ms, previous, generation, counter, {CLEAR}, {TOUCHED} FROM run
             WHERE handle > ? AND handle < ? ORDER BY handle LIMIT ?""",  # noqa: S608  fixed texts
         (begin | position, end, max(limit, 0)),
     ).fetchall()
     expired: set[int] = set()
-    parked: list[tuple[int, int, int, int]] = []
+    parked: list[tuple[int, ...]] = []
     last = None
-    for handle, due_ms, previous, clear, touched in rows:
+    for handle, due_ms, previous, generation, counter, clear, touched in rows:
         if due_ms >= due_before_ms:
             break
         last = handle
@@ -136,10 +136,14 @@ def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int
         if clear or previous in expired:
             expired.add(handle)
         else:  # the run before it is out: it goes out of the way, as it would if somebody claimed
-            parked.append((handle, lane, NEVER_MS, previous))
+            parked.append((handle, lane, NEVER_MS, previous, generation, counter))
     if last is not None:
         db.execute("UPDATE lane SET position = ? WHERE id = ?", (last & SEQUENCE_MASK, lane))
-        db.executemany("INSERT INTO open (handle, lane, state, at_ms, behind) VALUES (?, ?, 'parked', ?, ?)", parked)
+        db.executemany(
+            """INSERT INTO open (handle, lane, state, at_ms, behind, generation, counter)
+               VALUES (?, ?, 'parked', ?, ?, ?, ?)""",
+            parked,
+        )
         _end_expired(db, expired, now_ms=now_ms)
     return len(expired)
 

@@ -74,6 +74,13 @@ _INVARIANTS = (
         "SELECT open.handle FROM open JOIN outcome ON outcome.handle = open.behind WHERE open.at_ms > 0",
     ),
     (
+        "promise 6: a run that waits is not in its monitor's queue (handle {})",
+        """SELECT handle FROM open JOIN run USING (handle) WHERE CASE
+               WHEN state = 'parked' OR state = 'later'
+               THEN open.generation IS NOT run.generation OR open.counter IS NOT run.counter
+               ELSE open.generation IS NOT NULL END""",
+    ),
+    (
         "promise 6: two runs of one monitor are out at once (generation {})",
         """SELECT run.generation FROM open JOIN run USING (handle) WHERE open.state = 'out'
            GROUP BY run.generation HAVING count(*) > 1""",
