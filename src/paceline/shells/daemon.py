@@ -9,7 +9,6 @@ import os
 import random
 import resource
 import secrets
-import signal
 import socket
 import threading
 import time
@@ -32,6 +31,7 @@ from paceline.shells.job_loops import SEND_GRACE_S, AtlasLoop, Dispatcher, Follo
 from paceline.shells.keeper import Keeper
 from paceline.shells.loops import Loop, Sender, Ticker, Turn
 from paceline.shells.metrics import Metrics
+from paceline.shells.stops import STOPS, StopSignals, was_told
 from paceline.shells.watcher import Watcher
 from paceline.steps.dispatch import Desk
 from paceline.steps.secret import seal_checks
@@ -245,15 +245,15 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
 
 
 def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
-    # Blocked before any thread starts, and waited for: a handler that sets an event can lock out its own thread.
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+    stops = StopSignals()
+    if was_told():
+        return 0
     engine = Engine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
     log.info("working", store=system.settings.store)
     if ready is not None:
         ready("")
-    signal.sigwait(stops)
+    stops.wait()
     log.info("draining")
     threading.Thread(target=_hurry_when_told, args=(stops, engine), name="paceline-signals", daemon=True).start()
     engine.drain()
@@ -261,8 +261,8 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
     return 0
 
 
-def _hurry_when_told(stops: set[signal.Signals], engine: Engine) -> None:
-    signal.sigwait(stops)
+def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
+    stops.wait()
     _told_again(engine)
 
 
@@ -290,8 +290,10 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
     server = _Server(config)
     event_loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPS:
         event_loop.add_signal_handler(number, _begin_end, server, hooks, engine)
+    if was_told():
+        return 0
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     await server.listening(serving)

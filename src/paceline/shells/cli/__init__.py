@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from types import FrameType
+
+from paceline.shells.stops import end_start_when_told
 
 __all__ = ["main"]
 
@@ -16,8 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     if arguments is None and _first_word(sys.argv[1:]) in LONG_RUNNING:
         # Before the slow imports: a signal at any moment of the start ends it cleanly, and nothing has run yet.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _end)
+        end_start_when_told()
     from paceline.shells.cli.app import main as run
 
     return run(arguments)
@@ -32,7 +31,3 @@ def _first_word(arguments: list[str]) -> str:
         elif not word.startswith("-"):
             return word
     return ""
-
-
-def _end(_number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(0)
