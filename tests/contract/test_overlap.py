@@ -181,6 +181,35 @@ def test_promise_10_a_run_that_is_open_is_seen_however_old_those_are_that_were_s
     assert (oldest.handle, oldest.state) == (hanging[0].handle, "out")
 
 
+def test_a_tick_says_how_many_firings_came_to_nothing_and_by_which_rule(store: Store) -> None:
+    armed(store, "skips")
+    armed(store, "queues", overlap="queue")
+    armed(store, "free")
+    assert tick(store, now_ms=T0_MS, catch_up=CATCH_UP).skipped_by == {
+        "overlap": 0,
+        "waiting_runs_max": 0,
+        "catch_up_per_second": 0,
+    }
+    settle(store, [item for item in claim(store, lease_ms=HOUR_MS) if item.monitor == "free"])
+    seen: Counter[str] = Counter()
+    for minute in range(1, 7):
+        now_ms = T0_MS + minute * MINUTE_MS
+        seen.update(tick(store, now_ms=now_ms, catch_up=CATCH_UP).skipped_by)
+        settle(store, claim(store, now_ms=now_ms), now_ms=now_ms)
+    assert seen == {"overlap": 6, "waiting_runs_max": 3, "catch_up_per_second": 0}
+    assert store.superseded() == 3
+
+
+def test_a_tick_says_how_many_missed_firings_had_no_room_in_the_pace_of_catching_up(store: Store) -> None:
+    put(store, "a")
+    arm_all(store, T0_MS, cadence=Cadence(every_ms=MINUTE_MS, missed="once"))
+    now_ms = T0_MS + 10 * MINUTE_MS + CatchUp().grace_ms + 1
+    store.book_catch_up([[now_ms]] * 300, per_second=1, now_ms=now_ms)  # others are made up for until then
+    report = tick(store, now_ms=now_ms, catch_up=CatchUp(per_second=1))
+    assert (report.entries, report.runs) == (1, 0)
+    assert report.skipped_by == {"overlap": 0, "waiting_runs_max": 0, "catch_up_per_second": 1}
+
+
 def test_promise_4_an_advance_that_comes_twice_supersedes_once(store: Store) -> None:
     armed(store, "a", overlap="queue")
     tick_minutes(store, 0, 3)

@@ -310,6 +310,9 @@ class MonitorStore(Protocol):
         A run is visible to ``claim`` when this returns.
         """
 
+    def superseded(self) -> int:
+        """How many waiting runs the commits of this process have ended so far, because more waited than are kept."""
+
     def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         """Advances due entries that the rule covers, at most ``limit``, in one act.
 

@@ -162,7 +162,9 @@ class Ticker:
                 # Lateness is counted to the moment when the runs can be claimed.
                 behind_ms = clock.now_ms() - now_ms
                 late_ms = [ms + behind_ms for ms in report.late_ms]
-                self._metrics.count_tick(entries=report.entries, lost=report.lost, late_ms=late_ms)
+                self._metrics.count_tick(
+                    entries=report.entries, lost=report.lost, late_ms=late_ms, skipped_by=report.skipped_by
+                )
             if report.runs:
                 self._made()
             if not (report.entries or report.lost):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import HistogramMetricFamily
@@ -97,6 +97,7 @@ class Metrics:
         self._ticks = self._counter("ticks", "Passes of the tick step that found something due.")
         self._advanced = self._counter("entries_advanced", "Entries that were moved to their next due time.")
         self._lost = self._counter("races_lost", "Advances that another process or an edit had overtaken.")
+        self._skipped = self._counter("firings_skipped", "Firings of monitors that came to nothing.", "reason")
         self._in_flight = self._gauge("in_flight", "Checks and calls to providers that this process has out now.")
         self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that this process has out now.")
         self._calls_waiting = self._gauge("calls_waiting", "Planned runs of batches that have not ended.")
@@ -150,8 +151,10 @@ class Metrics:
         if late_ms:
             self._lateness.observe_many_ms(late_ms)
 
-    def count_tick(self, *, entries: int, lost: int, late_ms: Sequence[int]) -> None:
+    def count_tick(self, *, entries: int, lost: int, late_ms: Sequence[int], skipped_by: Mapping[str, int]) -> None:
         """One pass of the tick step."""
+        for reason, count in skipped_by.items():
+            self._skipped.labels(reason).inc(count)
         self._ticks.inc()
         self._advanced.inc(entries)
         self._lost.inc(lost)

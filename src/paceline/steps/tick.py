@@ -31,7 +31,20 @@ class TickReport(NamedTuple):
     """How far behind its due time each run was made."""
     more: bool
     skipped: int = 0
-    """Entries that made no run because their run before had not ended."""
+    """Firings that made no run because the run before of their monitor had not ended."""
+    superseded: int = 0
+    """Runs that waited and were ended, because more waited than are kept."""
+    not_made_up: int = 0
+    """Missed firings that were to be made up for, and for which there was no room in the pace of all monitors."""
+
+    @property
+    def skipped_by(self) -> dict[str, int]:
+        """How many firings came to nothing, by the name of the rule."""
+        return {
+            "overlap": self.skipped,
+            "waiting_runs_max": self.superseded,
+            "catch_up_per_second": self.not_made_up,
+        }
 
 
 class PullBackReport(NamedTuple):
@@ -56,12 +69,14 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
         dues = [due for due in dues if not rule.covers(due) or due.cadence.overlap == "queue"]
     if not dues:
         return TickReport(gone, len(late_ms), 0, late_ms, more=gone == limit, skipped=skipped)
-    moved = advance_due(store, dues, now_ms=now_ms, catch_up=catch_up)
+    superseded = store.superseded()
+    moved, not_made_up = _advance(store, dues, now_ms=now_ms, catch_up=catch_up)
+    superseded = store.superseded() - superseded
     late_ms += [now_ms - firing.due_ms for advance in moved for firing in advance.firings]
-    skipped += sum(not advance.firings and advance.overlapped > advance.due.overlapped for advance in moved)
+    skipped += sum(max(0, one.overlapped - one.due.overlapped) for one in moved if not one.firings)
     lost = len(dues) - len(moved)
     more = gone == limit or len(dues) == late_max
-    return TickReport(gone + len(moved), len(late_ms), lost, late_ms, more=more, skipped=skipped)
+    return TickReport(gone + len(moved), len(late_ms), lost, late_ms, more, skipped, superseded, not_made_up)
 
 
 def next_entries_max(*, full: bool) -> int:
@@ -71,10 +86,18 @@ def next_entries_max(*, full: bool) -> int:
 
 def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
     """Of entries that are due, however that became known, the advances that won."""
-    advances = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
-    advances = _paced(store, advances, now_ms=now_ms, catch_up=catch_up)
+    return _advance(store, dues, now_ms=now_ms, catch_up=catch_up)[0]
+
+
+def _advance(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> tuple[list[Advance], int]:
+    """The advances that won, and how many missed firings they did not make up for, for want of room in the pace."""
+    wanted = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
+    advances = _paced(store, list(wanted), now_ms=now_ms, catch_up=catch_up)
     won = store.commit(advances, now_ms=now_ms) if advances else []
-    return [advance for advance, moved in zip(advances, won, strict=True) if moved]
+    moved = [advance for advance, happened in zip(advances, won, strict=True) if happened]
+    made = sum(len(advance.firings) for advance in moved)
+    not_made_up = sum(len(one.firings) for one, happened in zip(wanted, won, strict=True) if happened) - made
+    return moved, not_made_up
 
 
 def _paced(store: Store, advances: list[Advance], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:

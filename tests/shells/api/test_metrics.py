@@ -61,7 +61,7 @@ def test_thousands_of_values_cost_little() -> None:
 def test_every_method_moves_its_figure() -> None:
     metrics = Metrics(version="1.2.3")
     metrics.count_runs("http", "ok", 3)
-    metrics.count_tick(entries=5, lost=2, late_ms=[1])
+    metrics.count_tick(entries=5, lost=2, late_ms=[1], skipped_by={"overlap": 3, "waiting_runs_max": 0})
     metrics.set_in_flight(7)
     metrics.set_queue(waiting=9, age_s=1.5)
     metrics.set_store_up(1)
@@ -75,6 +75,8 @@ def test_every_method_moves_its_figure() -> None:
         "paceline_ticks_total 1.0",
         "paceline_entries_advanced_total 5.0",
         "paceline_races_lost_total 2.0",
+        'paceline_firings_skipped_total{reason="overlap"} 3.0',
+        'paceline_firings_skipped_total{reason="waiting_runs_max"} 0.0',
         "paceline_in_flight 7.0",
         "paceline_runs_waiting 9.0",
         "paceline_queue_age_seconds 1.5",

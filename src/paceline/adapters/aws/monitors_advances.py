@@ -38,8 +38,22 @@ FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
 """Of one transaction: beside them it moves the entry and the lane, and ends what is superseded."""
 
 
+class Figures:
+    """What the commits of this process add up to."""
+
+    def __init__(self) -> None:
+        self.superseded = 0
+
+
 def commit(
-    db: Database, next_due: NextDue, checks: Firsts, bell: Bell, advances: Sequence[Advance], *, now_ms: int
+    db: Database,
+    next_due: NextDue,
+    checks: Firsts,
+    bell: Bell,
+    advances: Sequence[Advance],
+    *,
+    now_ms: int,
+    figures: Figures,
 ) -> list[bool]:
     """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
 
@@ -52,6 +66,7 @@ def commit(
         done = _Commit(db, [heads[position] for position in wave], now_ms=now_ms)
         for position, happened in zip(wave, done.write(), strict=True):
             won[position] = happened
+        figures.superseded += done.superseded()
         offered = done.offered()
         for run in offered:
             if not is_outgoing(run["queue"]):
@@ -60,7 +75,8 @@ def commit(
     rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
     if rest:
         tails = [_tail(advances[position], heads[position]) for position in rest]
-        for position, happened in zip(rest, commit(db, next_due, checks, bell, tails, now_ms=now_ms), strict=True):
+        done_too = commit(db, next_due, checks, bell, tails, now_ms=now_ms, figures=figures)
+        for position, happened in zip(rest, done_too, strict=True):
             won[position] = happened
     moved = [heads[position] for position in range(len(advances)) if won[position] and position not in rest]
     for advance in moved:
@@ -113,6 +129,7 @@ class _Commit:
         self._lanes = self._read_lanes()
         self._clear = [not is_busy(self._lanes.get(advance.due.generation)) for advance in advances]
         self._won: list[bool] = []
+        self._ended = [0] * len(advances)
 
     def write(self) -> list[bool]:
         known = [position for position, place in enumerate(self._places) if place is not None]
@@ -132,6 +149,9 @@ class _Commit:
         for position, happened in zip(known, done, strict=True):
             self._won[position] = happened
         return self._won
+
+    def superseded(self) -> int:
+        return sum(ended for ended, happened in zip(self._ended, self._won, strict=True) if happened)
 
     def offered(self) -> list[Item]:
         """The runs that may start: the first one of each advance whose lane was clear."""
@@ -174,6 +194,7 @@ class _Commit:
             return [moved]
         runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
         ended = self._superseded(position)
+        self._ended[position] = len(ended)
         return [moved, *runs, *(self._end(advance, one) for one in ended), self._lane(position, ended)]
 
     def _lane(self, position: int, ended: range) -> Action:

@@ -78,6 +78,10 @@ class AwsMonitorStore(Part):
         return monitors_claims.ready_checks(self._database, self.news)
 
     @cached_property
+    def _figures(self) -> monitors_advances.Figures:
+        return monitors_advances.Figures()
+
+    @cached_property
     def _counts(self) -> monitors_upkeep.Counts:
         return monitors_upkeep.Counts(self._database)
 
@@ -166,11 +170,22 @@ class AwsMonitorStore(Part):
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         self.bell.told(now_ms)
-        won = monitors_advances.commit(self._database, self._next_due, self._checks, self.bell, advances, now_ms=now_ms)
+        won = monitors_advances.commit(
+            self._database,
+            self._next_due,
+            self._checks,
+            self.bell,
+            advances,
+            now_ms=now_ms,
+            figures=self._figures,
+        )
         back = [advance.next_due_ms < advance.due.due_ms for advance in advances]
         if any(moved and pulled for moved, pulled in zip(won, back, strict=True)):
             self.news.ring()  # it was pulled back: it is due sooner than others think
         return won
+
+    def superseded(self) -> int:
+        return self._figures.superseded
 
     def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         """None: DynamoDB has no write for a set. ``due`` and ``commit`` advance them, many in one transaction."""

@@ -32,19 +32,23 @@ SELECT handle FROM back"""
 _QUEUED = "SELECT handle, counter FROM open WHERE generation = ? ORDER BY counter LIMIT ?"
 
 
-def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out."""
+def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> tuple[list[bool], int]:
+    """Which of them won, and how many waiting runs were superseded.
+
+    Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out.
+    """
     if all(advance.due.place for advance in advances):
         db.execute("SAVEPOINT believed")
-        if _write_advances(db, advances, now_ms=now_ms):
-            db.execute("RELEASE believed")
-            return [True] * len(advances)
-        db.execute("ROLLBACK TO believed")
+        ended = _write_advances(db, advances, now_ms=now_ms)
+        if ended is None:
+            db.execute("ROLLBACK TO believed")
         db.execute("RELEASE believed")
+        if ended is not None:
+            return [True] * len(advances), ended
     won, winners = _sort_out(db, advances)
-    written = _write_advances(db, winners, now_ms=now_ms)
-    assert written, "read and written under one lock"
-    return won
+    ended = _write_advances(db, winners, now_ms=now_ms)
+    assert ended is not None, "read and written under one lock"
+    return won, ended
 
 
 def book_catch_up(db: Connection, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
@@ -75,15 +79,15 @@ def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], 
     return won, winners
 
 
-def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> bool:
-    """False: at least one entry was not as believed, and the caller must undo the others.
+def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> int | None:
+    """How many waiting runs were superseded. None: an entry was not as believed, and the caller must undo the others.
 
     The hottest path there is: keys are computed in place, as ``due_key`` would.
     """
     lanes = {advance.due.place[-2] for advance in advances}
     tails = _tails(db, lanes)
     if len(tails) < len(lanes):  # a user was removed, and the entries with it
-        return False
+        return None
     busy = _busy(db, [advance.due.place[-1] for advance in advances if advance.due.busy and advance.firings])
     moves: list[tuple[int, ...]] = []
     runs: list[tuple[int, ...]] = []
@@ -115,7 +119,7 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
         moves,
     )
     if db.total_changes() - before != len(moves):
-        return False
+        return None
     db.executemany("INSERT INTO run (handle, generation, counter, due_ms, previous) VALUES (?, ?, ?, ?, ?)", runs)
     db.executemany(
         "UPDATE lane SET tail = ?1, ready_ms = iif(tail < ?1, 0, ready_ms) WHERE id = ?2",
@@ -127,14 +131,15 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
                VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
             opened,
         )
-    for move, advance in zip(moves, advances, strict=True):
-        if advance.waiting_max and advance.firings:
-            _supersede(db, move[2], advance, now_ms=now_ms)
-    return True
+    return sum(
+        _supersede(db, move[2], advance, now_ms=now_ms)
+        for move, advance in zip(moves, advances, strict=True)
+        if advance.waiting_max and advance.firings
+    )
 
 
-def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) -> None:
-    """Ends the oldest of the runs that wait behind the first open one, if they are more than are kept.
+def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) -> int:
+    """Ends the oldest of the runs that wait behind the first open one, if they are more than are kept; how many.
 
     What comes behind them is then parked behind the first; it keeps its moment if it has one.
     """
@@ -146,7 +151,7 @@ def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) ->
     waiting = len(back) - 1 + (advance.firings[-1].counter - queued[1][1] + 1 if len(queued) > 1 else 0)
     ended = superseded(waiting=waiting - made, made=made, waiting_max=waiting_max)
     if not ended:
-        return
+        return 0
     front, following = handles[0], handles[1 + ended]
     db.execute(
         """INSERT INTO open (handle, lane, state, at_ms, behind, generation, counter)
@@ -157,6 +162,7 @@ def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) ->
     reason = superseded_reason(waiting_max)
     gone = handles[1 : 1 + ended]
     record_outcomes(db, [(handle, "dead", 0, now_ms, now_ms, None, None, reason, "{}") for handle in gone])
+    return ended
 
 
 def _busy(db: Connection, newest: Sequence[int]) -> set[int]:

@@ -71,6 +71,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         self._lanes = Lanes()
         self._policies = Policies()
         self._retention = Retention()
+        self._superseded = 0
         self._schema_version = migrate(self._db)
 
     @property
@@ -174,7 +175,12 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
-            return commit_advances(db, advances, now_ms=now_ms)
+            won, superseded = commit_advances(db, advances, now_ms=now_ms)
+        self._superseded += superseded
+        return won
+
+    def superseded(self) -> int:
+        return self._superseded
 
     def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
         with self._db.write() as db:
