@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from paceline.core.checks import Check, HttpCheck
-from paceline.core.places import Places, target_of
+from paceline.core.places import ALL_TAKEN, KEPT_FREE, Places, owner_reason, target_of, target_reason
 from paceline.core.waits import UNCLAIMED, wait_reason
 from paceline.ports import CHECKS, Claimed, Queue, Run, Store
 from tests.contract.stage import (
@@ -187,7 +187,6 @@ def test_promise_10_a_run_that_is_made_up_for_says_so(store: Store) -> None:
     assert "missed" in run.reason
 
 
-@pytest.mark.sqlite
 def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
     let_wait(store, "ann", 5, HANGS)
     let_wait(store, "bob", 5, ANSWERS)
@@ -205,6 +204,27 @@ def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
         settle(store, out)
         out = claim(store, now_ms=T0_MS + 30_000)
     assert waiting_runs(store, "ann") == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "places", "owner_max", "target_max", "reason"),
+    [
+        ({"ann": 5}, 50, 2, 40, owner_reason(2)),
+        ({"ann": 5}, 50, 40, 2, target_reason("hangs.example:80")),
+        ({"ann": 9}, 5, 40, 40, KEPT_FREE),
+        ({"ann": 1, "bob": 1}, 1, 40, 40, ALL_TAKEN),
+    ],
+    ids=["owner", "target", "kept free", "all"],
+)
+def test_promise_10_run_names_the_ceiling_that_it_waits_for_in_the_same_words_on_every_engine(
+    store: Store, waiting: dict[str, int], places: int, owner_max: int, target_max: int, reason: str
+) -> None:
+    for owner, count in waiting.items():
+        let_wait(store, owner, count, HANGS)
+    assert claim_checks(store, [], places=places, owner_max=owner_max, target_max=target_max)
+    left = [run.reason for owner in waiting for run in waiting_runs(store, owner)]
+    assert left
+    assert set(left) == {reason}
 
 
 def waiting_runs(store: Store, owner: str) -> list[Run]:

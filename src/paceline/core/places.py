@@ -18,6 +18,8 @@ SPARE = 4
 newcomer always finds one: a check that hangs cannot be asked to give its place back."""
 PLAIN_PORTS = {"http": 80, "https": 443}
 TURNS_MAX = 10_000
+KEPT_FREE = "waiting for a place: the free places are kept for users who have fewer checks out"
+ALL_TAKEN = "waiting for a place: all are taken"
 
 
 def ceiling_of(places: int) -> int:
@@ -98,7 +100,7 @@ class Seats:
             return ""
         left = self._places.target_max - self._targets[target] - 1
         if left < 0 or self._pairs[owner, target] >= max(1, SPARE * left):
-            return f"waiting for a place: {target} has as many checks out as one target may have"
+            return target_reason(target)
         return ""
 
     def room_at(self, owner: str, target: str) -> int:
@@ -111,13 +113,19 @@ class Seats:
             most = min(most, max((SPARE * free - held) // (SPARE + 1), int(held == 0 and free > 0)))
         return max(0, most)
 
+    def why_waits(self, owner: str, target: str) -> str:
+        """Why a run of the owner at the target still waits after a claim. Empty: it only waits for its turn."""
+        return self.refusal(owner, target) or self.wait_reason(owner)
+
     def wait_reason(self, owner: str) -> str:
-        """Why an owner's runs still wait after a claim. Empty: they only wait for their turn."""
-        if self._places is None or not self._owners[owner]:
+        """Why an owner's runs still wait after a claim, wherever they go. Empty: they only wait for their turn."""
+        if self._places is None:
             return ""
+        if not self._owners[owner]:
+            return "" if self.room > 0 else ALL_TAKEN
         if self._owners[owner] >= self._places.owner_max:
             return owner_reason(self._places.owner_max)
-        return "waiting for a place: the free places are kept for users who have fewer checks out"
+        return KEPT_FREE
 
     def take(self, owner: str, target: str, runs: int = 1) -> None:
         self.room -= runs
@@ -126,8 +134,17 @@ class Seats:
         self._pairs[owner, target] += runs
 
 
+def noted_reason(reasons: Mapping[str, str], target: str) -> str:
+    """Of what was noted by target: that of this one, or else of all others, which is noted without a target."""
+    return reasons.get(target) or reasons.get("", "")
+
+
 def owner_reason(ceiling: int) -> str:
     return f"waiting for a place: its owner has as many checks out as one user may have ({ceiling} at most)"
+
+
+def target_reason(target: str) -> str:
+    return f"waiting for a place: {target} has as many checks out as one target may have"
 
 
 def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> list[int]:

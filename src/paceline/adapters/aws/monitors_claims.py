@@ -28,6 +28,7 @@ from paceline.adapters.aws.monitors_keys import (
 )
 from paceline.adapters.aws.monitors_offers import owners_after
 from paceline.adapters.aws.monitors_packs import Act, transact_acts
+from paceline.adapters.aws.monitors_reasons import NotedReasons
 from paceline.adapters.aws.news import News
 from paceline.adapters.aws.numbers import last_generation
 from paceline.adapters.aws.tables import ITEMS, READY_INDEX, RUNS
@@ -58,6 +59,7 @@ class ClaimMemory:
         """The owner that was asked last for outgoing runs, if there were more than one claim asks."""
         self._owners: dict[int, str] = {}
         self._targets: dict[int, str] = {}
+        self.reasons = NotedReasons()
 
     def owner(self, generation: int) -> str | None:
         return self._owners.get(generation)
@@ -152,7 +154,7 @@ def _claim_checks(
     db: Database, memory: ClaimMemory, seats: Seats, waiting: Sequence[Waiting], *, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
     """Owners get their shares of the places; what was not as the index has it leaves its place to the next round."""
-    waiting = _with_owners(db, memory, waiting, runs_max=seats.room)
+    all_waiting = waiting = _with_owners(db, memory, waiting, runs_max=seats.room)
     claimed: list[Claimed] = []
     for _ in range(ROUNDS_MAX):
         chosen = _choose(memory, seats, waiting)
@@ -163,6 +165,10 @@ def _claim_checks(
         claimed += _lease(db, memory, seats, runs, now_ms=now_ms, lease_ms=lease_ms)
         gone = {one.generation for one in chosen}
         waiting = [one for one in waiting if one.generation not in gone]
+    started = {one.generation for one in claimed}
+    left = [one.generation for one in all_waiting if one.generation not in started]
+    wishes = ((memory.owner(generation) or "", memory.target(generation)) for generation in left)
+    memory.reasons.note(db, seats, wishes, now_ms=now_ms)
     return claimed
 
 

@@ -17,16 +17,20 @@ from paceline.adapters.aws.monitors_keys import (
     is_outgoing,
     lane_key,
     monitor_key,
+    read_spec,
     run_key,
     runs_of,
     split_handle,
     user_key,
 )
+from paceline.adapters.aws.monitors_reasons import Reasons, read_reasons
 from paceline.adapters.aws.monitors_runs import TERMINAL
 from paceline.adapters.aws.tables import ITEMS, RUNS
+from paceline.core.checks import Check
 from paceline.core.definition import Monitor
 from paceline.core.health import Glance
 from paceline.core.overlap import QUEUED
+from paceline.core.places import noted_reason, target_of
 from paceline.core.waits import HELD, wait_reason
 from paceline.ports import Run
 
@@ -41,13 +45,17 @@ def runs(db: Database, handles: Sequence[int]) -> dict[int, Run]:
     found = db.get_many(RUNS, {*keys.values(), *(lane_key(split_handle(handle)[0]) for handle in keys)})
     items = {handle: found[key] for handle, key in keys.items() if key in found}
     facts = facts_of(db, list(items.values()))
+    places = _Places(db)
     shown: dict[int, Run] = {}
     for handle, item in items.items():
         generation = item["generation"]
         user = facts[generation].user
         if user is not None:
             lane = found.get(lane_key(generation))
-            shown[handle] = _shown(db, [item], lane, disabled=user["disabled"])[0]
+            [one] = _shown(db, [item], lane, disabled=user["disabled"])
+            monitor = facts[generation].monitor
+            check = read_spec(monitor["spec"]).check if monitor else None
+            shown[handle] = places.explain(one, check, is_outgoing(item["queue"]))
     return shown
 
 
@@ -66,7 +74,25 @@ def monitor_runs(db: Database, monitor: Monitor, *, before: int | None, limit: i
     items = newest_runs(db, generation, below=counter, limit=limit)
     user = db.get(ITEMS, user_key(monitor.owner))
     lane = db.get(RUNS, lane_key(generation))
-    return _shown(db, items, lane, disabled=bool(user and user["disabled"]))
+    shown = _shown(db, items, lane, disabled=bool(user and user["disabled"]))
+    places, check = _Places(db), monitor.spec.check
+    return [places.explain(one, check, is_outgoing(item["queue"])) for one, item in zip(shown, items, strict=True)]
+
+
+class _Places:
+    """Says of checks that wait for which place they do, as whoever claims has noted it; asks once for each owner."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._noted: dict[str, Reasons] = {}
+
+    def explain(self, run: Run, check: Check | None, outgoing: bool) -> Run:  # noqa: FBT001  of a queue
+        if run.state != "waiting" or outgoing:
+            return run
+        if run.owner not in self._noted:
+            self._noted[run.owner] = read_reasons(self._db, run.owner)
+        reason = noted_reason(self._noted[run.owner], target_of(check))
+        return replace(run, reason=reason) if reason else run
 
 
 def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:

@@ -21,7 +21,7 @@ from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
 from paceline.adapters.sqlite.lanes import LANE, LOOKED_GROWTH, LOOKED_MIN, Lane, Lanes, looked_max
 from paceline.adapters.sqlite.runs import count_out, out_of
 from paceline.core.checks import Check
-from paceline.core.places import Places, Seats, Wish, target_of
+from paceline.core.places import ALL_TAKEN, Places, Seats, Wish, target_of
 from paceline.core.waits import HELD
 from paceline.ports import Claimed, Queue
 
@@ -273,9 +273,10 @@ class _Claim:
         check, target = _check_of(run.spec) if run.spec is not None else (None, "")
         free = self._free_at(owner, target)
         if free <= 0:
+            self._seat()  # else what this claim has taken would not be among the reasons
             reason = self._seats.refusal(owner, target)
             if queue is not None and not queue.asides:
-                queue.blocked = reason or "waiting for a place: all are taken"
+                queue.blocked = reason or ALL_TAKEN
                 return 0
             if queue is not None:
                 queue.asides -= 1
