@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ machine: the last waves gave 0.50, 0.56 and 0.61 on a quiet machine, 0.41, 0.46 
     "fairness": """\
 `paceline up` with 500 places. One user has 2,000 monitors that fire each second at a server that never answers, with a
 time-out of 60 s; another has 20 that fire each second. How late the other's checks start, beside the same alone. A
-firing that came to no start counts as late by the whole time. `in_flight` is at the end.""",
+firing that came to no start counts as late by the whole time. What is in flight is read at the end.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
     "plan": """\
@@ -110,6 +110,7 @@ COLUMNS = {
     "ideal_minute": "ideal minute",
     "version": "version",
     "per_s": "per second",
+    "due_per_s": "due per second",
     "floor_per_s": "floor",
     "requests": "requests",
     "least": "at least",
@@ -120,6 +121,12 @@ COLUMNS = {
     "p50_ms": "p50 ms",
     "p99_ms": "p99 ms",
     "max_ms": "max ms",
+    "longest_ms": "longest pass ms",
+    "owed": "owed",
+    "in_flight": "in flight",
+    "out": "runs out",
+    "waiting": "runs waiting",
+    "cores": "cores",
     "missing": "missing",
     "sent": "sent",
     "credits": "credits",
@@ -148,15 +155,18 @@ def write(reports: Iterable[dict[str, Any]]) -> Path:
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     known |= {report["bench"]: report for report in reports}
     RECORD.write_text(json.dumps(known, indent=1) + "\n")
-    parts = [_opening()]
-    parts += [_section(known[name]) for name in TITLES if name in known]
-    PAGE.write_text("\n".join(parts))
+    PAGE.write_text(text(known))
     if "spread" in known:
         plot_spread(FOLDER)
     if "peers" in known:
         _plot_saturation(known["peers"]["results"])
         _plot_lateness(known["peers"]["results"])
     return PAGE
+
+
+def text(known: Mapping[str, dict[str, Any]]) -> str:
+    """The page of these reports, by the benchmark's name."""
+    return "\n".join([_opening(), *(_section(known[name]) for name in TITLES if name in known)])
 
 
 def _opening() -> str:

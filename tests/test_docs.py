@@ -308,6 +308,14 @@ def test_every_benchmark_has_its_place_on_the_page() -> None:
     assert [title for title in TITLES.values() if f"\n## {title}\n" not in page] == []
 
 
+def test_the_page_of_benchmarks_is_made_from_the_recorded_results_and_nothing_else() -> None:
+    from bench.page import RECORD, TITLES, text
+
+    known = json.loads(RECORD.read_text())
+    assert known.keys() == TITLES.keys()
+    assert (ROOT / "docs/benchmarks.md").read_text() == text(known)
+
+
 # -- what the text shows
 
 
