@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from paceline.core.checks import Check, HttpCheck
+from paceline.core.outcome import Retry
 from paceline.core.places import ALL_TAKEN, KEPT_FREE, Places, owner_reason, target_of, target_reason
 from paceline.core.waits import UNCLAIMED, wait_reason
 from paceline.ports import CHECKS, Claimed, Queue, Run, Store
@@ -204,6 +205,40 @@ def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
         settle(store, out)
         out = claim(store, now_ms=T0_MS + 30_000)
     assert waiting_runs(store, "ann") == []
+
+
+def test_promise_6_of_one_owner_s_new_runs_those_start_first_that_were_due_first(store: Store) -> None:
+    """Of equals that of the older monitor."""
+    late = armed(store, "late", due_ms=T0_MS + 2_000)
+    early, twin = armed_all(store, ["early", "twin"], due_ms=T0_MS)
+    middle = armed(store, "middle", due_ms=T0_MS + 1_000)
+    now_ms = T0_MS + 10_000
+    for monitors in ([early, twin], [middle], [late]):
+        make_run_of_each(store, monitors, now_ms=now_ms)
+    assert one_by_one(store, 4, now_ms=now_ms) == ["early", "twin", "middle", "late"]
+
+
+def test_promise_6_of_one_owner_s_runs_that_come_back_those_start_first_whose_time_came_first(store: Store) -> None:
+    make_run_of_each(store, armed_all(store, ["a", "b", "c"]))
+    out = {item.monitor: item for item in claim(store)}
+    for name, wait_ms in {"a": 3_000, "b": 1_000, "c": 2_000}.items():
+        settle(store, [out[name]], Retry("again", T0_MS + wait_ms))
+    assert one_by_one(store, 3, now_ms=T0_MS + 10_000) == ["b", "c", "a"]
+
+
+def test_what_comes_back_starts_before_what_is_new_on_sqlite_and_in_order_of_time_on_aws(
+    store: Store, by_request: bool
+) -> None:
+    """The one difference in the order of an owner's runs, as the port states it."""
+    make_run_of_each(store, [armed(store, "back")])
+    settle(store, claim(store), Retry("again", T0_MS + 1_000))
+    make_run_of_each(store, [armed(store, "new", due_ms=T0_MS + 500)], now_ms=T0_MS + 10_000)
+    order = one_by_one(store, 2, now_ms=T0_MS + 10_000)
+    assert order == (["new", "back"] if by_request else ["back", "new"])
+
+
+def one_by_one(store: Store, count: int, *, now_ms: int) -> list[str]:
+    return [item.monitor for _ in range(count) for item in claim(store, now_ms=now_ms, runs_max=1)]
 
 
 @pytest.mark.parametrize(

@@ -333,6 +333,10 @@ class MonitorStore(Protocol):
     ) -> list[Claimed]:
         """Takes runs that may start now and leases them, an owner's earliest first.
 
+        Of an owner's new runs those first that were due first, of equals that of the older monitor. Of those that come
+        back (retries, leases that ran out) those first whose time came first. Where both wait, SQLite takes what comes
+        back before what is new; AWS takes whichever may start for longer.
+
         Owners take turns: shares are max-min fair (``core.places``), and what one leaves the others use. With
         ``places``, what an owner and a target may have out is limited; a run that has to wait for a place blocks
         neither other owners nor the owner's other targets.
