@@ -227,7 +227,8 @@ def test_promise_6_of_one_owner_s_runs_that_come_back_those_start_first_whose_ti
 
 
 def test_what_comes_back_starts_before_what_is_new_on_sqlite_and_in_order_of_time_on_aws(
-    store: Store, by_request: bool
+    store: Store,
+    by_request: bool,  # noqa: FBT001  pytest passes it by name
 ) -> None:
     """The one difference in the order of an owner's runs, as the port states it."""
     make_run_of_each(store, [armed(store, "back")])
