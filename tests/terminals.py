@@ -1,7 +1,8 @@
 """Terminals that follow a page of the documentation: what to type, what it prints, what stays running.
 
 In a ``console`` block, lines with ``$`` are commands and the rest is what they print: blanks count as one, ``…`` stands
-for anything, and a line of ``…`` alone for any number of lines. A command without any text below it must end well.
+for anything, and a line of ``…`` alone for any number of lines. A command must end well, unless the text below it says
+``error:`` or that something was refused.
 
 ``console background`` is a terminal of its own, whose last command stays running; with ``^C`` below it, it is the one
 that runs already, and is stopped. A block with ``file=NAME`` is written to that file. ``sh`` is not run, and a comment
@@ -146,10 +147,11 @@ class Shell:
     def _wrong(self, step: Step) -> str:
         """What is wrong with what it did; empty if nothing is."""
         printed, code = self.run(step.command)
+        good = code == 0 or any("refused" in line or "error:" in line for line in step.expected)
         if step.expected:
-            good = bool(as_pattern(step.expected).fullmatch(printed))
-        else:
-            good = code == 0 and not (step.command.startswith("curl") and '"code":' in printed)
+            good = good and bool(as_pattern(step.expected).fullmatch(printed))
+        elif step.command.startswith("curl"):
+            good = good and '"code":' not in printed
         return "" if good else f"$ {step.command}\n{printed}(exit code {code})"
 
     def _send(self, text: str) -> None:
