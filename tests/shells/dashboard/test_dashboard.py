@@ -80,6 +80,23 @@ def test_a_user_sees_what_is_their_own_and_nothing_of_the_house(program: Program
             assert not browser.find_element(By.CSS_SELECTOR, part).is_displayed()
 
 
+def test_a_picked_monitor_shows_what_it_does_when_runs_overlap_and_what_it_skipped(
+    program: Program, browser: Chrome
+) -> None:
+    token = program.json("user", "add", "ann")["token"]
+    for name, overlap in (("patient", "queue"), ("hasty", "skip")):
+        body = f'{{"check": {{"kind": "outgoing"}}, "every": "1s", "overlap": "{overlap}"}}'
+        program.ok("monitor", "set", name, "--user", "ann", "--file", "-", stdin=body)
+    with program.running("up", "--port", "0") as up:
+        browser.get(f"{up.said['url']}/#token={token}")
+        shows(browser, "#monitors", "patient", "hasty")
+        press(browser, "#monitors", "patient")
+        assert "has not ended" not in shows(browser, "#monitors", "overlap: queue", "missed: ")
+        press(browser, "#monitors", "hasty")
+        shows(browser, "#monitors", "overlap: skip", "made no run", "has not ended")
+        assert complaints(browser) == []
+
+
 def test_a_wrong_token_is_said_and_a_right_one_is_forgotten_on_request(program: Program, browser: Chrome) -> None:
     token = program.json("user", "add", "ann")["token"]
     with program.running("up", "--port", "0") as up:

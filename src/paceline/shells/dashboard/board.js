@@ -61,8 +61,8 @@ function row(...cells) {
   return make("tr", {}, ...cells.map((cell) => (cell instanceof Node ? make("td", {}, cell) : make("td", {}, String(cell)))));
 }
 
-function wide(columns, content) {
-  return make("tr", {}, make("td", { colspan: columns }, content));
+function wide(columns, ...content) {
+  return make("tr", {}, make("td", { colspan: columns }, ...content));
 }
 
 const TONES = {
@@ -125,11 +125,17 @@ async function showMonitors() {
     const check = one.check.url || one.check.host || one.check.name || one.check.kind;
     rows.push(row(pick("monitor", one.id), chip(one.health), `${one.check.kind} ${check}`.slice(0, 80),
       one.every ? `every ${one.every}` : `${one.cron} ${one.timezone}`, number(one.schedule.counter), clock(one.schedule.next_due)));
-    if (state.picked.monitor === one.id) rows.push(wide(6, await monitorRuns(one.id)));
+    if (state.picked.monitor === one.id) rows.push(wide(6, rules(one), await monitorRuns(one.id)));
   }
   if (more) rows.push(wide(6, make("span", { class: "dim" }, "and more: paceline monitor list")));
   place("monitors", table(["Monitor", "Health", "Check", "When", "Runs", "Next due"], rows,
     "No monitor yet: paceline monitor set NAME --url https://… --every 1m"));
+}
+
+function rules(one) {
+  const skipped = one.skipped;
+  const told = skipped ? ` · ${number(skipped.count)} firings made no run: ${skipped.reason}` : "";
+  return make("p", { class: "dim" }, `missed: ${one.missed} · overlap: ${one.overlap}${told}`);
 }
 
 async function monitorRuns(id) {
