@@ -277,4 +277,3 @@ def fill(file: str, *, groups: int, runs: int, stuck: int) -> None:
         )
         db.executemany("INSERT INTO planned (run, k) VALUES (?, ?)", sorted((run, key) for key, run, _ in planned))
         db.executemany("INSERT INTO queue (k, run) VALUES (?, ?)", sorted((key, run) for key, run, _ in planned))
-        db.execute("UPDATE tally SET value = value + ? WHERE name = 'calls_waiting'", (len(planned),))

@@ -192,13 +192,13 @@ def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
     let_wait(store, "ann", 5, HANGS)
     let_wait(store, "bob", 5, ANSWERS)
     out = claim_checks(store, [], places=50, owner_max=2, target_max=40)
-    out += claim_checks(store, out, places=50, owner_max=40, target_max=3)
+    out += claim_checks(store, out, places=50, owner_max=40, target_max=3, now_ms=T0_MS + 1_000)
     assert len(out) == 4
     reasons = {run.owner: run.reason for run in waiting_runs(store, "ann") + waiting_runs(store, "bob")}
     assert "answers.example:80" in reasons["bob"]
-    claim_checks(store, out, places=50, owner_max=2, target_max=40)
+    claim_checks(store, out, places=50, owner_max=2, target_max=40, now_ms=T0_MS + 2_000)
     let_wait(store, "ann", 1, GET, prefix="more")
-    claim_checks(store, out, places=50, owner_max=2, target_max=40)
+    claim_checks(store, out, places=50, owner_max=2, target_max=40, now_ms=T0_MS + 3_000)
     (newest,) = [run for run in waiting_runs(store, "ann") if run.monitor == "ann-more-0"]
     assert "one user may have" in newest.reason
     while out:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, assert_never
@@ -61,6 +60,9 @@ class Places(msgspec.Struct, frozen=True):
     target_max: int
     held: Mapping[tuple[str, str], int] = {}
     """How many checks are out, by owner and target."""
+    by_owner: Mapping[str, int] | None = None
+    by_target: Mapping[str, int] | None = None
+    """The same by owner and by target, from who has counted them already."""
 
 
 class Wish(NamedTuple):
@@ -76,30 +78,39 @@ class Seats:
     def __init__(self, room: int, places: Places | None = None) -> None:
         self.room = room
         self._places = places
-        self._owners: Counter[str] = Counter()
-        self._targets: Counter[str] = Counter()
-        self._pairs: Counter[tuple[str, str]] = Counter(places.held if places else {})
+        self._pairs: dict[tuple[str, str], int] = dict(places.held) if places else {}
+        self._owners: dict[str, int] = {}
+        self._targets: dict[str, int] = {}
+        if places is not None and places.by_owner is not None and places.by_target is not None:
+            self._owners.update(places.by_owner)
+            self._targets.update(places.by_target)
+            return
         for (owner, target), held in self._pairs.items():
-            self._owners[owner] += held
-            self._targets[target] += held
+            self._owners[owner] = self._owners.get(owner, 0) + held
+            self._targets[target] = self._targets.get(target, 0) + held
 
     def shares(self, wishes: Sequence[Wish]) -> list[int]:
         """How many may start for each owner, max-min fair; of equals, those who stand first get the odd place."""
-        claimants = [Claimant(wish.wanted, self._owners[wish.owner]) for wish in wishes]
+        held = self._owners.get
+        claimants = [Claimant(wanted, held(owner, 0)) for owner, wanted in wishes]
         if self._places is None:
             return fair_shares(self.room, claimants)
         return spared_shares(self.room, claimants, ceiling=self._places.owner_max)
+
+    def held_by(self, owner: str) -> int:
+        """How many checks of the owner are out."""
+        return self._owners.get(owner, 0)
 
     def refusal(self, owner: str, target: str) -> str:
         """Why a run of the owner at the target has to wait for a place. Empty: it may start."""
         if self._places is None:
             return ""
-        if self._owners[owner] >= self._places.owner_max:
+        if self.held_by(owner) >= self._places.owner_max:
             return owner_reason(self._places.owner_max)
         if not target:
             return ""
-        left = self._places.target_max - self._targets[target] - 1
-        if left < 0 or self._pairs[owner, target] >= max(1, SPARE * left):
+        left = self._places.target_max - self._targets.get(target, 0) - 1
+        if left < 0 or self._pairs.get((owner, target), 0) >= max(1, SPARE * left):
             return target_reason(target)
         return ""
 
@@ -107,10 +118,13 @@ class Seats:
         """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start."""
         if self._places is None:
             return self.room
-        most = min(self.room, self._places.owner_max - self._owners[owner])
+        most = min(self.room, self._places.owner_max - self._owners.get(owner, 0))
         if target:
-            held, free = self._pairs[owner, target], self._places.target_max - self._targets[target]
-            most = min(most, max((SPARE * free - held) // (SPARE + 1), int(held == 0 and free > 0)))
+            free = self._places.target_max - self._targets.get(target, 0)
+            if free <= 0:
+                return 0
+            held = self._pairs.get((owner, target), 0)
+            most = min(most, max((SPARE * free - held) // (SPARE + 1), int(held == 0)))
         return max(0, most)
 
     def why_waits(self, owner: str, target: str) -> str:
@@ -121,17 +135,18 @@ class Seats:
         """Why an owner's runs still wait after a claim, wherever they go. Empty: they only wait for their turn."""
         if self._places is None:
             return ""
-        if not self._owners[owner]:
+        if not self.held_by(owner):
             return "" if self.room > 0 else ALL_TAKEN
-        if self._owners[owner] >= self._places.owner_max:
+        if self.held_by(owner) >= self._places.owner_max:
             return owner_reason(self._places.owner_max)
         return KEPT_FREE
 
     def take(self, owner: str, target: str, runs: int = 1) -> None:
+        owners, targets, pairs, pair = self._owners, self._targets, self._pairs, (owner, target)
         self.room -= runs
-        self._owners[owner] += runs
-        self._targets[target] += runs
-        self._pairs[owner, target] += runs
+        owners[owner] = owners.get(owner, 0) + runs
+        targets[target] = targets.get(target, 0) + runs
+        pairs[pair] = pairs.get(pair, 0) + runs
 
 
 def noted_reason(reasons: Mapping[str, str], target: str) -> str:
@@ -153,6 +168,9 @@ def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> 
     A total of one is always allowed while there is room.
     """
     pairs = [(one.held, max(0, min(one.wanted, ceiling - one.held))) for one in claimants]
+    wanted = sum([wish for _, wish in pairs])
+    if wanted <= room and all(not wish or held + wish <= max(1, SPARE * (room - wanted)) for held, wish in pairs):
+        return [wish for _, wish in pairs]
     below, above = 0, 1 + max((held + wish for held, wish in pairs), default=0)
     used = 0
     while above - below > 1:

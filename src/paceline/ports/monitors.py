@@ -135,6 +135,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     """An earlier attempt was out when its lease ran out."""
     check: Check | None
     """As the definition is now; None: it is gone."""
+    target: str = ""
+    """Where the check connects, if the store knows it already (``core.places.target_of``)."""
 
 
 class Take(msgspec.Struct, frozen=True, gc=False):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
+from typing import TypeVar
 
 from paceline.config import Settings
 from paceline.core.places import Places, ceiling_of
 from paceline.ports import Order
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class CheckPlaces:
@@ -17,16 +20,30 @@ class CheckPlaces:
         ceiling = ceiling_of(settings.check_places)
         self._owner_max = settings.checks_per_owner_max or ceiling
         self._target_max = settings.checks_per_target_max or ceiling
-        self._held: Counter[tuple[str, str]] = Counter()
+        self._held: dict[tuple[str, str], int] = {}
+        self._by_owner: dict[str, int] = {}
+        self._by_target: dict[str, int] = {}
 
     def start(self, orders: Iterable[Order]) -> None:
-        self._held.update([(order.owner, order.target) for order in orders])
+        for (owner, target), started in Counter([(order.owner, order.target) for order in orders]).items():
+            self._add(owner, target, started)
 
     def end(self, orders: Iterable[Order]) -> None:
-        for place, ended in Counter([(order.owner, order.target) for order in orders]).items():
-            self._held[place] -= ended
-            if not self._held[place]:
-                del self._held[place]
+        for (owner, target), ended in Counter([(order.owner, order.target) for order in orders]).items():
+            self._add(owner, target, -ended)
 
     def now(self) -> Places:
-        return Places(self._owner_max, self._target_max, dict(self._held))
+        held = (dict(self._held), dict(self._by_owner), dict(self._by_target))
+        return Places(self._owner_max, self._target_max, *held)
+
+    def _add(self, owner: str, target: str, change: int) -> None:
+        _count(self._held, (owner, target), change)
+        _count(self._by_owner, owner, change)
+        _count(self._by_target, target, change)
+
+
+def _count(held: dict[Key, int], key: Key, change: int) -> None:
+    """What is at nothing goes: else everybody who ever had a check would be kept."""
+    held[key] = held.get(key, 0) + change
+    if not held[key]:
+        del held[key]

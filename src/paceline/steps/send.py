@@ -10,7 +10,7 @@ from paceline.core.check_secrets import is_sealed
 from paceline.core.checks import OutgoingCheck
 from paceline.core.definition import duration_ms
 from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide
-from paceline.core.leases import Leased, check_lease, sort_out
+from paceline.core.leases import check_lease, fits_lease, sort_out
 from paceline.core.outcome import Dead, Outcome
 from paceline.core.places import Places, target_of
 from paceline.ports import CHECKS, Claimed, Finished, Order, Queue, Settlement, Store
@@ -110,7 +110,7 @@ def make_orders(
                 check,
                 item.due_ms,
                 item.lease_until_ms,
-                target_of(check),
+                item.target or target_of(check),
             )
         )
     if misplaced:
@@ -120,16 +120,15 @@ def make_orders(
 
 def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
     """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    orders = list(orders)
     # A lease is worked out once for all that have the same end and time-out: most of what was claimed together.
-    leases: dict[tuple[int, str], Leased] = {}
-
-    def lease_of(order: Order) -> Leased:
-        term = (order.lease_until_ms, order.check.timeout)
-        if term not in leases:
-            leases[term] = check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
-        return leases[term]
-
-    return sort_out(orders, lease_of, now_ms=now_ms)
+    leases = {
+        term: check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
+        for term in {_term(order) for order in orders}
+    }
+    if all(fits_lease(lease, now_ms=now_ms) for lease in leases.values()):
+        return orders, []
+    return sort_out(orders, lambda order: leases[_term(order)], now_ms=now_ms)
 
 
 def places_of(out: Iterable[Order], *, owner_max: int, target_max: int) -> Places:
@@ -144,6 +143,10 @@ def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
     won = store.settle(finished)
     settled = [item for item, ok in zip(finished, won, strict=True) if ok]
     return SettleReport(settled, len(finished) - len(settled))
+
+
+def _term(order: Order) -> tuple[int, str]:
+    return order.lease_until_ms, order.check.timeout
 
 
 def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:

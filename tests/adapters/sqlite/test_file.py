@@ -13,7 +13,7 @@ import pytest
 
 from paceline.adapters.sqlite import migrate as migrate_module
 from paceline.adapters.sqlite.database import Database
-from paceline.adapters.sqlite.keys import LANE_BITS, OLD_CHECKS_LANE, due_key
+from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, due_key
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import SpecLimits
 from paceline.core.dispatch import RetryPolicy
@@ -243,8 +243,8 @@ def test_store_of_the_version_before_the_kept_figures_counts_as_it_did(
         database = Database(path, synchronous="normal")
         migrate_module.migrate(database)
         with database.write() as db:
-            first = OLD_CHECKS_LANE << LANE_BITS
-            db.execute("UPDATE lane SET tail = 4, position = 3 WHERE id = ?", (OLD_CHECKS_LANE,))
+            first = CHECKS_LANE << LANE_BITS
+            db.execute("UPDATE lane SET tail = 4, position = 3 WHERE id = ?", (CHECKS_LANE,))
             runs = [(first + number, number, 0, NOW, 0) for number in range(2, 5)]  # the first one was purged
             db.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", runs)
             db.execute("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'out', ?)", (first + 2, 1, NOW))
@@ -280,7 +280,7 @@ def test_checks_that_wait_in_the_lane_of_everybody_are_served_after_the_upgrade(
         patch.setattr(migrate_module, "_scripts", lambda: scripts[:11])
         database = Database(path, synchronous="normal")
         migrate_module.migrate(database)
-        first, spec = OLD_CHECKS_LANE << LANE_BITS, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
+        first, spec = CHECKS_LANE << LANE_BITS, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
         with database.write() as db:
             db.execute("INSERT INTO user VALUES (7, 'ann', 'user', 0, 0, 1, ?)", (NOW,))
             db.execute("INSERT INTO lane (id, owner) VALUES (8, 7)")
@@ -304,3 +304,47 @@ def test_checks_that_wait_in_the_lane_of_everybody_are_served_after_the_upgrade(
     assert counters == [0, 1, 2], "old runs first, and the new one in the owner's lane behind them"
     assert store.verify() == []
     store.close()
+
+
+def test_checks_that_wait_in_an_owner_s_lane_are_served_after_the_upgrade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes for each owner's checks were used for a while; everybody's stand in one queue again."""
+    scripts = migrate_module._scripts()
+    path = str(tmp_path / "old.db")
+    with monkeypatch.context() as patch:
+        patch.setattr(migrate_module, "_scripts", lambda: scripts[:19])
+        database = Database(path, synchronous="normal")
+        migrate_module.migrate(database)
+        lane, spec = (1 << 21) + 7, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
+        first = lane << LANE_BITS
+        with database.write() as db:
+            db.execute(
+                """INSERT INTO user (id, name, role, daily_credits, monitors, created_ms)
+                   VALUES (7, 'ann', 'user', 0, 3, ?)""",
+                (NOW,),
+            )
+            db.execute("INSERT INTO lane (id, owner, outgoing) VALUES (8, 7, 1)")
+            db.execute("INSERT INTO lane (id, owner, outgoing, tail, position, out) VALUES (?, 7, 0, 3, 1, 1)", (lane,))
+            db.execute("INSERT INTO cadence VALUES (1, 60000, '', 'UTC', 0, 'skip', 'skip')")
+            for number in (1, 2, 3):
+                handle = first + number
+                db.execute("INSERT INTO monitor VALUES (?, 7, ?, 1, ?, ?, ?)", (number, f"m{number}", spec, NOW, NOW))
+                db.execute("INSERT INTO entry VALUES (?, 1, ?)", (number, NOW))
+                db.execute("INSERT INTO due VALUES (?, 1, 1, 1, ?, ?, 0)", (due_key(NOW, number), lane, handle))
+                db.execute("INSERT INTO run VALUES (?, ?, 0, ?, 0)", (handle, number, NOW - 60_000))
+            db.execute("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'out', ?)", (first + 1, lane, NOW))
+            db.execute("UPDATE tally SET value = 3 WHERE name = 'entries'")
+        database.close()
+    store = SqliteStore(path)
+    assert store.verify() == []
+    claimed = store.claim(CHECKS, now_ms=NOW - 1, runs_max=10, lease_ms=60_000)
+    assert sorted(item.monitor for item in claimed) == ["m2", "m3"]
+    (lost,) = store.claim(CHECKS, now_ms=NOW, runs_max=10, lease_ms=60_000)
+    assert (lost.monitor, lost.lost) == ("m1", True)
+    settlements = [Settlement(one.handle, one.attempt, Done(ok=True), NOW, NOW) for one in (*claimed, lost)]
+    assert store.settle(settlements) == [True] * 3
+    assert tick(store, now_ms=NOW, catch_up=CatchUp()).runs == 3
+    assert len(store.claim(CHECKS, now_ms=NOW, runs_max=10, lease_ms=60_000)) == 3
+    assert store.status().runs_out == 3
+    assert store.verify() == []

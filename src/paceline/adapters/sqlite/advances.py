@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, NEVER_MS, due_key
+from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, NEVER_MS, due_key, queue_of
 from paceline.adapters.sqlite.runs import record_outcomes
 from paceline.core.catch_up import Calendar, book
 from paceline.core.due import Advance
@@ -155,9 +155,9 @@ def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) ->
     front, following = handles[0], handles[1 + ended]
     db.execute(
         """INSERT INTO open (handle, lane, state, at_ms, behind, generation, counter)
-           SELECT handle, handle >> ?1, 'parked', ?2, ?3, generation, counter FROM run WHERE handle = ?4
+           SELECT handle, ?1, 'parked', ?2, ?3, generation, counter FROM run WHERE handle = ?4
            ON CONFLICT (handle) DO UPDATE SET state = 'parked', behind = excluded.behind""",
-        (LANE_BITS, NEVER_MS, front, following),
+        (queue_of(following), NEVER_MS, front, following),
     )
     reason = superseded_reason(waiting_max)
     gone = handles[1 : 1 + ended]

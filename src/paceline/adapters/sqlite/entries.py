@@ -12,12 +12,11 @@ from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.keys import (
+    CHECKS_LANE,
     EPOCH_MS,
     GENERATION_BITS,
     GENERATION_MASK,
-    OLD_CHECKS_LANE,
     RESTING_SLOT,
-    check_lane,
     due_bound,
     due_key,
     due_ms_of,
@@ -163,7 +162,6 @@ class _Moves:
                 "SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (integers(armed),)
             ).fetchall()
         )
-        self._checked: set[int] = set()
         self._gone_keys: list[tuple[int]] = []
         self._gone: list[tuple[int]] = []
         self._entries: list[tuple[int, int, int]] = []
@@ -209,10 +207,6 @@ class _Moves:
             self._dues,
         )
         db.executemany("INSERT INTO change (generation, number) VALUES (?, ?)", self._recorded.items())
-        db.executemany(
-            "INSERT INTO lane (id, owner, outgoing) VALUES (?, ?, 0) ON CONFLICT DO NOTHING",
-            [(check_lane(owner), owner) for owner in self._checked],
-        )
 
     def _leave(self, place: tuple[int, ...] | None) -> None:
         if place is not None:
@@ -228,13 +222,7 @@ class _Moves:
             _, counter, _, last_run, overlapped = place
             self._leave(place)
         owner = self._owners.get(generation)
-        if owner is None:
-            lane = OLD_CHECKS_LANE
-        elif wish.outgoing:
-            lane = outgoing_lane(owner)
-        else:
-            lane = check_lane(owner)
-            self._checked.add(owner)
+        lane = outgoing_lane(owner) if wish.outgoing and owner is not None else CHECKS_LANE
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else monitor.created_ms
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))

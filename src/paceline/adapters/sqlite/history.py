@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from paceline.adapters.sqlite import check_claims
 from paceline.adapters.sqlite.advances import OPEN_MAX
 from paceline.adapters.sqlite.cadences import Cadences
 from paceline.adapters.sqlite.database import Connection
@@ -20,12 +21,11 @@ from paceline.ports import Run
 
 FIND_STEPS_MAX = 20_000
 
-_RUN = f"""SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
-                 open.state, open.at_ms, open.attempt, open.started_ms, open.reason, lane.reason,
+_RUN = """SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
+                 open.state, open.at_ms, open.attempt, open.started_ms, open.reason,
                  outcome.state, outcome.attempt, outcome.started_ms, outcome.ended_ms,
                  outcome.latency_ms, outcome.code, outcome.reason, outcome.detail
-          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle)
-          LEFT JOIN lane ON lane.id = run.handle >> {LANE_BITS} WHERE run.handle = ?"""  # noqa: S608  a number of our own
+          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle) WHERE run.handle = ?"""
 
 
 def run(db: Connection, handle: int) -> Run | None:
@@ -38,7 +38,7 @@ def run(db: Connection, handle: int) -> Run | None:
             (row[1],),
         ).fetchone()
     )
-    return _run(row, *names) if names else None
+    return _run(db, row, *names) if names else None
 
 
 def monitor_runs(
@@ -57,7 +57,7 @@ def monitor_runs(
         row = db.execute(_RUN, (handle,)).fetchone()
         if row is None:
             break  # older ones are purged
-        runs.append(_run(row, monitor.owner, monitor.id, disabled))
+        runs.append(_run(db, row, monitor.owner, monitor.id, disabled))
         handle = row[4]
     return runs
 
@@ -70,7 +70,7 @@ def find_run(db: Connection, cadences: Cadences, monitor: Monitor, counter: int,
         if row is None or row[0] < counter:
             return None
         if row[0] == counter:
-            return _run(db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id, _disabled(db, monitor))
+            return _run(db, db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id, _disabled(db, monitor))
         handle = row[1]
     return None
 
@@ -115,17 +115,19 @@ def _disabled(db: Connection, monitor: Monitor) -> int:
     return int(row[0]) if row else 0
 
 
-def _run(row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
+def _run(db: Connection, row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
     handle, generation, counter, due_ms, _, *rest = row
-    open_state, at_ms, attempt, started_ms, reason, lane_reason, *settled = rest
+    open_state, at_ms, attempt, started_ms, reason, *settled = rest
     run = Run(handle, owner, monitor, generation, counter, due_ms, state="waiting")
     outgoing = is_outgoing(handle >> LANE_BITS)
     if settled[0] is not None:
         return replace(run, **_settled(settled))
     if disabled and open_state != "out":
         return replace(run, state="held", attempt=attempt or 0, reason=HELD)
-    if open_state is None or (open_state == "parked" and at_ms == 0):  # its way was cleared: it waits like any other
-        return replace(run, attempt=attempt or 0, reason=lane_reason or wait_reason("waiting", outgoing=outgoing))
+    if open_state in (None, "held") or (open_state == "parked" and at_ms == 0):  # nothing but a place is missing
+        why = "" if outgoing else check_claims.wait_reason(db, generation)
+        state = open_state if open_state == "held" else "waiting"
+        return replace(run, state=state, attempt=attempt or 0, reason=why or wait_reason("waiting", outgoing=outgoing))
     if open_state == "parked" and at_ms < NEVER_MS:  # it has a moment of its own
         open_state = "later"
     return replace(

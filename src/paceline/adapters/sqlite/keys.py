@@ -9,10 +9,11 @@ GENERATION_BITS = 28
 GENERATION_MASK = (1 << GENERATION_BITS) - 1
 RESTING_SLOT = (1 << 35) - 1
 LANE_BITS = 40
-OLD_CHECKS_LANE = 1
-"""Everybody's checks, in stores that were made before each owner had a lane for them."""
-CHECK_LANES = 1 << 21
-"""Lanes of checks begin behind this one; those before it are for outgoing runs."""
+CHECKS_LANE = 1
+"""Everybody's checks, in the order in which they are made."""
+OLD_CHECK_LANES = 1 << 21
+"""Lanes behind this one held each owner's checks in stores of an earlier version; those before it are for outgoing
+runs."""
 NEVER_MS = 1 << 60
 
 
@@ -42,12 +43,14 @@ def lane_bounds(lane: int) -> tuple[int, int]:
 
 
 def outgoing_lane(user: int) -> int:
-    return OLD_CHECKS_LANE + user
-
-
-def check_lane(user: int) -> int:
-    return CHECK_LANES + user
+    return CHECKS_LANE + user
 
 
 def is_outgoing(lane: int) -> bool:
-    return OLD_CHECKS_LANE < lane <= CHECK_LANES
+    return CHECKS_LANE < lane <= OLD_CHECK_LANES
+
+
+def queue_of(handle: int) -> int:
+    """The lane from which a run is claimed."""
+    lane = handle >> LANE_BITS
+    return lane if is_outgoing(lane) else CHECKS_LANE

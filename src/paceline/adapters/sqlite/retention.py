@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.adapters.sqlite.claims import CLEAR, SEQUENCE_MASK, TOUCHED
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import NEVER_MS, OLD_CHECKS_LANE, is_outgoing, lane_bounds
+from paceline.adapters.sqlite.keys import CHECKS_LANE, NEVER_MS, OLD_CHECK_LANES, is_outgoing, lane_bounds
 from paceline.adapters.sqlite.runs import count_out, out_of, record_outcomes
 from paceline.ports import PurgeReport
 
@@ -43,7 +43,7 @@ class Retention:
                 self._lane = lane
                 break
             self._open = self._settled = 0
-            if owner is None and lane > OLD_CHECKS_LANE and tail == position:
+            if lane > CHECKS_LANE and tail == position and (owner is None or lane > OLD_CHECK_LANES):
                 _drop_if_empty(db, lane)
         else:
             self._lane = lanes[-1][0] + 1 if len(lanes) == LANES_MAX else 0
@@ -172,7 +172,7 @@ def _delete(db: Connection, old: list[int]) -> None:
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:
-    """A removed user's lane goes when its last run is gone, and its entries: they go with the change of each."""
+    """A lane to which nothing is added any more goes with its last run, and with the changes that may still use it."""
     begin, end = lane_bounds(lane)
     db.execute(
         """DELETE FROM lane WHERE id = ? AND NOT EXISTS (SELECT 1 FROM run WHERE handle > ? AND handle < ?)

@@ -11,7 +11,7 @@ import msgspec
 from paceline.adapters.sqlite.database import Connection, insert_rows
 from paceline.adapters.sqlite.definitions import read_spec
 from paceline.adapters.sqlite.entries import integers
-from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, queue_of
 from paceline.core.definition import cadence_of
 from paceline.core.outcome import Done, Retry, terminal_state
 from paceline.core.overlap import QUEUED, follow_ms
@@ -50,11 +50,15 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
 
 def count_out(db: Connection, *, come: Iterable[int] = (), gone: Iterable[int] = ()) -> None:
     """For whoever writes to ``open``: these runs are out now, and those are not any more. Figures of each queue."""
-    more = Counter([handle >> LANE_BITS for handle in come])
-    more.subtract([handle >> LANE_BITS for handle in gone])
+    more = _by_lane(come)
+    more.subtract(_by_lane(gone))
     changes = [(change, lane) for lane, change in more.items() if change]
     if changes:
         db.executemany("UPDATE lane SET out = out + ? WHERE id = ?", changes)
+
+
+def _by_lane(handles: Iterable[int]) -> Counter[int]:
+    return Counter([handle >> LANE_BITS for handle in handles])
 
 
 def out_of(db: Connection, handles: Iterable[int]) -> list[int]:
@@ -73,7 +77,7 @@ def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     columns = "handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail"
     insert_rows(db, f"outcome ({columns})", rows)
     handles = [row[0] for row in rows]
-    ended = Counter(handle >> LANE_BITS for handle in handles)
+    ended = _by_lane(handles)
     db.executemany("UPDATE lane SET ended = ended + ? WHERE id = ?", [(count, lane) for lane, count in ended.items()])
     db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
     # Most often nothing at all is parked, and then it need not be asked of each run.
@@ -118,7 +122,7 @@ def make_ready(db: Connection, runs: Iterable[tuple[int, int]]) -> None:
     """Lets claims look into the queues of these runs from then on: (handle, time)."""
     earliest: dict[int, int] = {}
     for handle, at_ms in runs:
-        lane = handle >> LANE_BITS
+        lane = queue_of(handle)
         earliest[lane] = min(at_ms, earliest.get(lane, at_ms))
     db.executemany(
         "UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", [(at_ms, lane) for lane, at_ms in earliest.items()]
@@ -174,6 +178,6 @@ def _outcome_row(item: Settlement) -> tuple[Any, ...]:
     assert not isinstance(outcome, Retry)
     facts: tuple[Any, ...] = (None, None, outcome.reason, "{}")
     if isinstance(outcome, Done):
-        detail = msgspec.json.encode(outcome.detail).decode()
+        detail = msgspec.json.encode(outcome.detail).decode() if outcome.detail else "{}"
         facts = (outcome.latency_ms, outcome.code, outcome.reason, detail)
     return (item.handle, terminal_state(outcome), item.attempt, item.started_ms, item.ended_ms, *facts)

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from paceline.adapters.sqlite import (
+    check_claims,
     claims,
     daemons,
     definitions,
@@ -69,6 +70,7 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
         self._db = Database(path, synchronous=synchronous, clock=clock)
         self._cadences = Cadences()
         self._lanes = Lanes()
+        self._checks = check_claims.CheckQueue()
         self._policies = Policies()
         self._retention = Retention()
         self._superseded = 0
@@ -199,15 +201,21 @@ class SqliteStore(SqliteBatchStore, SqliteJobStore):
     def claim(
         self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
-        with self._db.write() as db:
-            now_ms = self._db.write_ms(now_ms)
-            return claims.claim(
-                db, queue, self._lanes, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places
-            )
+        try:
+            with self._db.write() as db:
+                now_ms = self._db.write_ms(now_ms)
+                if queue.outgoing:
+                    return claims.claim(
+                        db, self._lanes, owner=queue.owner, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
+                    )
+                return self._checks.claim(db, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
+        except BaseException:
+            self._checks.forget()  # what it remembers may not have been committed
+            raise
 
     def next_run_ms(self) -> int | None:
         with self._db.peek() as db:
-            return claims.next_run_ms(db)
+            return check_claims.next_run_ms(db)
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
         with self._db.write() as db:

@@ -28,26 +28,34 @@ BUSY = """(due.last_run <> 0 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome
 # The first two conditions bound the scan, so that late entries are not walked over.
 _GATHER = f"""
 INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k, overlapped, busy)
-SELECT * FROM (
-SELECT due.k AS k, due.counter, due.revision, due.cadence, due.lane AS lane, due.last_run,
-       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY} AS busy
+SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
+       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY}
 FROM due CROSS JOIN cadence ON cadence.id = due.cadence
 WHERE due.k >= ? AND due.k < ? AND cadence.every_ms > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
   AND (cadence.overlap = 'skip' OR NOT {BUSY})
-ORDER BY due.k LIMIT ?) ORDER BY busy, lane, k"""  # noqa: S608  numbers of our own
+ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
 
-# Those of one lane stand together, so their handles are their numbers and a constant.
-_NUMBER_LANE = "UPDATE stride SET handle = n + ? WHERE n >= ? AND n < ?"
+# Most often all go to one lane and none is busy: then a handle is the entry's number in the batch and a constant.
+_SUM_UP = "SELECT min(lane), max(lane), sum(busy), min(k), max(k) FROM stride"
+_PLAIN = "n + ?1"
+_RANKED = "handle"
+_RANK = f"""
+UPDATE stride SET handle = ranked.handle
+FROM (SELECT stride.n, lane.id << {LANE_BITS} | (lane.tail + row_number() OVER (PARTITION BY lane ORDER BY n)) AS handle
+      FROM stride JOIN lane ON lane.id = stride.lane WHERE NOT busy) AS ranked
+WHERE ranked.n = stride.n"""  # noqa: S608  numbers of our own
 
 _MAKE_RUNS = f"""
 INSERT INTO run (handle, generation, counter, due_ms, previous)
-SELECT handle, k & {GENERATION_MASK}, counter, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, last_run
+SELECT %s, k & {GENERATION_MASK}, counter, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, last_run
 FROM stride WHERE NOT busy"""  # noqa: S608  numbers of our own
 
+_COUNT_BETWEEN = "SELECT count(*) FROM due WHERE k BETWEEN ? AND ?"
+_LEAVE_BETWEEN = "DELETE FROM due WHERE k BETWEEN ? AND ?"
 _LEAVE = "DELETE FROM due WHERE k IN (SELECT k FROM stride)"
 _ARRIVE = """
 INSERT INTO due (k, counter, revision, cadence, lane, last_run, overlapped)
-SELECT next_k, counter + NOT busy, revision, cadence, lane, iif(busy, last_run, handle), iif(busy, overlapped + 1, 0)
+SELECT next_k, counter + NOT busy, revision, cadence, lane, iif(busy, last_run, %s), iif(busy, overlapped + 1, 0)
 FROM stride ORDER BY next_k"""
 
 _COUNT = f"""
@@ -63,15 +71,19 @@ def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
     gathered = db.changes()
     if not gathered:
         return Moved(Counter(), 0)
-    lanes = db.execute(
-        """SELECT stride.lane, min(n), count(*), lane.tail FROM stride JOIN lane ON lane.id = stride.lane
-           WHERE NOT busy GROUP BY stride.lane"""
-    ).fetchall()
-    skipped = gathered - sum(made for _, _, made, _ in lanes)
-    db.executemany(_NUMBER_LANE, [((lane << LANE_BITS | tail) + 1 - n, n, n + made) for lane, n, made, tail in lanes])
-    for statement in (_MAKE_RUNS, _LEAVE, _ARRIVE):
-        db.execute(statement)
-    db.executemany(
-        "UPDATE lane SET tail = tail + ?, ready_ms = 0 WHERE id = ?", [(made, lane) for lane, _, made, _ in lanes]
-    )
+    first_lane, last_lane, skipped, *keys = db.execute(_SUM_UP).fetchone()
+    if first_lane == last_lane and not skipped:
+        tail = db.execute("SELECT tail FROM lane WHERE id = ?", (first_lane,)).get
+        handle, numbers, made = _PLAIN, [first_lane << LANE_BITS | tail], [(gathered, first_lane)]
+    else:
+        db.execute(_RANK)
+        handle, numbers = _RANKED, []
+        made = db.execute("SELECT count(*), lane FROM stride WHERE NOT busy GROUP BY lane").fetchall()
+    db.execute(_MAKE_RUNS % handle, numbers)
+    if db.execute(_COUNT_BETWEEN, keys).get == gathered:
+        db.execute(_LEAVE_BETWEEN, keys)  # nothing else stands between them
+    else:
+        db.execute(_LEAVE)
+    db.execute(_ARRIVE % handle, numbers)
+    db.executemany("UPDATE lane SET tail = tail + ?, ready_ms = 0 WHERE id = ?", made)
     return Moved(Counter(dict(db.execute(_COUNT).fetchall())), skipped)
