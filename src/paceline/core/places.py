@@ -60,9 +60,6 @@ class Places(msgspec.Struct, frozen=True):
     target_max: int
     held: Mapping[tuple[str, str], int] = {}
     """How many checks are out, by owner and target."""
-    by_owner: Mapping[str, int] | None = None
-    by_target: Mapping[str, int] | None = None
-    """The same by owner and by target, from who has counted them already."""
 
 
 class Wish(NamedTuple):
@@ -81,10 +78,6 @@ class Seats:
         self._pairs: dict[tuple[str, str], int] = dict(places.held) if places else {}
         self._owners: dict[str, int] = {}
         self._targets: dict[str, int] = {}
-        if places is not None and places.by_owner is not None and places.by_target is not None:
-            self._owners.update(places.by_owner)
-            self._targets.update(places.by_target)
-            return
         for (owner, target), held in self._pairs.items():
             self._owners[owner] = self._owners.get(owner, 0) + held
             self._targets[target] = self._targets.get(target, 0) + held

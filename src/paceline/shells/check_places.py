@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from paceline.config import Settings
 from paceline.core.places import Places, ceiling_of
 from paceline.ports import Order
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 class CheckPlaces:
@@ -21,29 +17,23 @@ class CheckPlaces:
         self._owner_max = settings.checks_per_owner_max or ceiling
         self._target_max = settings.checks_per_target_max or ceiling
         self._held: dict[tuple[str, str], int] = {}
-        self._by_owner: dict[str, int] = {}
-        self._by_target: dict[str, int] = {}
 
     def start(self, orders: Iterable[Order]) -> None:
-        for (owner, target), started in Counter([(order.owner, order.target) for order in orders]).items():
-            self._add(owner, target, started)
+        held = self._held
+        for order in orders:
+            place = (order.owner, order.target)
+            held[place] = held.get(place, 0) + 1
 
     def end(self, orders: Iterable[Order]) -> None:
-        for (owner, target), ended in Counter([(order.owner, order.target) for order in orders]).items():
-            self._add(owner, target, -ended)
+        """What is at nothing goes: else everybody who ever had a check would be kept."""
+        held = self._held
+        for order in orders:
+            place = (order.owner, order.target)
+            left = held[place] - 1
+            if left:
+                held[place] = left
+            else:
+                del held[place]
 
     def now(self) -> Places:
-        held = (dict(self._held), dict(self._by_owner), dict(self._by_target))
-        return Places(self._owner_max, self._target_max, *held)
-
-    def _add(self, owner: str, target: str, change: int) -> None:
-        _count(self._held, (owner, target), change)
-        _count(self._by_owner, owner, change)
-        _count(self._by_target, target, change)
-
-
-def _count(held: dict[Key, int], key: Key, change: int) -> None:
-    """What is at nothing goes: else everybody who ever had a check would be kept."""
-    held[key] = held.get(key, 0) + change
-    if not held[key]:
-        del held[key]
+        return Places(self._owner_max, self._target_max, dict(self._held))

@@ -16,6 +16,7 @@ from paceline.adapters.sqlite.entries import integers
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.lanes import looked_max
 from paceline.adapters.sqlite.runs import count_out, out_of
+from paceline.core.checks import Check
 from paceline.core.places import Places, Seats
 from paceline.core.waiting import Chosen, Waiting
 from paceline.ports import Claimed
@@ -30,8 +31,8 @@ WAITING_MAX = 200_000
 PASSED_MAX, ASIDE_MAX = 20_000, 256
 """If so many runs have started behind one that waits, it is set aside, with others, so many in one claim: else a new
 process would have to read all of them again."""
-KNOWN_MAX = 200_000
-"""Monitors whose owner and target a process remembers."""
+KNOWN_MAX = 100_000
+"""So many monitors a process remembers, so that it does not read their names and checks for each run."""
 ROUNDS_MAX = 64
 """Where runs that were chosen turn out to be gone, or only park, others are chosen: so many times in one claim."""
 TOLD_MS, TOLD_MAX = 250, 1_024
@@ -41,10 +42,14 @@ _BEGIN = CHECKS_LANE << LANE_BITS
 
 # What may simply start: it was never looked at, the run before it has ended, and its monitor and owner are there.
 _PLAIN = f"""
-SELECT run.handle, run.generation, run.counter, run.due_ms, monitor.name, monitor.spec, user.name,
+SELECT run.handle, run.generation, run.counter, run.due_ms, monitor.revision,
        user.disabled IS 0 AND {CLEAR} AND open.handle IS NULL
        AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
 FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON open.handle = run.handle {OWNER}"""  # noqa: S608
+
+Known = tuple[tuple[str, str], int, str, Check | None]
+"""A monitor as runs need it: its owner and target, its revision, its name, its check."""
+GONE: Known = (("", ""), -1, "", None)
 
 
 class CheckQueue:
@@ -66,9 +71,9 @@ class CheckQueue:
         """Waiting runs that were set aside."""
         self._told: dict[tuple[str, str], str] = {}
         self._told_ms = -TOLD_MS
-        self._known: dict[int, tuple[str, str]] = {}
-        """Owner and target by generation. The target may have changed since: which run starts first hangs on it, not
-        more."""
+        self._known: dict[int, Known] = {}
+        """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
+        which may have changed since, only the order is decided in which runs start."""
 
     def claim(
         self, db: Connection, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
@@ -138,14 +143,15 @@ class CheckQueue:
             if len(known) > KNOWN_MAX:
                 known.clear()
                 unknown = {generation for _, generation in rows}
-            known.update(dict.fromkeys(unknown, ("", "")))
-            for generation, owner, spec in db.execute(
-                """SELECT monitor.generation, user.name, monitor.spec
+            known.update(dict.fromkeys(unknown, GONE))
+            for generation, revision, owner, monitor, spec in db.execute(
+                """SELECT monitor.generation, monitor.revision, user.name, monitor.name, monitor.spec
                    FROM monitor JOIN user ON user.id = monitor.owner WHERE monitor.generation IN carray(?)""",
                 (integers(unknown),),
             ):
-                known[generation] = (owner, check_of(spec)[1])
-        return [(handle, known[generation]) for handle, generation in rows]
+                check, target = check_of(spec)
+                known[generation] = ((owner, target), revision, monitor, check)
+        return [(handle, known[generation][0]) for handle, generation in rows]
 
     def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
         """Leases these, as far as they still wait: some may have been claimed elsewhere, or have ended, since.
@@ -159,26 +165,16 @@ class CheckQueue:
         if self._aside:
             self._aside.difference_update(handles)
         rows = db.execute(_PLAIN, (integers(handles),)).fetchall()
-        claimed, until_ms, others = leases.claimed, leases.until_ms, []
-        for handle, generation, counter, due_ms, monitor, spec, owner, plain in rows:
-            if plain:
-                check, target = check_of(spec)
+        claimed, until_ms, known, others = leases.claimed, leases.until_ms, self._known, list[int]()
+        for handle, generation, counter, due_ms, stored, plain in rows:
+            place, revision, monitor, check = known.get(generation, GONE)
+            if plain and revision == stored:
+                owner, target = place
                 claimed.append(
-                    Claimed(
-                        handle,
-                        1,
-                        owner,
-                        monitor,
-                        generation,
-                        counter,
-                        due_ms,
-                        until_ms,
-                        lost=False,
-                        check=check,
-                        target=target,
-                    )
+                    Claimed(handle, 1, owner, monitor, generation, counter, due_ms, until_ms, False, check, target)
                 )
             else:
+                known.pop(generation, None)
                 others.append(handle)
         leases.first = [item.handle for item in claimed] if others or len(rows) < len(handles) else handles
         if len(claimed) == len(chosen):

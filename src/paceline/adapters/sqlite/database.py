@@ -23,7 +23,7 @@ from paceline.ports import Clock
 
 BUSY_TIMEOUT_MS = 10_000
 """One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
-CHECK_S = 10.0
+CHECK_S = 30.0
 CHECK_BYTES_MAX = 32 * 1024 * 1024
 """After checkpoints, and not more often than this, the structure of a file up to this size is looked through."""
 WRITER_CACHE_KIB = 65_536

@@ -149,12 +149,13 @@ class FileWatch:
             return None
         if len(data) < size or path.stat().st_size < index.log_bytes:
             return Seen(f"{path} was cut short by something other than SQLite")
-        if before is not None and before.salts == index.salts and zlib.crc32(data[: before.size]) != before.checksum:
+        known = before if before is not None and before.salts == index.salts else Log(index.salts, 0, 0)
+        if zlib.crc32(memoryview(data)[: known.size]) != known.checksum:
             return Seen(f"{path} was written by something other than SQLite")
-        new = before.size if before is not None and before.salts == index.salts else 0
+        new = known.size
         if not frames_are_whole(data, new=new, page_bytes=index.page_bytes):
             return Seen(f"{path} was written by something other than SQLite")
-        self._log = Log(index.salts, size, zlib.crc32(data))
+        self._log = Log(index.salts, size, zlib.crc32(memoryview(data)[new:], known.checksum))
         return None
 
     def _index(self) -> Index | None:
