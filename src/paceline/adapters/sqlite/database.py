@@ -215,18 +215,21 @@ class Database:
     def _guard(self, connection: apsw.Connection) -> Iterator[None]:
         """Refuses what comes after damage; what SQLite says of the files is damage to all connections."""
         self._refuse_if_damaged()
-        with translated_errors():
-            try:
-                yield
-            except (PacelineError, apsw.BusyError, apsw.FullError, apsw.ConnectionClosedError):
-                raise  # the last is a mistake of ours: we closed it, and its log went with it
-            except Exception as error:
-                if _is_damage(error, connection):
-                    raise self._damaged(f"SQLite reports: {error}") from error
-                # Whatever it is, a page that is not what was written may be why: a table that is missing, say.
-                if self._files is not None and (seen := self._files.look_closely().damage):
-                    raise self._damaged(seen) from error
-                raise
+        try:
+            yield
+        except (PacelineError, apsw.ConnectionClosedError):
+            raise  # the second is a mistake of ours: we closed it, and its log went with it
+        except (apsw.BusyError, apsw.FullError) as error:
+            raise _unavailable(error) from error
+        except Exception as error:
+            if _is_damage(error, connection):
+                raise self._damaged(f"SQLite reports: {error}") from error
+            # Whatever it is, a page that is not what was written may be why: a table that is missing, say.
+            if self._files is not None and (seen := self._files.look_closely().damage):
+                raise self._damaged(seen) from error
+            if isinstance(error, _UNAVAILABLE):
+                raise _unavailable(error) from error
+            raise
 
     def _refuse_if_damaged(self) -> None:
         if self._damage is not None:
@@ -285,15 +288,19 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except _UNAVAILABLE as error:
-        hint = {
-            apsw.BusyError: "another process is writing for too long",
-            apsw.FullError: "the disk is full; free some space",
-            apsw.ReadOnlyError: "the file or its folder is read-only; check its permissions",
-            apsw.CantOpenError: "the file cannot be opened; check that its folder exists and is writable",
-            apsw.NotADBError: "the file is not an SQLite database; check PACELINE_STORE",
-            apsw.CorruptError: "the file is damaged; restore a backup",
-        }.get(type(error), "the disk reported an error")
-        raise StoreUnavailable(f"The store cannot be used now: {hint} ({error}).", retry_after_s=5) from error
+        raise _unavailable(error) from error
+
+
+def _unavailable(error: apsw.Error) -> StoreUnavailable:
+    hint = {
+        apsw.BusyError: "another process is writing for too long",
+        apsw.FullError: "the disk is full; free some space",
+        apsw.ReadOnlyError: "the file or its folder is read-only; check its permissions",
+        apsw.CantOpenError: "the file cannot be opened; check that its folder exists and is writable",
+        apsw.NotADBError: "the file is not an SQLite database; check PACELINE_STORE",
+        apsw.CorruptError: "the file is damaged; restore a backup",
+    }.get(type(error), "the disk reported an error")
+    return StoreUnavailable(f"The store cannot be used now: {hint} ({error}).", retry_after_s=5)
 
 
 def _busy(who: str) -> StoreUnavailable:
