@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import apsw
+
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.definition import SpecLimits
 from paceline.ports import Run
@@ -72,9 +74,9 @@ def test_promise_10_a_worker_frozen_beyond_its_lease_wakes_to_a_refusal(tmp_path
         url = f"{server.base_url}/slow/700"
         store = put(tmp_path, "slow", f'{{"check": {{"kind": "http", "url": "{url}"}}, "every": "1h"}}')
         wait_until(lambda: bool(runs_of(store, "slow")) and runs_of(store, "slow")[0].state == "out")
-        frozen.send_signal(signal.SIGSTOP)
+        freeze(frozen, tmp_path / "p.db")
         other = start_process(tmp_path, "worker")
-        wait_until(lambda: runs_of(store, "slow")[0].state == "ok")
+        wait_until(lambda: runs_of(store, "slow")[0].state == "ok", seconds=30)
         taken_over = runs_of(store, "slow")[0]
         frozen.send_signal(signal.SIGCONT)
         time.sleep(1.5)
@@ -85,6 +87,20 @@ def test_promise_10_a_worker_frozen_beyond_its_lease_wakes_to_a_refusal(tmp_path
         assert "stale_outcomes" in (tmp_path / "daemon.log").read_text(), "the refusal is visible"
         assert store.verify() == []
         store.close()
+
+
+def freeze(process: subprocess.Popen[bytes], file: Path) -> None:
+    """Stops it at a moment at which it is not writing: else nobody could write until it goes on."""
+    for _ in range(100):
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        with contextlib.closing(apsw.Connection(str(file))) as connection, contextlib.suppress(apsw.BusyError):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+            return
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.01)
+    raise AssertionError("it was writing whenever it was stopped")
 
 
 def test_an_edit_through_the_file_reaches_a_running_daemon_at_once(tmp_path: Path) -> None:
