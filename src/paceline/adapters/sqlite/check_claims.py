@@ -210,9 +210,12 @@ class CheckQueue:
             else:
                 break
         if stuck:
-            rows = [(handle, CHECKS_LANE, now_ms + ASIDE_MS) for handle in stuck]
-            db.executemany(
-                "INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'held', ?) ON CONFLICT DO NOTHING", rows
+            # Another process may have claimed or ended some of them; those are dropped when they are chosen.
+            db.execute(
+                """INSERT INTO open (handle, lane, state, at_ms)
+                   SELECT handle, ?, 'held', ? FROM run WHERE handle IN carray(?)
+                   AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) ON CONFLICT DO NOTHING""",
+                (CHECKS_LANE, now_ms + ASIDE_MS, integers(stuck)),
             )
             self._aside.update(stuck)
         if not order:

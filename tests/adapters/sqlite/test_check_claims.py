@@ -1,0 +1,75 @@
+"""A check that waits for long leaves the queue, so that a new process does not read all that has passed it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline.adapters.sqlite import check_claims
+from paceline.adapters.sqlite.keys import CHECKS_LANE
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.checks import HttpCheck
+from paceline.core.places import Places
+from paceline.ports import CHECKS, Claimed
+from tests.contract.stage import LEASE_MS, T0_MS, armed_all, claim, make_run_of_each, settle, user
+
+HANGS, ANSWERS = HttpCheck(url="http://hangs.example/"), HttpCheck(url="http://answers.example/")
+FULL = Places(40, 1, {("cem", "hangs.example:80"): 1})
+
+
+@pytest.fixture
+def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[SqliteStore, SqliteStore]]:
+    """Two processes on one file. Ann's two checks wait for a place at their target; bob's may start."""
+    monkeypatch.setattr(check_claims, "PASSED_MAX", 3)
+    first, second = (SqliteStore(str(tmp_path / "p.db")) for _ in range(2))
+    for name in ("ann", "bob"):
+        assert first.add_user(user(name))
+    for owner, count, check in (("ann", 2, HANGS), ("bob", 6, ANSWERS)):
+        names = [f"{owner}-{number}" for number in range(count)]
+        make_run_of_each(first, armed_all(first, names, check=check, owner=owner))
+    yield first, second
+    assert first.verify() == []
+    first.close()
+    second.close()
+
+
+def claim_one_by_one(store: SqliteStore, count: int) -> list[Claimed]:
+    """As a process whose target is full does. What it gets ends at once."""
+    found = []
+    for _ in range(count):
+        some = store.claim(CHECKS, now_ms=T0_MS, runs_max=1, lease_ms=LEASE_MS, places=FULL)
+        assert settle(store, some) == [True] * len(some)
+        found += some
+    return found
+
+
+def position(store: SqliteStore) -> int:
+    with store._db.read() as db:
+        return int(db.execute("SELECT position FROM lane WHERE id = ?", (CHECKS_LANE,)).get)
+
+
+def test_check_that_many_have_passed_is_set_aside_and_starts_when_there_is_a_place(
+    stores: tuple[SqliteStore, SqliteStore],
+) -> None:
+    store, other = stores
+    assert [item.owner for item in claim_one_by_one(store, 3)] == ["bob"] * 3
+    assert position(store) == 0
+    assert [item.owner for item in claim_one_by_one(store, 3)] == ["bob"] * 3
+    assert position(store) == 8
+    assert claim(other, now_ms=T0_MS + check_claims.ASIDE_MS - 1) == []
+    (taken,) = claim(store, runs_max=1)
+    (left,) = claim(other, now_ms=T0_MS + check_claims.ASIDE_MS)
+    assert sorted([taken.monitor, left.monitor]) == ["ann-0", "ann-1"]
+    assert settle(store, [taken]) == settle(other, [left]) == [True]
+    assert claim(store, now_ms=T0_MS + 2 * check_claims.ASIDE_MS) == []
+
+
+def test_check_that_another_process_has_ended_is_not_set_aside(stores: tuple[SqliteStore, SqliteStore]) -> None:
+    store, other = stores
+    assert [item.owner for item in claim_one_by_one(store, 2)] == ["bob"] * 2
+    elsewhere = [item for item in claim(other) if item.owner == "ann"]
+    assert settle(other, elsewhere) == [True, True]
+    claim_one_by_one(store, 6)
+    assert claim(store, now_ms=T0_MS + check_claims.ASIDE_MS) == []
