@@ -16,37 +16,27 @@ from datetime import date
 from typing import Any, NamedTuple
 
 from bench.harness import Context, Result
-from paceline.adapters.aws.batches_enqueue import RUNS_PER_WRITE as PLANNED_TOGETHER
-from paceline.adapters.aws.batches_keys import SHARDS
-from paceline.adapters.aws.connect import Clients
+from paceline.adapters.aws.batches.enqueue import RUNS_PER_WRITE as PLANNED_TOGETHER
+from paceline.adapters.aws.batches.keys import SHARDS
+from paceline.adapters.aws.client.connect import Clients
 from paceline.adapters.aws.store import AwsStore
-from paceline.core.batch import BatchSpec, RecordSpec, window_of
-from paceline.core.calls import CallSettlement
-from paceline.core.checks import HttpCheck
-from paceline.core.cost import price
-from paceline.core.definition import MonitorSpec
-from paceline.core.due import CatchUp
-from paceline.core.job import Job, job_digest
-from paceline.core.measurement import Measurement, Ping, Probes, targets_of
-from paceline.core.outcome import Done
-from paceline.core.provider import ProviderSpec
-from paceline.ports import (
-    CHECKS,
-    AccountSpec,
-    AddKey,
-    Admitted,
-    Ending,
-    PutMonitor,
-    PutProvider,
-    Sent,
-    Settlement,
-    StoredMeasurement,
-    Submission,
-    User,
-)
-from paceline.steps.define import put_monitors
-from paceline.steps.plan import plan_day
-from paceline.steps.tick import tick
+from paceline.core.batches.batch import BatchSpec, RecordSpec, window_of
+from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.values import PutProvider
+from paceline.core.jobs.cost import price
+from paceline.core.jobs.job import Job, job_digest
+from paceline.core.jobs.measurement import Measurement, Ping, Probes, targets_of
+from paceline.core.jobs.values import AccountSpec, AddKey, Admitted, Ending, Sent, StoredMeasurement, Submission
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.values import CHECKS, PutMonitor, Settlement
+from paceline.core.users import User
+from paceline.steps.batches.plan import plan_day
+from paceline.steps.monitors.define import put_monitors
+from paceline.steps.monitors.tick import tick
 
 SIZE, SIZE_FULL = 200, 1_000
 PROVIDERS = 10
@@ -76,7 +66,7 @@ ENDED = Least(1.0, "one transaction for each: its meters, its job")
 
 
 def run(context: Context) -> list[Result]:
-    from tests.aws.ministack import emulator, fresh_prefix, guarded_clients
+    from tests.aws.support.ministack import emulator, fresh_prefix, guarded_clients
 
     size = SIZE_FULL if context.full else SIZE
     with emulator() as server, guarded_clients(server.url) as clients:

@@ -22,10 +22,10 @@ from bench.harness import Context, Result, median, result
 from bench.real_daemon import Daemon, daemon
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import HttpCheck
-from paceline.core.definition import MonitorSpec
-from paceline.ports import PutMonitor
-from paceline.steps import define
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.steps.monitors import define
 
 IN_FLIGHT = 500
 SETTLED = 'paceline_runs_total{kind="http",outcome="ok"}'

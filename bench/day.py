@@ -11,13 +11,13 @@ from random import Random
 from bench.dispatch import OpenVault
 from bench.harness import Context, Result, collect_seldom, judged, percentile
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batch import Batch, BatchSpec, RecordSpec, window_of
-from paceline.core.calls import CallResult
-from paceline.core.provider import ProviderSpec
-from paceline.core.spread import evenness
-from paceline.ports import PutProvider
-from paceline.steps.call import Fence, ProviderBook, Sent, settle_and_claim
-from paceline.steps.plan import plan_due
+from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, window_of
+from paceline.core.batches.calls import CallResult
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.spread import evenness
+from paceline.core.batches.values import PutProvider
+from paceline.steps.batches.call import Fence, ProviderBook, Sent, settle_and_claim
+from paceline.steps.batches.plan import plan_due
 
 RECORDS, RECORDS_QUICK = 1_000_000, 100_000
 PROVIDERS = 1_000

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from bench.harness import Context, Result, Round, connect, in_turns, judged, median, result, transaction
-from paceline.adapters.sqlite.run_keys import due_ms_of, queue_key, run_key
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batch import BatchSpec
-from paceline.core.calls import CallResult, CallSettlement
-from paceline.core.provider import ProviderSpec
-from paceline.ports import ClaimedCall
-from paceline.steps.call import ProviderBook, claim_calls, settle_and_claim
+from paceline.core.batches.batch import BatchSpec
+from paceline.core.batches.calls import CallResult, CallSettlement
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.run_keys import due_ms_of, queue_key, run_key
+from paceline.core.batches.values import ClaimedCall
+from paceline.steps.batches.call import ProviderBook, claim_calls, settle_and_claim
 
 START_MS = 1_900_000_000_000
 STEP_MS = 100

@@ -13,9 +13,9 @@ import msgspec
 from bench.harness import Context, Result, Round, connect, in_turns, judged, median, rate, result, transaction
 from bench.seed import BATCH, MONITORS_MAX, OWNERS, START_MS, add_owners, fill, monitors
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import encode_spec
-from paceline.ports import PutMonitor
-from paceline.steps import define
+from paceline.core.monitors.definition import encode_spec
+from paceline.core.monitors.values import PutMonitor
+from paceline.steps.monitors import define
 
 SMALL, LARGE = 1_000, 1_000_000
 COST_MAX = 1.5

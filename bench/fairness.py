@@ -17,10 +17,10 @@ from bench.harness import Context, Result, judged, percentile
 from bench.real_daemon import daemon
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import HttpCheck
-from paceline.core.definition import MonitorSpec
-from paceline.ports import PutMonitor
-from paceline.steps import define
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.steps.monitors import define
 
 HANGING = 2_000
 QUIET = 20

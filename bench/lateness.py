@@ -20,11 +20,11 @@ from bench.real_daemon import Daemon, add_admin, daemon
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import OutgoingCheck
-from paceline.core.definition import MonitorSpec
 from paceline.core.instants import to_ms
-from paceline.ports import PutMonitor
-from paceline.steps import define
+from paceline.core.monitors.checks import OutgoingCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.steps.monitors import define
 
 SIZE = 100_000
 RATE_PER_S = 1_000

@@ -10,15 +10,15 @@ from bench import lateness
 from bench.harness import Context, Result, collect_seldom
 from bench.seed import BATCH, MONITORS_MAX, START_MS, add_owners, owner_name
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import HttpCheck
-from paceline.core.definition import MonitorSpec
-from paceline.core.dispatch import RetryPolicy
-from paceline.core.due import CatchUp
-from paceline.core.outcome import Done
-from paceline.ports import Finished, PutMonitor
-from paceline.steps import define
-from paceline.steps.send import claim_orders, settle
-from paceline.steps.tick import tick
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.dispatch import RetryPolicy
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.values import Finished, PutMonitor
+from paceline.steps.monitors import define
+from paceline.steps.monitors.send import claim_orders, settle
+from paceline.steps.monitors.tick import tick
 
 MADE = "Paceline, due to claimable"
 SETTLED = "Paceline, due to settled"

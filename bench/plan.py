@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 
 from bench.harness import Context, Result, connect, in_turns, judged, result, transaction
-from paceline.adapters.sqlite.run_keys import queue_key, run_key
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batch import Batch, BatchSpec, window_of
-from paceline.core.provider import ProviderSpec
-from paceline.core.spread import place_of
-from paceline.ports import PutProvider
-from paceline.steps.batches import PAGE_RECORDS, judge_record, put_parsed_records
-from paceline.steps.day_plan import PAGE_RUNS
-from paceline.steps.plan import plan_day
+from paceline.core.batches.batch import Batch, BatchSpec, window_of
+from paceline.core.batches.day_plan import PAGE_RUNS
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.run_keys import queue_key, run_key
+from paceline.core.batches.spread import place_of
+from paceline.core.batches.values import PutProvider
+from paceline.steps.batches.batches import PAGE_RECORDS, judge_record, put_parsed_records
+from paceline.steps.batches.plan import plan_day
 
 RECORDS = 1_000_000
 PROVIDERS = 1_000

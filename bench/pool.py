@@ -9,9 +9,9 @@ import msgspec
 
 from bench.harness import Context, Result
 from bench.pool_rules import compare
-from paceline.core.cost import Cost
-from paceline.core.meters import Meter, Taken, take
-from paceline.core.pool import Account, Key, Pool, Send, Wait, choose, make_pool, with_account
+from paceline.core.jobs.cost import Cost
+from paceline.core.jobs.meters import Meter, Taken, take
+from paceline.core.jobs.pool import Account, Key, Pool, Send, Wait, choose, make_pool, with_account
 
 ACCOUNTS = 100
 NOW_MS = 1_800_000_000_000

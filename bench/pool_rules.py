@@ -17,14 +17,16 @@ from typing import Any, NamedTuple, Protocol
 from bench.harness import Context, Result
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.atlas import Created, Lost, Marker, Refused, request_body
-from paceline.core.job import JobLimits, parse_request
-from paceline.ports import AccountSpec, AddKey, Store, User
+from paceline.core.jobs.atlas import Created, Lost, Marker, Refused, request_body
+from paceline.core.jobs.job import JobLimits, parse_request
+from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.users import User
+from paceline.ports import Store
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits, Model, SimulatorClock
-from paceline.steps.dispatch import Desk, dispatch_next
-from paceline.steps.follow import Watch, finish, follow
-from paceline.steps.submit import submit_job
-from paceline.steps.sync import sync_accounts
+from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
+from paceline.steps.jobs.follow import Watch, finish, follow
+from paceline.steps.jobs.submit import submit_job
+from paceline.steps.jobs.sync import sync_accounts
 
 START_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -75,7 +77,7 @@ class Holds:
         self._lab, self._atlas = lab, atlas
         self._store: Store = SqliteStore(":memory:")
         self._watch = Watch()
-        self._desk = Desk(site=self._store.site("bench"), secret=b"bench", sending_max=1, settle_ms=60_000)
+        self._desk = DispatchSettings(site=self._store.site("bench"), secret=b"bench", sending_max=1, settle_ms=60_000)
         self._store.add_user(User("ann", "user", 10**12, disabled=False, created_ms=START_MS))
         for name, secret in lab.keys.items():
             spec = AccountSpec(DECLARED.concurrent, DECLARED.daily_results, DECLARED.daily_credits)

@@ -1,4 +1,4 @@
-"""An HTTP server that costs next to nothing, so that whoever asks is the bottleneck. For the benchmarks alone.
+"""An HTTP server that costs next to nothing, so that its client is the bottleneck. For the benchmarks alone.
 
 It answers 200 to every request without a body, and looks for nothing but the end of the request's head.
 """

@@ -20,16 +20,16 @@ from starlette import routing
 
 from bench.harness import Context, Result, in_turns, result
 from paceline.config import load_settings
-from paceline.core.definition import spec_document
+from paceline.core.monitors.definition import spec_document
 from paceline.shells.api import ApiHooks, build_app
-from paceline.shells.api.answers import Answer, json_answer
-from paceline.shells.api.app import Endpoint
-from paceline.shells.api.parts import Call, Parts
-from paceline.shells.api.routes import Route
-from paceline.shells.api.serving import server_config
+from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.app import Endpoint
+from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.serving import server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
-from paceline.steps.define import parse_put
-from paceline.steps.report import MonitorView, ScheduleView
+from paceline.steps.monitors.define import parse_put
+from paceline.steps.views.report import MonitorView, ScheduleView
 from paceline.wiring import System, open_system
 
 CONNECTIONS = 64
@@ -204,14 +204,20 @@ def app_with_floor(system: System) -> routing.Router:
     hooks = ApiHooks()
     app = build_app(system, hooks)
     bare = Route(
-        "PUT", FLOOR_PATH, answer_without_store, "Bench", "", {200: MonitorView}, access="open", document="MonitorBody"
+        Group("Bench"),
+        "PUT",
+        FLOOR_PATH,
+        {200: MonitorView},
+        access="open",
+        document="MonitorBody",
+        handler=answer_without_store,
     )
-    app.routes.insert(1, routing.Route(FLOOR_PATH, Endpoint(Parts.of(system, hooks), [bare])))
+    app.routes.insert(1, routing.Route(FLOOR_PATH, Endpoint(ApiContext.of(system, hooks), [bare])))
     return app
 
 
 async def answer_without_store(call: Call) -> Answer:
-    put = parse_put("bench", call.params["id"], call.body, call.parts.limits)
+    put = parse_put("bench", call.params["id"], call.body, call.api.limits)
     view = MonitorView(
         id=put.id,
         user=put.owner,

@@ -18,11 +18,12 @@ from bench.harness import Context, Result, judged
 from bench.real_daemon import Daemon, add_admin, daemon
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import OutgoingCheck
-from paceline.core.definition import MonitorSpec
-from paceline.ports import PutMonitor, Store
-from paceline.shells.metrics import LATENESS_MS
-from paceline.steps import define
+from paceline.core.monitors.checks import OutgoingCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.ports import Store
+from paceline.shells.daemon.metrics import LATENESS_MS
+from paceline.steps.monitors import define
 
 OWNERS = 9
 CHECKERS = 2

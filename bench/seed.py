@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from paceline.core.checks import HttpCheck, OutgoingCheck
-from paceline.core.definition import MonitorSpec
-from paceline.ports import PutMonitor, Store, User
-from paceline.steps import define
+from paceline.core.monitors.checks import HttpCheck, OutgoingCheck
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.core.users import User
+from paceline.ports import Store
+from paceline.steps.monitors import define
 
 START_MS = 1_900_000_000_000
 """A virtual now to start from; nothing here waits for a clock."""

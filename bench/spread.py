@@ -12,7 +12,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from bench.harness import Context, Result, judged, median
-from paceline.core.spread import Evenness, assign_slots, dues_ms, evenness, place_of
+from paceline.core.batches.spread import Evenness, assign_slots, dues_ms, evenness, place_of
 
 DAY_MS = 86_400_000
 WINDOW_MS, WINDOW_JITTER_MS = 900_000, 5_000

@@ -9,11 +9,11 @@ from itertools import count
 
 from bench.harness import Context, Result, Round, connect, in_turns, result, transaction
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.cost import price
-from paceline.core.job import Job, JobLimits, parse_job
-from paceline.core.measurement import encode_measurement
-from paceline.ports import User
-from paceline.steps.submit import quote_job, submit_job
+from paceline.core.jobs.cost import price
+from paceline.core.jobs.job import Job, JobLimits, parse_job
+from paceline.core.jobs.measurement import encode_measurement
+from paceline.core.users import User
+from paceline.steps.jobs.submit import quote_job, submit_job
 
 SIZE = 1_000
 RATIO_MIN = 0.25

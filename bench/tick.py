@@ -9,11 +9,11 @@ from bench.harness import Context, Result, Round, connect, in_turns, judged, med
 from bench.seed import START_MS, fill
 from paceline.adapters.sqlite.keys import due_ms_of
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.due import CatchUp
-from paceline.core.outcome import Done
-from paceline.core.schedule import SLOT_MS
-from paceline.ports import CHECKS, Queue, Settlement
-from paceline.steps.tick import tick
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.schedule import SLOT_MS
+from paceline.core.monitors.values import CHECKS, Queue, Settlement
+from paceline.steps.monitors.tick import tick
 
 SIZES = (10_000, 100_000, 1_000_000)
 MIXED, MIXED_SIZE = "tick, one in five outgoing, 100 owners", 100_000

@@ -42,8 +42,8 @@ if there_is_room():
 
 TOGETHER = frozenset(
     {
-        "tests/aws/test_lambda_deployed.py",  # the package of the functions
-        "tests/aws/test_lambda_privileges.py",  # all that every function asks of AWS
+        "tests/aws/functions/test_deployed.py",  # the package of the functions
+        "tests/aws/functions/test_privileges.py",  # all that every function asks of AWS
         "tests/shells/ripe_api/test_blaeu.py",  # a daemon, and programs that sleep
         "tests/shells/ripe_api/test_clients.py",  # a daemon, and programs of others
     }

@@ -13,10 +13,10 @@ from typing import Any, get_args
 
 import pytest
 
-from paceline.core.batch import DayState
-from paceline.core.calls import CallState, EndState
-from paceline.core.measurement import MeasurementState
-from paceline.core.outcome import OpenState, RunState, TerminalState
+from paceline.core.batches.batch import DayState
+from paceline.core.batches.calls import CallState, EndState
+from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.monitors.outcome import OpenState, RunState, TerminalState
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "paceline"
@@ -106,13 +106,13 @@ def test_imports_point_inward(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sources(SOURCE / "core"), ids=lambda path: path.name)
-def test_core_imports_nothing_that_could_surprise_it(path: Path) -> None:
+def test_core_imports_no_clock_network_disk_or_chance(path: Path) -> None:
     assert {name.split(".")[0] for name in imports(path)} <= CORE_MAY_IMPORT
     assert not {"urllib.request", "datetime.datetime.now"} & imports(path)
 
 
 @pytest.mark.parametrize("path", sources(SOURCE / "core") + sources(SOURCE / "steps"), ids=lambda path: path.name)
-def test_core_and_steps_never_ask_what_time_it_is(path: Path) -> None:
+def test_core_and_steps_never_read_a_clock(path: Path) -> None:
     asked = re.search(
         r"\b(time\(\)|time_ns\(|monotonic\(|now\(\)|utcnow\(|today\(\)|environ|getenv|print\()", path.read_text()
     )
@@ -147,7 +147,8 @@ def test_the_lifecycle_of_core_is_the_one_in_the_docs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "states"), [("outcome", RunState), ("calls", CallState), ("measurement", MeasurementState)]
+    ("module", "states"),
+    [("monitors/outcome", RunState), ("batches/calls", CallState), ("jobs/measurement", MeasurementState)],
 )
 def test_the_lifecycle_of_core_is_the_one_drawn_beside_it(module: str, states: Any) -> None:
     docstring = ast.get_docstring(ast.parse((SOURCE / "core" / f"{module}.py").read_text()))
@@ -195,7 +196,7 @@ def names_of_tests() -> set[str]:
     }
 
 
-@pytest.mark.parametrize("promise", range(1, 13))
+@pytest.mark.parametrize("promise", range(1, 14))
 def test_every_promise_that_holds_is_defended_by_name(promise: int) -> None:
     assert [name for name in names_of_tests() if name.startswith(f"test_promise_{promise}_")]
 
@@ -217,3 +218,21 @@ def test_the_architecture_page_points_to_files_that_exist() -> None:
 def test_no_file_outgrows_the_screen(path: Path) -> None:
     """About 400 lines; what is longer wants to be split by subject."""
     assert len(path.read_text().splitlines()) <= 460
+
+
+@pytest.mark.parametrize("top", [SOURCE, ROOT / "tests"], ids=lambda path: path.name)
+def test_no_folder_holds_more_modules_than_a_reader_can_survey(top: Path) -> None:
+    """About 20; a folder that grows is split by capability."""
+    folders = {path.parent for path in top.rglob("*.py")}
+    modules = {folder: [path for path in folder.glob("*.py") if path.name != "__init__.py"] for folder in folders}
+    assert {str(folder.relative_to(ROOT)): len(held) for folder, held in modules.items() if len(held) > 20} == {}
+
+
+def test_helpers_of_tests_stand_in_support_folders() -> None:
+    among = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("*.py")
+        if not path.name.startswith("test_") and path.name not in {"conftest.py", "__init__.py"}
+        if path.parent.name != "support"
+    ]
+    assert among == []

@@ -18,12 +18,12 @@ from paceline import __version__
 from paceline.adapters.sqlite.database import Database
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.config import Settings
-from paceline.core.batch import parse_batch, parse_record
-from paceline.core.definition import SpecLimits, parse_spec
-from paceline.core.health import Health
-from paceline.core.job import JobLimits, parse_job
-from paceline.core.provider import parse_provider
-from paceline.shells.api.problems import CODES
+from paceline.core.batches.batch import parse_batch, parse_record
+from paceline.core.batches.provider import parse_provider
+from paceline.core.jobs.job import JobLimits, parse_job
+from paceline.core.monitors.definition import SpecLimits, parse_spec
+from paceline.core.monitors.health import Health
+from paceline.shells.api.http.problems import CODES
 from paceline.shells.api.routes import ROUTES
 from paceline.shells.cli.app import app
 
@@ -217,6 +217,26 @@ def test_every_module_in_the_contributing_guide_exists() -> None:
     assert [path for path in paths if "NNNN" not in path and not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("capability", ["monitors", "batches", "jobs"])
+def test_walk_for_a_newcomer_names_rule_promise_store_and_tests_of_a_claim(capability: str) -> None:
+    walk = (ROOT / "CONTRIBUTING.md").read_text().split("## A walk for a newcomer")[1].split("\n## ")[0]
+    rows = [re.findall(r"`([\w./-]+)`", line) for line in walk.splitlines() if f"core/{capability}/" in line]
+    assert len(rows) == 1
+    rule, promise, store, tests = rows[0]
+    assert promise == f"src/paceline/ports/{capability}.py"
+    assert store.startswith(f"src/paceline/adapters/sqlite/{capability}/")
+    assert tests.startswith(f"tests/contract/{capability}/")
+    assert all((ROOT / path).is_file() for path in (rule, promise, store, tests))
+
+
+def test_glossary_of_concepts_is_sorted_and_defines_each_word_once() -> None:
+    text = (ROOT / "docs/concepts.md").read_text()
+    glossary = re.findall(r"^\| \*\*([\w -]+)\*\*", text.split("## Glossary")[1], flags=re.MULTILINE)
+    words = re.findall(r"^\| \*\*([\w -]+)\*\*", text, flags=re.MULTILINE)
+    assert glossary == sorted(glossary)
+    assert len(words) == len(set(words)) > 80
+
+
 def test_the_store_record_lists_the_tables_that_there_are() -> None:
     text = (ROOT / "docs/decisions/0003-store-shape.md").read_text()
     cells = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.MULTILINE)
@@ -258,6 +278,7 @@ def test_a_default_in_the_text_is_the_default_in_the_code(file: Path) -> None:
 def test_every_environment_variable_is_a_setting(file: Path) -> None:
     # Of commands, of the guide's checker, of tests.
     also = {"USER", "URL", "TOKEN", "WORLD_SEEDS", "WORLD_STEPS", "KILL_SEED"}
+    also |= {"DIFFERENTIAL_EXAMPLES", "DIFFERENTIAL_STEPS"}
     named = set(re.findall(r"\bPACELINE_([A-Z_]+)\b", file.read_text()))
     assert {name for name in named if name.lower() not in Settings.model_fields} - also == set()
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from paceline.simulators.http import ModelHttpServer
-from tests.aws.ministack import emulator
-from tests.terminals import Desk, as_pattern, blocks, free_ports
+from tests.aws.support.ministack import emulator
+from tests.support.terminals import Terminals, as_pattern, blocks, free_ports
 
 DOCS = Path(__file__).parents[1] / "docs"
 PORTS = ("8080", "8081", "8090", "8091", "8092", "8443")
@@ -49,12 +49,12 @@ def test_the_tutorial_and_the_guides_do_what_they_say_in_order_on_one_store(tmp_
     env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}", "HOME": str(tmp_path)}
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
     env["PACELINE_PORT"] = ports["8080"]
-    with ModelHttpServer() as model, emulator() as aws, Desk(tmp_path, env | aws.environment) as desk:
+    with ModelHttpServer() as model, emulator() as aws, Terminals(tmp_path, env | aws.environment) as terminals:
         read = [(page.name, on_this_machine(page.read_text(), ports, model.base_url)) for page in pages()]
         assert_nothing_leaves(read[0][1], aws.url)
         for name, text in read:
             try:
-                desk.read(text)
+                terminals.read(text)
             except AssertionError as wrong:
                 wrong.add_note(f"in {name}")
                 raise
@@ -111,5 +111,5 @@ def test_few_blocks_are_not_run_and_each_says_why() -> None:
         ([], "something\n", False),
     ],
 )
-def test_what_is_expected_is_compared_with_care(expected: list[str], printed: str, *, same: bool) -> None:
+def test_expected_output_of_guides_is_compared_strictly(expected: list[str], printed: str, *, same: bool) -> None:
     assert bool(as_pattern(expected).fullmatch(printed)) is same

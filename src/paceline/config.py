@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from paceline.core.checks import ANSWER_BYTES_MAX
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
+from paceline.core.monitors.checks import ANSWER_BYTES_MAX
 from paceline.errors import WrongSetting
 
 DEFAULT_FILE = Path("paceline.toml")

@@ -5,11 +5,12 @@ PacelineError
 ├── MalformedBody         400  malformed_body       not JSON at all
 ├── Unauthenticated       401  unauthenticated
 ├── OverDailyCredits      402  over_daily_credits   ``cost``, ``credits_left`` and ``resets_ms`` are the figures
-├── Forbidden             403  forbidden            an admin's route
-├── NotFound              404  not_found            also what belongs to somebody else
+├── Forbidden             403  forbidden            the route is for admins
+├── NotFound              404  not_found            also for things that belong to another user
 ├── AlreadyExists         409  already_exists
 ├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
-├── NotClaimable          409  not_claimable        the run is out, settled, or not to be had yet
+├── NotClaimable          409  not_claimable        the run is leased, settled, or may not start yet
+├── LastAdmin             409  last_admin           the last enabled admin would be lost
 ├── JobFinished           409  job_finished         nothing of the job is left to cancel
 ├── RevisionMismatch      412  revision_mismatch    If-Match did not match
 ├── BodyTooLarge          413  body_too_large
@@ -18,11 +19,11 @@ PacelineError
 ├── Throttled             429  throttled
 ├── AtlasUnavailable      503  atlas_unavailable    RIPE Atlas gave no answer
 ├── StoreUnavailable      503  store_unavailable    disk full, read-only, locked
-│   ├── NoStore           503  no_store             nothing is there: no file, no tables
-│   └── StoreDamaged      503  store_damaged        the file is gone, replaced or damaged: until a restart
+│   ├── NoStore           503  no_store             there is no file, or there are no tables
+│   └── StoreDamaged      503  store_damaged        the file is gone, replaced or damaged; lasts until a restart
 ├── StoreTooNew           500  store_too_new        the file was written by a newer version
-├── WrongSetting          500  wrong_setting        stops the start
-└── WrongSecretKey        500  wrong_secret_key     the secret key is not the one of this store
+├── WrongSetting          500  wrong_setting        the process does not start
+└── WrongSecretKey        500  wrong_secret_key     the store was made with another secret key
 """
 
 from __future__ import annotations
@@ -69,13 +70,13 @@ class MalformedBody(PacelineError):
 
 class Unauthenticated(PacelineError):
     code = "unauthenticated"
-    title = "A valid token is needed"
+    title = "A valid token is required"
     status = 401
 
 
 class OverDailyCredits(PacelineError):
     code = "over_daily_credits"
-    title = "It costs more than is left of the day's credits"
+    title = "Not enough daily credits left"
     status = 402
 
     def __init__(self, detail: str, *, cost: int, credits_left: int, resets_ms: int) -> None:
@@ -93,43 +94,43 @@ class Forbidden(PacelineError):
 
 class NotFound(PacelineError):
     code = "not_found"
-    title = "There is no such thing"
+    title = "Not found"
     status = 404
 
 
 class AlreadyExists(PacelineError):
     code = "already_exists"
-    title = "It exists already"
+    title = "Already exists"
     status = 409
 
 
 class LastAdmin(PacelineError):
     code = "last_admin"
-    title = "There must be an admin"
+    title = "At least one admin is required"
     status = 409
 
 
 class StaleLease(PacelineError):
     code = "stale_lease"
-    title = "The lease is no longer yours"
+    title = "The lease is no longer valid"
     status = 409
 
 
 class NotClaimable(PacelineError):
     code = "not_claimable"
-    title = "The run is not to be had"
+    title = "The run cannot be claimed"
     status = 409
 
 
 class JobFinished(PacelineError):
     code = "job_finished"
-    title = "The job has ended"
+    title = "The job has already finished"
     status = 409
 
 
 class RevisionMismatch(PacelineError):
     code = "revision_mismatch"
-    title = "It was changed in the meantime"
+    title = "The revision does not match"
     status = 412
 
 
@@ -147,7 +148,7 @@ class BodyTooSlow(PacelineError):
 
 class LimitReached(PacelineError):
     code = "limit_reached"
-    title = "A limit is reached"
+    title = "A limit has been reached"
     status = 403
 
 
@@ -165,7 +166,7 @@ class AtlasUnavailable(PacelineError):
 
 class StoreUnavailable(PacelineError):
     code = "store_unavailable"
-    title = "The store cannot be written now"
+    title = "The store is unavailable"
     status = 503
 
 
@@ -175,7 +176,7 @@ class NoStore(StoreUnavailable):
 
 
 class StoreDamaged(StoreUnavailable):
-    """The files are not what was opened. It stays so until the process is started again: nothing more is written."""
+    """The files are not those that were opened. Nothing more is written until the process is restarted."""
 
     code = "store_damaged"
     title = "The store is damaged"
@@ -183,7 +184,7 @@ class StoreDamaged(StoreUnavailable):
 
 class StoreTooNew(PacelineError):
     code = "store_too_new"
-    title = "The store belongs to a newer version"
+    title = "The store was written by a newer version"
     status = 500
 
 
@@ -194,4 +195,4 @@ class WrongSetting(PacelineError):
 
 class WrongSecretKey(WrongSetting):
     code = "wrong_secret_key"
-    title = "The secret key is not the one of this store"
+    title = "The secret key does not belong to this store"

@@ -14,32 +14,28 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.adapters.sqlite.identity import is_store
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import Settings, aws_prefix
-from paceline.core.atlas import RETRY_AFTER_MS_MAX
-from paceline.core.definition import SpecLimits, duration_ms
-from paceline.core.dispatch import RetryPolicy
-from paceline.core.due import CatchUp
+from paceline.core.batches.provider import DAY_MS, TIMEOUT_MS_MAX
+from paceline.core.engine_traits import EngineTraits
 from paceline.core.instants import to_datetime
-from paceline.core.job import JobLimits
-from paceline.core.provider import DAY_MS, TIMEOUT_MS_MAX
+from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX
+from paceline.core.jobs.job import JobLimits
+from paceline.core.monitors.definition import SpecLimits, duration_ms
+from paceline.core.monitors.dispatch import RetryPolicy
+from paceline.core.monitors.due import CatchUp
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
-from paceline.steps.clock import Waits
-from paceline.steps.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
+from paceline.steps.upkeep.clock import Waits
+from paceline.steps.upkeep.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
 if TYPE_CHECKING:  # boto3 is an extra
     from paceline.adapters.aws.store import AwsStore
 
 SECRET_BYTES_MIN = 16
-AWS_LOOK_MS = 1_000
-AWS_REST_MS = 30_000
-KEEP_MS, AWS_KEEP_MS = 1_000, 60_000
-BEAT_MS, AWS_BEAT_MS = 5_000, 30_000
-AWS_APART_MS = 5_000
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -51,7 +47,7 @@ class SystemClock:
 
 
 class Tls(NamedTuple):
-    """What HTTPS is served with. ``key`` None: it stands in ``cert``. ``authority``: the file to hand to clients."""
+    """Files for HTTPS. ``key`` None: it is in ``cert``. ``authority``: the file to hand to clients."""
 
     cert: Path
     key: Path | None = None
@@ -83,7 +79,7 @@ class System:
     store: Store
     clock: Clock
     takes_key: bool = True
-    """Whether a store without a check value gets one. Not by a function whose role may only read where it stands."""
+    """Whether a store without a check value gets one. False for a function whose role may only read there."""
 
     @cached_property
     def secret_key(self) -> bytes:
@@ -130,39 +126,8 @@ class System:
         )
 
     @property
-    def remote(self) -> bool:
-        """Whether the store is asked over a network, and may leave a question without an answer for seconds."""
-        return aws_prefix(self.settings.store) is not None
-
-    @property
-    def look_ms_min(self) -> int:
-        """No loop asks more often than this whether others have written: on AWS each question is paid for."""
-        return 0 if aws_prefix(self.settings.store) is None else AWS_LOOK_MS
-
-    @property
-    def rest_ms(self) -> int:
-        """How long a loop relies on the store's version alone, and does not look itself, while it stays the same."""
-        return 0 if aws_prefix(self.settings.store) is None else AWS_REST_MS
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether a single request to the store may hang for seconds while the others do not."""
-        return aws_prefix(self.settings.store) is not None
-
-    @property
-    def keep_ms(self) -> int:
-        """How old the figures that are read from the store may be. On AWS they are counted over many partitions."""
-        return KEEP_MS if aws_prefix(self.settings.store) is None else AWS_KEEP_MS
-
-    @property
-    def beat_ms(self) -> int:
-        """How often a daemon says in the store that it is there."""
-        return BEAT_MS if aws_prefix(self.settings.store) is None else AWS_BEAT_MS
-
-    @property
-    def apart_ms(self) -> int:
-        """What was written may seem to come from the future by so much: clocks of hosts differ, answers take time."""
-        return 0 if aws_prefix(self.settings.store) is None else AWS_APART_MS
+    def traits(self) -> EngineTraits:
+        return self.store.traits
 
     @property
     def run_wait_ms_max(self) -> int:
@@ -185,7 +150,7 @@ class System:
 
     @property
     def waits(self) -> Waits:
-        """What a clock that was set back is judged by."""
+        """Return the longest waits, by which a clock that was set back is judged."""
         return Waits(self.run_wait_ms_max, self.call_wait_ms_max, self.send_wait_ms_max)
 
     @property
@@ -209,14 +174,8 @@ def open_system(settings: Settings) -> System:
 
 
 def has_store(url: str) -> bool:
-    """Whether a store is there. Of one on AWS the first request tells: nothing is made by opening it."""
+    """Return whether a store exists; always True on AWS, where opening makes nothing and the first request tells."""
     return aws_prefix(url) is not None or is_store(url.removeprefix("sqlite:///"))
-
-
-def run_loops_on(system: System) -> None:
-    """Tells the store that this process has loops, which look again and again; to be called before they start."""
-    if aws_prefix(system.settings.store) is not None:
-        cast("AwsStore", system.store).news.patient = True
 
 
 class AwsParts(NamedTuple):
@@ -237,9 +196,9 @@ def make_aws(prefix: str) -> AwsParts:
 
 
 def aws_prefixes() -> list[str]:
-    """Prefixes of stores that there are in this region, as far as one may list tables."""
-    from paceline.adapters.aws.connect import close_clients, open_clients  # noqa: PLC0415  boto3 is an extra
-    from paceline.adapters.aws.tables import prefixes  # noqa: PLC0415
+    """Return the prefixes of stores in this region; none if tables may not be listed."""
+    from paceline.adapters.aws.client.connect import close_clients, open_clients  # noqa: PLC0415  boto3 is an extra
+    from paceline.adapters.aws.client.tables import prefixes  # noqa: PLC0415
 
     clients = open_clients()
     try:
@@ -257,8 +216,8 @@ def _open_aws(prefix: str) -> AwsStore:
         missing = error.name or "boto3"
         raise WrongSetting(f"PACELINE_STORE: {missing} is not installed: pip install 'paceline[aws]'.") from None
     store = AwsStore(prefix, clock=SystemClock())
-    # Loops look by themselves, and where functions run, the entries' stream sets every alarm: ours would be a second.
-    store.bell.rings = False
+    # Loops look by themselves, and where functions run, the entries' stream sets every alarm.
+    store.alarms.sends = False
     return store
 
 
@@ -319,7 +278,7 @@ def _self_signed(settings: Settings, clock: Clock) -> Tls:
 
 @cache
 def _passing_folder() -> Path:
-    """For a store that is no file and has no place beside it: one for the whole process."""
+    """Return a folder of this process, for a store that is no file."""
     return Path(tempfile.mkdtemp(prefix="paceline-"))
 
 
@@ -366,7 +325,7 @@ def has_key(settings: Settings) -> bool:
 
 
 def secret_problem(system: System) -> str | None:
-    """What is wrong with the key, for ``paceline check``; without a key there is nothing to compare."""
+    """Return what is wrong with the key, for ``paceline check``; None without a key, as there is nothing to compare."""
     if not has_key(system.settings):
         return None
     try:
@@ -391,7 +350,7 @@ def adopt_key(system: System) -> bool:
 
 
 def exposed_files(settings: Settings) -> list[Path]:
-    """Of the store's files and its key those that others than their owner can read or write."""
+    """Return the files of the store and its key that others than their owner can read or write."""
     if aws_prefix(settings.store) is not None or sqlite_path(settings) == ":memory:":
         return []
     store = sqlite_path(settings)

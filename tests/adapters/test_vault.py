@@ -13,7 +13,7 @@ VAULT = SecretVault(KEY)
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
-def test_what_was_sealed_opens_again_also_after_a_restart(secret: str) -> None:
+def test_sealed_value_opens_again_after_a_restart(secret: str) -> None:
     assert SecretVault(KEY).unseal(VAULT.seal(secret)) == secret
 
 
@@ -29,7 +29,7 @@ def test_sealing_the_same_twice_gives_the_same_text_so_an_unchanged_provider_sta
     assert VAULT.seal(SECRET) != VAULT.seal(SECRET + "2")
 
 
-def test_another_key_opens_nothing_and_the_error_says_which_setting_to_look_at() -> None:
+def test_wrong_secret_key_opens_no_value_and_the_error_names_the_setting() -> None:
     sealed = VAULT.seal(SECRET)
     with pytest.raises(WrongSetting) as raised:
         SecretVault(b"x" * 32).unseal(sealed)
@@ -48,6 +48,6 @@ def test_a_sealed_text_that_was_tampered_with_does_not_open(position: int) -> No
 
 
 @pytest.mark.parametrize("text", ["", "plain", "v2.AAAA", "v1.", "v1.AAAA", "v1.not base64!", "v1.ÄÖ"])
-def test_what_was_never_sealed_does_not_open(text: str) -> None:
+def test_value_that_was_never_sealed_does_not_open(text: str) -> None:
     with pytest.raises(WrongSetting):
         VAULT.unseal(text)

@@ -7,13 +7,13 @@ from contextlib import closing
 
 import pytest
 
-from paceline.adapters.aws.connect import Clients, Threads
-from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.queues import Queues
+from paceline.adapters.aws.client.connect import Clients, Threads
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.store import AwsStore
-from tests.aws.lambda_stage import Stage, Target, lambda_stage
-from tests.aws.ministack import Emulator, fresh_prefix, make_tables, shared_clients, shared_emulator
-from tests.aws.monitor_stage import with_users
+from tests.aws.support.lambda_stage import Stage, Target, lambda_stage
+from tests.aws.support.ministack import Emulator, fresh_prefix, make_tables, shared_clients, shared_emulator
+from tests.aws.support.monitor_stage import with_users
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +66,7 @@ def store(aws_store: AwsStore) -> AwsStore:
 @pytest.fixture
 def silent_bell(store: AwsStore) -> None:
     """No alarm is sent behind a write."""
-    store.bell.rings = False
+    store.alarms.sends = False
 
 
 @pytest.fixture

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from paceline.adapters.aws.connect import Clients
+from paceline.adapters.aws.client.connect import Clients
 from paceline.errors import OverDailyCredits
 from paceline.simulators.providers import Script
-from tests.aws.fault_proxy import FaultProxy, Faults, fault_proxy
-from tests.aws.ministack import Emulator
-from tests.aws.world_stage import Editor, Processes, Stage, key_of, open_stage
-from tests.shells.daemons import Api, free_port, now_ms
-from tests.shells.job_daemons import document, on_create, wait_for
+from tests.aws.support.fault_proxy import FaultProxy, Faults, fault_proxy
+from tests.aws.support.ministack import Emulator
+from tests.aws.support.world_stage import Editor, Processes, Stage, key_of, open_stage
+from tests.shells.support.daemons import Api, free_port, now_ms
+from tests.shells.support.job_daemons import document, on_create, wait_for
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]
 

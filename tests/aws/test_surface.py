@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.aws.store import AwsStore
-from tests.aws.ministack import Emulator
-from tests.aws.surface_commands import LONG_RUNNING, OF_THE_ENGINE, Terminal, commands, run_command, tell_commands
-from tests.aws.surface_stage import Surface, tell_api
-from tests.shells.api.job_stage import atlas_world
-from tests.shells.cli.program import Program
-from tests.shells.daemons import SECRET
+from tests.aws.support.ministack import Emulator
+from tests.aws.support.surface_commands import (
+    LONG_RUNNING,
+    OF_THE_ENGINE,
+    Terminal,
+    commands,
+    run_command,
+    tell_commands,
+)
+from tests.aws.support.surface_stage import Surface, tell_api
+from tests.shells.api.support.job_stage import atlas_world
+from tests.shells.cli.support.program import Program
+from tests.shells.support.daemons import SECRET
 
 pytestmark = pytest.mark.aws
 
@@ -42,7 +49,7 @@ def test_every_route_and_every_command_answers_on_aws_as_on_a_file(aws_url: str,
     assert set(commands()) - terminal.walked == LONG_RUNNING | OF_THE_ENGINE, "a command that is not run here"
 
 
-def test_what_is_for_the_other_engine_says_so(aws_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_for_the_other_engine_say_so(aws_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PACELINE_SECRET_KEY", SECRET)
     refused = run_command("backup", str(tmp_path / "copy.db"), "--store", aws_url, "--json")
     assert (refused.code, "point-in-time recovery" in json.loads(refused.err)["detail"]) == (1, True)
@@ -51,7 +58,7 @@ def test_what_is_for_the_other_engine_says_so(aws_url: str, tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("command", ["up", "worker"])
-def test_what_runs_until_it_is_stopped_starts_says_where_and_drains(aws_url: str, tmp_path: Path, command: str) -> None:
+def test_long_running_commands_start_print_their_address_and_drain(aws_url: str, tmp_path: Path, command: str) -> None:
     program = Program(tmp_path, store=aws_url, secret_key=SECRET, port="0", log_level="warning")
     with program.running(command) as running:
         assert running.said["store"] == aws_url
@@ -67,7 +74,7 @@ def test_without_its_tables_a_command_says_what_to_do(aws: Emulator, tmp_path: P
         assert "run paceline aws init" in ended.problem["detail"]
 
 
-def test_an_address_that_is_none_is_said_in_one_line(aws: Emulator, tmp_path: Path) -> None:
+def test_invalid_store_address_is_reported_in_one_line(aws: Emulator, tmp_path: Path) -> None:
     program = Program(tmp_path, store="aws://?prefix=x", secret_key=SECRET)
     program.env |= aws.environment | {"AWS_ENDPOINT_URL": "localhost"}
     ended = program.run("status", "--json")

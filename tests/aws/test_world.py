@@ -18,14 +18,15 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from paceline.adapters.aws import monitors_keys, tables
-from paceline.adapters.aws.connect import Clients
+from paceline.adapters.aws.client import tables
+from paceline.adapters.aws.client.connect import Clients
+from paceline.adapters.aws.monitors import keys as monitors_keys
 from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.ports import Store
-from tests.aws.fault_proxy import FaultProxy, Faults, fault_proxy
-from tests.aws.ministack import Emulator, guarded_clients
-from tests.aws.world_engines import (
+from tests.aws.support.fault_proxy import FaultProxy, Faults, fault_proxy
+from tests.aws.support.ministack import Emulator, guarded_clients
+from tests.aws.support.world_engines import (
     Agreed,
     BriefBatchWorld,
     BriefJobWorld,
@@ -35,7 +36,7 @@ from tests.aws.world_engines import (
     LaggingWorld,
     RivalBatchWorld,
 )
-from tests.world.seeded import Opener
+from tests.world.support.seeded import Opener
 from tests.world.test_world import seeds
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]

@@ -16,7 +16,7 @@ import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.ports import Store
-from tests.contract.stage import user
+from tests.contract.support.stage import user
 
 Opener = Callable[[], Store]
 """Each call gives a further handle on the same data: another process's view, where the engine knows such a thing."""
@@ -37,7 +37,7 @@ def file_engine(stack: ExitStack, folder: Path) -> Opener:
 def aws_engine(stack: ExitStack, folder: Path) -> Opener:
     """The emulator is one for the whole process; each test has tables and queues of its own in it, and leaves them."""
     from paceline.adapters.aws.store import AwsStore
-    from tests.aws.ministack import fresh_prefix, make_tables, shared_clients
+    from tests.aws.support.ministack import fresh_prefix, make_tables, shared_clients
 
     del folder
     clients, prefix = shared_clients(), fresh_prefix()
@@ -49,7 +49,7 @@ def aws_engine(stack: ExitStack, folder: Path) -> Opener:
 @contextmanager
 def few_shards() -> Iterator[None]:
     """Each look asks every shard: three hold the same promises as all of them, which tests/aws has."""
-    from paceline.adapters.aws import monitors_keys
+    from paceline.adapters.aws.monitors import keys as monitors_keys
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(monitors_keys, "SHARDS_MAX", 3)
@@ -60,8 +60,8 @@ def few_shards() -> Iterator[None]:
 def storm_engine(stack: ExitStack, folder: Path) -> Opener:
     """Indexes are not stale in it: a test of the contract asks once and wants to see what was written."""
     from paceline.adapters.aws.store import AwsStore
-    from tests.aws.fault_proxy import Faults, fault_proxy
-    from tests.aws.ministack import fresh_prefix, guarded_clients, make_tables, shared_clients, shared_emulator
+    from tests.aws.support.fault_proxy import Faults, fault_proxy
+    from tests.aws.support.ministack import fresh_prefix, guarded_clients, make_tables, shared_clients, shared_emulator
 
     del folder
     prefix, seed = fresh_prefix(), int(os.environ.get("PACELINE_TEST_SEED", "1"))

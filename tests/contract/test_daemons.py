@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import msgspec
 
-from paceline.core.daemons import Daemon, is_gone
-from paceline.ports import Leases, Store
-from tests.contract.stage import ALL_OUTGOING, GET, LEASE_MS, OUTGOING, T0_MS, armed, claim, make_runs
+from paceline.core.daemons import Daemon, Leases, is_gone
+from paceline.ports import Store
+from paceline.steps.upkeep.daemons import beat, forget_daemon, forget_daemons, list_daemons
+from tests.contract.support.stage import ALL_OUTGOING, GET, LEASE_MS, OUTGOING, T0_MS, armed, claim, make_runs
 
 FIRST = Daemon("d1", "up", "host-a", 11, "https://127.0.0.1:8443", T0_MS, T0_MS + 10, 5_000)
 SECOND = Daemon("d2", "worker", "host-b", 12, "", T0_MS + 1, T0_MS + 20, 5_000)
 
 
 def test_daemons_are_listed_as_they_were_seen_last(store: Store) -> None:
-    assert store.daemons(limit=9) == []
+    assert list_daemons(store, limit=9) == []
     for daemon in (FIRST, SECOND):
-        store.beat(daemon)
-    assert store.daemons(limit=9) == [SECOND, FIRST]
+        beat(store, daemon)
+    assert list_daemons(store, limit=9) == [SECOND, FIRST]
     again = msgspec.structs.replace(FIRST, beat_ms=T0_MS + 30)
-    store.beat(again)
-    assert store.daemons(limit=9) == [again, SECOND]
-    assert store.daemons(limit=1) == [again]
+    beat(store, again)
+    assert list_daemons(store, limit=9) == [again, SECOND]
+    assert list_daemons(store, limit=1) == [again]
     assert store.verify() == []
 
 
 def test_daemons_that_have_ended_are_forgotten(store: Store) -> None:
     for daemon in (FIRST, SECOND):
-        store.beat(daemon)
-    store.forget_daemon("d1")
-    store.forget_daemon("d1")
-    assert store.daemons(limit=9) == [SECOND]
-    assert store.forget_daemons(before_ms=SECOND.beat_ms) == 0
-    assert store.forget_daemons(before_ms=SECOND.beat_ms + 1) == 1
-    assert store.daemons(limit=9) == []
+        beat(store, daemon)
+    forget_daemon(store, "d1")
+    forget_daemon(store, "d1")
+    assert list_daemons(store, limit=9) == [SECOND]
+    assert forget_daemons(store, before_ms=SECOND.beat_ms) == 0
+    assert forget_daemons(store, before_ms=SECOND.beat_ms + 1) == 1
+    assert list_daemons(store, limit=9) == []
 
 
 def test_a_daemon_is_gone_when_it_has_missed_some_beats() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from paceline.ports import Admitted, Store
-from tests.contract.job_stage import admitted, limit, ping, submission, submit
-from tests.contract.stage import T0_MS
+from paceline.core.jobs.values import Admitted
+from paceline.ports import Store
+from tests.contract.support.job_stage import admitted, limit, ping, submission, submit
+from tests.contract.support.stage import T0_MS
 
 
 def test_numbers_of_jobs_follow_one_another_and_lead_back(store: Store, other: Store) -> None:

@@ -5,26 +5,28 @@ from __future__ import annotations
 import pytest
 
 from paceline.adapters.vault import SecretVault
-from paceline.core.provider import ProviderSpec
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.values import PutProvider
+from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.errors import WrongSecretKey
-from paceline.ports import AccountSpec, AddKey, PutProvider, Store
-from paceline.steps.secret import adopt_secret, check_secret, compare_secret, needs_its_key
+from paceline.ports import Store
+from paceline.steps.upkeep.secret import adopt_secret, check_secret, compare_secret, keep_proof, needs_its_key, proof
 from tests.contract.conftest import Opener
-from tests.contract.stage import user
+from tests.contract.support.stage import user
 
 NOW_MS = 1_794_000_000_000
 OURS = SecretVault(b"the installation's own secret...")
 ANOTHER = SecretVault(b"a secret that somebody mistyped.")
 
 
-def test_proof_is_kept_once_and_replaced_only_by_who_knows_it(store: Store, other: Store) -> None:
-    assert store.proof() is None
-    assert store.keep_proof("one", was=None)
-    assert not other.keep_proof("two", was=None)
-    assert not other.keep_proof("two", was="three")
-    assert other.proof() == "one"
-    assert other.keep_proof("two", was="one")
-    assert store.proof() == "two"
+def test_proof_of_the_secret_key_is_stored_once_and_replaced_only_by_its_owner(store: Store, other: Store) -> None:
+    assert proof(store) is None
+    assert keep_proof(store, "one", was=None)
+    assert not keep_proof(other, "two", was=None)
+    assert not keep_proof(other, "two", was="three")
+    assert proof(other) == "one"
+    assert keep_proof(other, "two", was="one")
+    assert proof(store) == "two"
 
 
 def test_another_key_is_refused_once_the_store_has_its_own(store: Store, other: Store) -> None:
@@ -39,7 +41,7 @@ def test_another_key_is_refused_once_the_store_has_its_own(store: Store, other: 
 
 def test_comparing_alone_writes_nothing(store: Store) -> None:
     compare_secret(store, OURS)
-    assert store.proof() is None
+    assert proof(store) is None
 
 
 def test_store_of_an_older_version_takes_the_key_that_opens_its_headers(store: Store) -> None:
@@ -48,9 +50,9 @@ def test_store_of_an_older_version_takes_the_key_that_opens_its_headers(store: S
     assert needs_its_key(store, now_ms=NOW_MS)
     with pytest.raises(WrongSecretKey):
         check_secret(store, ANOTHER, now_ms=NOW_MS)
-    assert store.proof() is None
+    assert proof(store) is None
     check_secret(store, OURS, now_ms=NOW_MS)
-    assert store.proof() is not None
+    assert proof(store) is not None
 
 
 def test_store_of_an_older_version_takes_the_key_that_opens_its_accounts_keys(store: Store) -> None:

@@ -6,13 +6,16 @@ from typing import Any
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.due import CatchUp
-from paceline.core.outcome import Done, Retry
+from paceline.core.clock import set_back_ms
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done, Retry
+from paceline.core.monitors.values import CHECKS, PurgeReport, RemoveMonitor
+from paceline.core.users import UserEdit
 from paceline.errors import StoreUnavailable
-from paceline.ports import CHECKS, PurgeReport, RemoveMonitor, Store, UserEdit
-from paceline.steps.clock import SetBack, Waits, watch_clock
-from paceline.steps.tick import tick
-from tests.contract.stage import (
+from paceline.ports import Store
+from paceline.steps.monitors.tick import tick
+from paceline.steps.upkeep.clock import SetBack, Waits, accept_time, note_time, watch_clock
+from tests.contract.support.stage import (
     ALL_OUTGOING,
     DAY_MS,
     GET,
@@ -100,7 +103,7 @@ def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -
     (last,) = claim(store, outgoing_of("ann"), lease_ms=HOUR_MS)
     expired = [purge(store, due_before_ms=T0_MS + 2 * HOUR_MS, limit=2).runs_expired for _ in range(4)]
     assert sum(expired) == 1
-    run = store.run(last.handle)
+    run = store.runs([last.handle]).get(last.handle)
     assert run is not None
     assert run.state == "dead"
 
@@ -117,7 +120,7 @@ def deleted_in_passes(store: Store, *, settled_before_ms: int, limit: int) -> in
 
 
 @pytest.mark.parametrize("limit", [7, 1_000])
-def test_runs_that_were_superseded_behind_one_that_is_open_keep_no_others_from_being_purged(
+def test_superseded_runs_behind_an_open_run_do_not_block_the_purge_of_others(
     store: Store,
     by_request: bool,  # noqa: FBT001
     limit: int,
@@ -158,7 +161,7 @@ def test_runs_that_ended_late_keep_no_others_from_being_purged(
     assert deleted_in_passes(store, settled_before_ms=T0_MS + 2 * DAY_MS, limit=limit) == late
 
 
-def test_a_run_behind_one_that_is_out_keeps_no_others_from_expiring(store: Store) -> None:
+def test_run_behind_a_claimed_run_does_not_block_the_expiry_of_others(store: Store) -> None:
     """Nobody has looked at it yet: it stands at the head of the queue when the others are to end."""
     first, other = (armed(store, name, check=OUTGOING) for name in ("first", "other"))
     make_runs(store, first, 2)
@@ -173,6 +176,16 @@ def test_a_run_behind_one_that_is_out_keeps_no_others_from_expiring(store: Store
     assert store.verify() == []
     settle(store, [out], now_ms=T0_MS + HOUR_MS)
     assert names(claim(store, outgoing_of("ann"), now_ms=T0_MS + HOUR_MS)) == [("first", 1)]
+
+
+def test_expired_run_keeps_the_attempt_of_its_last_claim(store: Store) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor)
+    (item,) = claim(store)
+    assert store.release([(item.handle, item.attempt)], now_ms=T0_MS) == [True]
+    assert purge(store, due_before_ms=T0_MS + 1).runs_expired == 1
+    (run,) = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
+    assert (run.state, run.attempt) == ("dead", 1)
 
 
 def test_a_monitor_goes_on_when_all_its_runs_are_purged(store: Store) -> None:
@@ -190,7 +203,7 @@ def test_a_monitor_goes_on_when_all_its_runs_are_purged(store: Store) -> None:
 
 
 @pytest.mark.parametrize("outgoing", [False, True])
-def test_a_run_that_nobody_claimed_in_time_is_dead_with_the_reason(store: Store, *, outgoing: bool) -> None:
+def test_unclaimed_run_expires_with_a_reason(store: Store, *, outgoing: bool) -> None:
     monitor = armed(store, "a", check=OUTGOING) if outgoing else armed(store, "a")
     make_runs(store, monitor, 3)
     assert purge(store, due_before_ms=T0_MS + MINUTE_MS + 1).runs_expired == 2
@@ -218,7 +231,7 @@ def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: St
     assert states == {"out": ["out"], "parked": ["dead", "ok"], "retried": ["dead"], "later": ["dead"]}
 
 
-def test_promise_10_what_a_checker_took_and_left_expires_and_holds_nothing_up_for_ever(store: Store) -> None:
+def test_promise_10_run_abandoned_by_its_checker_expires_and_blocks_no_other_run_for_ever(store: Store) -> None:
     monitor, own = armed(store, "a", check=OUTGOING), armed(store, "own")
     make_runs(store, monitor, 3)
     make_runs(store, own)
@@ -256,7 +269,7 @@ def test_purge_ends_at_most_the_limit(store: Store) -> None:
 
 
 @pytest.mark.parametrize("looked_at", [False, True])
-def test_promise_6_what_expires_in_the_middle_does_not_let_the_next_overtake_the_one_that_is_out(
+def test_promise_6_expiry_of_a_waiting_run_does_not_let_the_next_run_overtake_the_claimed_one(
     store: Store, *, looked_at: bool
 ) -> None:
     make_runs(store, armed(store, "a"), 3)
@@ -371,21 +384,56 @@ def test_a_store_that_went_through_a_lot_is_in_order(store: Store, other: Store)
     assert other.verify() == []
 
 
-def test_the_time_is_kept_and_what_was_kept_before_is_returned(store: Store) -> None:
-    assert store.note_time(lambda: T0_MS) == (None, T0_MS)
-    assert store.note_time(lambda: T0_MS + 10_000) == (T0_MS, T0_MS + 10_000)
-    assert store.note_time(lambda: T0_MS + 9_000) == (T0_MS + 10_000, T0_MS + 9_000), "so little is no step back"
-    assert store.note_time(lambda: T0_MS + 4_000, apart_ms=5_000) == (T0_MS + 9_000, T0_MS + 4_000)
-    assert store.note_time(lambda: T0_MS) == (T0_MS + 4_000, T0_MS)
+def test_stored_time_is_replaced_and_the_previous_one_is_returned(store: Store) -> None:
+    assert note_time(store, lambda: T0_MS) == (None, T0_MS)
+    assert note_time(store, lambda: T0_MS + 10_000) == (T0_MS, T0_MS + 10_000)
+    assert note_time(store, lambda: T0_MS + 9_000) == (T0_MS + 10_000, T0_MS + 9_000), "so little is no step back"
+    assert note_time(store, lambda: T0_MS + 4_000, apart_ms=5_000) == (T0_MS + 9_000, T0_MS + 4_000)
+    assert note_time(store, lambda: T0_MS) == (T0_MS + 4_000, T0_MS)
 
 
 def test_time_of_a_clock_that_was_set_back_is_kept_once_it_is_accepted(store: Store) -> None:
-    """Whoever finds it has then pulled back what waits too far ahead; if it died before, the next finds it, too."""
-    store.note_time(lambda: T0_MS)
+    """Accepted after everything is pulled back: if the process dies before that, the next one finds the step, too."""
+    note_time(store, lambda: T0_MS)
     for _ in range(2):
-        assert store.note_time(lambda: T0_MS - HOUR_MS) == (T0_MS, T0_MS - HOUR_MS)
-    store.accept_time(lambda: T0_MS - HOUR_MS)
-    assert store.note_time(lambda: T0_MS) == (T0_MS - HOUR_MS, T0_MS)
+        assert note_time(store, lambda: T0_MS - HOUR_MS) == (T0_MS, T0_MS - HOUR_MS)
+    accept_time(store, lambda: T0_MS - HOUR_MS)
+    assert note_time(store, lambda: T0_MS) == (T0_MS - HOUR_MS, T0_MS)
+
+
+def test_time_noted_by_another_process_during_a_note_is_no_step_back(store: Store, other: Store) -> None:
+    """Also if this process is slow: it reads its clock after the stored time, and does not overwrite a later one."""
+    note_time(store, lambda: T0_MS)
+
+    def read_slowly_ms() -> int:
+        assert note_time(other, lambda: T0_MS + HOUR_MS) == (T0_MS, T0_MS + HOUR_MS)
+        return T0_MS + 1
+
+    latest_ms, now_ms = note_time(store, read_slowly_ms)
+    assert set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=0) == 0
+    assert note_time(other, lambda: T0_MS + HOUR_MS + 1) == (T0_MS + HOUR_MS, T0_MS + HOUR_MS + 1)
+
+
+def test_time_accepted_by_another_process_during_an_accept_is_no_step_back(store: Store, other: Store) -> None:
+    note_time(store, lambda: T0_MS + HOUR_MS)
+
+    def read_slowly_ms() -> int:
+        accept_time(other, lambda: T0_MS + 1)
+        return T0_MS
+
+    accept_time(store, read_slowly_ms)
+    latest_ms, now_ms = note_time(other, lambda: T0_MS + 2)
+    assert set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=0) == 0
+
+
+def test_note_begun_before_a_step_back_does_not_replace_the_accepted_time(store: Store, other: Store) -> None:
+    def read_overtaken() -> int:
+        accept_time(other, lambda: T0_MS - HOUR_MS)
+        return T0_MS + 1_000
+
+    note_time(store, lambda: T0_MS)
+    assert note_time(store, read_overtaken) == (T0_MS, T0_MS + 1_000)
+    assert note_time(store, lambda: T0_MS - HOUR_MS) == (T0_MS - HOUR_MS, T0_MS - HOUR_MS), "not a second step back"
 
 
 def test_clock_set_back_is_found_again_by_the_next_if_the_first_died_before_all_was_pulled_back(store: Store) -> None:

@@ -5,9 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from paceline.core.monitors.values import RemoveMonitor
+from paceline.core.users import UserEdit
 from paceline.errors import LastAdmin
-from paceline.ports import RemoveMonitor, Store, UserEdit
-from tests.contract.stage import T0_MS, arm_all, put, spec, token, user
+from paceline.ports import Store
+from tests.contract.support.stage import T0_MS, arm_all, put, spec, token, user
 
 
 def test_a_user_is_added_once(store: Store, other: Store) -> None:
@@ -54,7 +56,7 @@ def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: 
 
 
 @pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
-def test_two_admins_who_demote_each_other_at_once_leave_one(
+def test_one_of_two_admins_who_demote_each_other_at_once_stays_admin(
     store: Store, other: Store, change: UserEdit | None
 ) -> None:
     for name in ("ann", "bob"):

@@ -33,7 +33,7 @@ def test_promise_5_a_run_id_can_be_taken_apart_again(owner: str, monitor: str, g
 
 
 @given(text=st.one_of(st.text(max_size=60), st.from_regex(r"[^/#]+/[^/#]+#[0-9]{1,20}@[0-9]{1,20}", fullmatch=True)))
-def test_what_parses_is_just_what_run_id_makes(text: str) -> None:
+def test_parsed_run_ids_are_exactly_those_that_run_id_makes(text: str) -> None:
     name = parse_run_id(text)
     if name is not None:
         assert run_id(name.owner, name.monitor, generation=name.generation, counter=name.counter) == text

@@ -25,7 +25,7 @@ def test_fair_shares_never_exceed_room_wish_or_ceiling(room: int, some: list[Cla
 
 
 @given(rooms, claimants, ceilings)
-def test_fair_shares_leave_no_room_while_somebody_wants_it(
+def test_fair_shares_leave_no_room_unused_while_there_is_demand(
     room: int, some: list[Claimant], ceiling: int | None
 ) -> None:
     grants = fair_shares(room, some, ceiling=ceiling)
@@ -33,7 +33,7 @@ def test_fair_shares_leave_no_room_while_somebody_wants_it(
 
 
 @given(rooms, claimants, ceilings)
-def test_fair_shares_grant_nothing_above_somebody_who_wants_more(
+def test_fair_shares_grant_no_more_than_to_an_unsatisfied_owner(
     room: int, some: list[Claimant], ceiling: int | None
 ) -> None:
     grants = fair_shares(room, some, ceiling=ceiling)
@@ -51,7 +51,7 @@ def test_fair_shares_give_what_one_leaves_to_the_others_in_any_order() -> None:
     assert fair_shares(8, [Claimant(1), Claimant(9)]) == [1, 7]
 
 
-def test_fair_shares_give_the_odd_place_to_whoever_stands_first() -> None:
+def test_fair_shares_give_the_odd_place_to_the_first_owner() -> None:
     assert fair_shares(3, [Claimant(5), Claimant(5)]) == [2, 1]
     assert fair_shares(1, [Claimant(5, held=2), Claimant(5), Claimant(5)]) == [0, 1, 0]
 

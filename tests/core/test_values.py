@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
-from paceline.core.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
 from paceline.core.durations import format_duration, parse_duration_ms
-from paceline.core.health import Glance, Health, judge
 from paceline.core.instants import to_datetime, to_ms, to_text
-from paceline.core.outcome import Dead, Done, OpenState, RunState, TerminalState, Unknown, terminal_state
+from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
+from paceline.core.monitors.health import Glance, Health, judge
+from paceline.core.monitors.outcome import Dead, Done, OpenState, RunState, TerminalState, Unknown, terminal_state
 
 NOW_MS = 1_790_000_000_000
 
@@ -36,7 +36,7 @@ def test_a_duration_reads_as_people_write_it(text: str, ms: int) -> None:
     "text",
     ["", "5", "s", "-5s", "1.5s", "1e9s", " 5s", "5s ", "5 s", "5S", "\u0665s", "5s\n", "9" * 13 + "s", "NaN", "1w"],
 )
-def test_what_is_no_duration_is_none(text: str) -> None:
+def test_text_that_is_no_duration_is_none(text: str) -> None:
     assert parse_duration_ms(text) is None
 
 
@@ -105,7 +105,7 @@ REPEATABLE_METHODS = ("GET", "HEAD", "OPTIONS")
 @pytest.mark.parametrize("check", CHECKS, ids=str)
 @pytest.mark.parametrize("attempt", [1, 5, 6])
 @pytest.mark.parametrize("lost", [False, True])
-def test_promise_9_what_is_not_safe_to_repeat_is_unknown_once_it_was_cut_short(
+def test_promise_9_interrupted_call_that_is_not_safe_to_repeat_is_unknown(
     *, check: Check, attempt: int, lost: bool
 ) -> None:
     decision = decide(check, attempt=attempt, lost=lost, policy=RetryPolicy(attempts_max=5))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
-from tests.shells.cli.program import Program
-from tests.simulators.atlas_client import START_MS, Client
+from tests.shells.cli.support.program import Program
+from tests.simulators.support.atlas_client import START_MS, Client
 
 
 @pytest.fixture

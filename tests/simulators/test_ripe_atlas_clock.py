@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
-from tests.simulators.atlas_client import MINUTE_MS, START_MS, Client, definition_of
+from tests.simulators.support.atlas_client import MINUTE_MS, START_MS, Client, definition_of
 
 ALL_TYPES = ("ping", "traceroute", "dns", "sslcert", "ntp", "http")
 
@@ -59,7 +59,7 @@ def test_the_same_seed_and_script_give_the_same_history() -> None:
     assert history(7) != history(8)
 
 
-def test_what_nobody_knows_is_not_found_and_wrong_methods_are_refused(client: Client) -> None:
+def test_unknown_paths_are_not_found_and_wrong_methods_are_refused(client: Client) -> None:
     assert client.ask("GET", "/anchors/").status == 404
     assert client.ask("PUT", "/measurements/").status == 405
     assert client.ask("GET", "/measurements/7/").status == 404

@@ -28,7 +28,7 @@ from ripe.atlas.cousteau import (
 )
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Model, SimulatorClock
-from tests.simulators.atlas_client import MINUTE_MS, START_MS
+from tests.simulators.support.atlas_client import MINUTE_MS, START_MS
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_cousteau_follows_the_pages_of_a_list(simulator: AtlasSimulator, common:
     assert len(simulator.world.measurements) == 100
 
 
-def test_cousteau_hears_a_refusal_and_a_lost_reply(simulator: AtlasSimulator, common: dict[str, str]) -> None:
+def test_cousteau_reports_a_refusal_and_a_lost_reply(simulator: AtlasSimulator, common: dict[str, str]) -> None:
     sources = [AtlasSource(type="area", value="WW", requested=1)]
 
     def create(description: str) -> tuple[bool, object]:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Request
-from tests.shells.cli.program import Program
-from tests.simulators.atlas_client import LOST, MINUTE_MS, Client, definition_of, order, ping
+from tests.shells.cli.support.program import Program
+from tests.simulators.support.atlas_client import LOST, MINUTE_MS, Client, definition_of, order, ping
 
 
 def add(client: Client, **fault: Any) -> None:
@@ -160,7 +160,7 @@ def test_accounts_and_keys_can_be_added_from_outside(simulator: AtlasSimulator) 
     assert anyone.ask("POST", "/simulator/keys", {"account": "carol", "grants": ["all"]}).status == 400
 
 
-def test_it_answers_without_a_network_as_well(simulator: AtlasSimulator, client: Client) -> None:
+def test_simulator_answers_in_process_without_a_network(simulator: AtlasSimulator, client: Client) -> None:
     simulator.add_fault(Fault(kind="drop_after", method="POST"))
     headers = {"Authorization": f"Key {client.key}"}
     body = json.dumps(order()).encode()
@@ -169,7 +169,7 @@ def test_it_answers_without_a_network_as_well(simulator: AtlasSimulator, client:
     assert simulator.answer(request).document == {"measurements": [1_000_002]}
 
 
-def test_the_command_line_starts_it_and_says_what_is_needed(program: Program) -> None:
+def test_command_line_starts_the_simulator_and_prints_url_and_keys(program: Program) -> None:
     with program.running("simulator", "atlas", "--port", "0", "--accounts", "3", "--speed", "0") as running:
         assert list(running.said["keys"]) == ["account-1", "account-2", "account-3"]
         client = Client(running.said["url"], running.said["keys"]["account-2"])

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Limits, Model, SimulatorClock
-from tests.simulators.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, ping
+from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, ping
 
 
 def test_a_one_off_goes_from_specified_to_stopped_in_about_ten_minutes(
@@ -24,7 +24,7 @@ def test_a_one_off_goes_from_specified_to_stopped_in_about_ten_minutes(
     assert document["status"]["name"] == "Stopped"
 
 
-def test_a_periodic_one_runs_from_its_start_to_its_stop(simulator: AtlasSimulator, client: Client) -> None:
+def test_periodic_measurement_runs_from_its_start_to_its_stop(simulator: AtlasSimulator, client: Client) -> None:
     start_s = START_MS // 1_000 + 3_600
     times = {"start_time": start_s, "stop_time": start_s + 7_200, "is_oneoff": False}
     (created,) = client.create(ping(interval=600), **times).ids
@@ -40,7 +40,7 @@ def test_a_periodic_one_runs_from_its_start_to_its_stop(simulator: AtlasSimulato
     assert client.get(f"/measurements/{created}/latest")[0]["step"] == 600
 
 
-def test_without_suitable_probes_it_waits_as_6_and_ends_as_7(simulator: AtlasSimulator, client: Client) -> None:
+def test_measurement_without_suitable_probes_has_status_6_and_then_7(simulator: AtlasSimulator, client: Client) -> None:
     nobody = [{"type": "area", "value": "WW", "requested": 5, "tags": {"include": ["on-the-moon"]}}]
     (created,) = client.create(probes=nobody).ids
     simulator.clock.advance(MINUTE_MS)
@@ -102,7 +102,7 @@ def test_only_the_owner_may_stop_or_edit(simulator: AtlasSimulator, client: Clie
     assert owner.get("/measurements/my/?tags=blue")["count"] == 0
 
 
-def test_what_is_not_public_is_not_there_for_others(simulator: AtlasSimulator, client: Client) -> None:
+def test_private_measurement_is_not_found_by_others(simulator: AtlasSimulator, client: Client) -> None:
     (hidden,) = client.create(ping(is_public=False)).ids
     for other in (Client(simulator.base_url), Client(simulator.base_url, simulator.add_account("eve")[0])):
         assert other.ask("GET", f"/measurements/{hidden}/").status == 404
@@ -187,7 +187,7 @@ def test_pages_are_followed_by_next_and_previous(simulator: AtlasSimulator, clie
     assert [one["id"] for one in after["results"]] == ids[20:]
 
 
-def test_what_a_list_does_not_know_it_says(client: Client) -> None:
+def test_list_reports_unknown_filters(client: Client) -> None:
     warned = client.get("/measurements/?mine=true")["warnings"]
     assert warned[0]["source"] == {"parameter": "mine"}
     for wrong in ("page_size=1000", "id__gt=x", "status=mad", "sort=size", "page=0", "page=500&page_size=500"):

@@ -11,7 +11,7 @@ import pytest
 from cryptography import x509
 
 from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Grant, Model, SimulatorClock
-from tests.simulators.atlas_client import MINUTE_MS, START_MS, Client, definition_of, order, ping
+from tests.simulators.support.atlas_client import MINUTE_MS, START_MS, Client, definition_of, order, ping
 
 ALL_TYPES = ("ping", "traceroute", "dns", "sslcert", "ntp", "http")
 
@@ -62,7 +62,7 @@ def test_ids_come_in_the_order_of_the_definitions_and_share_a_group(client: Clie
     assert [client.status(one) for one in ids] == [4, 4, 4]
 
 
-def test_one_more_can_join_a_group_of_ones_own(simulator: AtlasSimulator, client: Client) -> None:
+def test_measurement_can_join_a_group_of_the_same_user(simulator: AtlasSimulator, client: Client) -> None:
     first = client.create(ping(), ping()).ids[0]
     (joined,) = client.create(ping(group_id=first)).ids
     assert client.get(f"/measurements/{joined}/")["group_id"] == first
@@ -122,7 +122,7 @@ def test_a_wrong_field_is_named_in_ripes_envelope(
     assert client.get("/measurements/my/")["count"] == 0
 
 
-def test_a_target_that_nobody_asks_for_need_not_resolve(client: Client) -> None:
+def test_unused_target_need_not_resolve(client: Client) -> None:
     assert client.create(ping(target="nowhere.invalid", skip_dns_check=True)).status == 201
     assert client.create(ping(target="nowhere.invalid", resolve_on_probe=True)).status == 201
     assert client.create(without(definition_of("dns", use_probe_resolver=True), "target")).status == 201
@@ -159,7 +159,7 @@ def test_an_asn_without_probes_is_refused_in_ripes_words(client: Client) -> None
     assert refused.details == ["Your selected ASN is not covered by our network."]
 
 
-def test_http_is_for_approved_accounts_and_wifi_for_nobody(client: Client) -> None:
+def test_http_is_for_approved_accounts_and_wifi_for_no_account(client: Client) -> None:
     assert client.create(definition_of("http")).status == 403
     assert client.create(ping(type="wifi")).status == 400
 

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
 from paceline.simulators.ripe_atlas.quotas import Day
-from tests.simulators.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
+from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
 
 
 def test_an_account_runs_a_hundred_at_once_whichever_key_asks(simulator: AtlasSimulator, client: Client) -> None:
@@ -53,9 +53,7 @@ def test_the_daily_credits_are_refused_until_a_day_has_passed(simulator: AtlasSi
     assert client.create(definition_of("traceroute"), requested=160).status == 201
 
 
-def test_the_sums_of_a_day_and_the_books_are_those_of_counting_all_again(
-    simulator: AtlasSimulator, client: Client
-) -> None:
+def test_daily_sums_and_books_equal_a_recount(simulator: AtlasSimulator, client: Client) -> None:
     chance, day, world = random.Random(5), Day(), simulator.world
     for _ in range(80):
         stop_time = simulator.clock.now_ms() // 1_000 + chance.randrange(3_600, 90_000)
@@ -83,7 +81,7 @@ def test_a_measurement_has_at_most_a_thousand_probes_and_fifty_results_a_second(
     assert client.create(ping(interval=3_600, spread=10), requested=500, is_oneoff=False).status == 201
 
 
-def test_without_credits_nothing_is_created_unless_somebody_else_pays(simulator: AtlasSimulator) -> None:
+def test_measurement_without_credits_is_refused_unless_another_account_pays(simulator: AtlasSimulator) -> None:
     poor = Client(simulator.base_url, simulator.add_account("poor", balance=59)[0])
     rich = Client(simulator.base_url, simulator.add_account("rich", pays_for={"poor"})[0])
     assert poor.create().details == ["You do not have enough credits to schedule this measurement."]
@@ -106,7 +104,7 @@ def test_the_cap_on_a_target_counts_everybody(simulator: AtlasSimulator, client:
     assert other.create(ping(target="8.8.8.8")).status == 400
 
 
-def test_two_clients_at_once_with_room_for_one_get_one(simulator: AtlasSimulator, client: Client) -> None:
+def test_exactly_one_of_two_clients_gets_the_last_room(simulator: AtlasSimulator, client: Client) -> None:
     simulator.add_account("alice", keys=0, limits=Limits(concurrent=3))
     keys = [client.key, simulator.add_key("alice").uuid]
     barrier = threading.Barrier(10)

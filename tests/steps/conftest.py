@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batch import Batch
+from paceline.core.batches.batch import Batch
 from paceline.ports import Store
-from tests.contract.batch_stage import put_provider, put_records
-from tests.contract.stage import user
-from tests.steps.scene import RECORDS
+from tests.contract.support.batch_stage import put_provider, put_records
+from tests.contract.support.stage import user
+from tests.steps.support.scene import RECORDS
 
 
 @pytest.fixture

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from paceline.core.users import UserEdit
 from paceline.errors import AlreadyExists, InvalidInput, LimitReached, NotFound
-from paceline.ports import Store, UserEdit
+from paceline.ports import Store
 from paceline.steps.access import (
     DAILY_CREDITS_MAX,
     TOKENS_MAX,
@@ -16,7 +17,7 @@ from paceline.steps.access import (
     remove_user,
     revoke_token,
 )
-from tests.steps.scene import T0_MS
+from tests.steps.support.scene import T0_MS
 
 KEY = b"k" * 32
 
@@ -140,7 +141,7 @@ def test_an_id_is_given_once(store: Store) -> None:
         new_user(store, "cem", seed=2)
 
 
-def test_what_is_not_there_is_not_found(store: Store) -> None:
+def test_missing_user_and_token_are_not_found(store: Store) -> None:
     for act in (
         lambda: get_user(store, "nobody"),
         lambda: edit_user(store, "nobody", UserEdit(), now_ms=T0_MS),
@@ -164,7 +165,7 @@ def test_no_user_can_be_named_me_in_any_case(name: str, store: Store) -> None:
         add_user(store, name, role="user", daily_credits=0, token_bytes=b"x" * 32, secret_key=KEY, now_ms=T0_MS)
 
 
-def test_a_user_gets_no_more_tokens_than_the_limit_whoever_asks(store: Store) -> None:
+def test_tokens_of_a_user_are_limited_on_every_path(store: Store) -> None:
     for seed in range(TOKENS_MAX - len(store.tokens("ann"))):
         new_token(store, "ann", seed=seed)
     with pytest.raises(LimitReached, match="Revoke some first"):

@@ -11,21 +11,23 @@ import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
-from paceline.core.batch import RecordSpec
+from paceline.core.batches.batch import RecordSpec
 from paceline.core.instants import to_text
-from paceline.core.schedule import Rest
+from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.monitors.schedule import Rest
+from paceline.core.monitors.values import Reacted
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
-from paceline.ports import AccountSpec, AddKey, Reacted, Store
+from paceline.ports import Store
 from paceline.steps.access import authenticate
-from paceline.steps.move import obstacles
-from paceline.steps.move_in import import_lines
-from paceline.steps.plan import plan_due
-from tests.contract import job_stage
-from tests.contract.batch_stage import DATE
-from tests.contract.stage import EVERY_MINUTE, user
-from tests.steps import move_scene
-from tests.steps.move_scene import NOON_MS, NOW_MS, SECRET_KEY, VAULT, open_runs, picture, take_in, take_out
-from tests.steps.scene import DAY_MS, MINUTE_MS, SECOND_MS, T0_MS, entry, put, run_tick, send_all, take
+from paceline.steps.batches.plan import plan_due
+from paceline.steps.move.move_in import import_lines
+from paceline.steps.move.stream import obstacles
+from tests.contract.support import job_stage
+from tests.contract.support.batch_stage import DATE
+from tests.contract.support.stage import EVERY_MINUTE, user
+from tests.steps.support import move_scene
+from tests.steps.support.move_scene import NOON_MS, NOW_MS, SECRET_KEY, VAULT, open_runs, picture, take_in, take_out
+from tests.steps.support.scene import DAY_MS, MINUTE_MS, SECOND_MS, T0_MS, entry, put, run_tick, send_all, take
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def target() -> Iterator[Store]:
         assert store.verify() == []
 
 
-def test_all_that_was_declared_is_there_after_a_move_and_fires_when_it_would_have(source: Store, target: Store) -> None:
+def test_all_definitions_survive_a_move_and_fire_at_their_times(source: Store, target: Store) -> None:
     secret = move_scene.with_users_and_monitors(source)
     move_scene.with_batch(source)
     move_scene.with_accounts(source)
@@ -84,9 +86,7 @@ def test_a_moved_monitor_goes_on_on_its_grid_and_a_firing_that_is_owed_is_made(s
     assert entry(target, "web", now_ms=late_ms).due_ms == T0_MS + 10 * MINUTE_MS
 
 
-def test_promise_5_of_a_day_that_moves_at_noon_each_record_runs_once_and_at_its_time(
-    source: Store, target: Store
-) -> None:
+def test_promise_5_each_record_of_a_day_moved_at_noon_runs_once_and_at_its_time(source: Store, target: Store) -> None:
     move_scene.with_batch(source)
     waiting = open_runs(source)
     assert len(waiting) == 6
@@ -129,7 +129,7 @@ def test_a_record_that_waits_to_be_planned_into_its_day_is_planned_there(source:
     assert late[0] >= NOON_MS
 
 
-def test_what_an_account_has_spent_counts_after_the_move(source: Store, target: Store) -> None:
+def test_usage_of_an_account_counts_after_a_move(source: Store, target: Store) -> None:
     move_scene.with_users_and_monitors(source)
     move_scene.with_accounts(source)
     move_scene.with_finished_job(source)
@@ -142,7 +142,7 @@ def test_what_an_account_has_spent_counts_after_the_move(source: Store, target: 
     assert (report.jobs, counts["jobs"], target.jobs(None, before=None, limit=10)) == (1, {"passed over": 1}, [])
 
 
-def test_what_is_under_way_is_named_and_nothing_else_is_in_the_way(source: Store) -> None:
+def test_export_names_unfinished_work_as_the_only_obstacle(source: Store) -> None:
     move_scene.with_users_and_monitors(source)
     move_scene.with_batch(source)
     move_scene.with_accounts(source)
@@ -197,8 +197,8 @@ class Crash(Exception):
 class Dying(SqliteStore):
     """Dies after the definitions are written and before their entries follow."""
 
-    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
-        raise Crash(len(reacted))
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+        raise Crash(len(reacted), now_ms)
 
 
 def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, 
 class Hasty(SqliteStore):
     """Something else that runs on the store arms what is new before the import does."""
 
-    def react(self, reacted: Sequence[Reacted]) -> list[bool]:
-        super().react([Reacted(one.change, Rest(EVERY_MINUTE, outgoing=False)) for one in reacted[:1]])
-        return super().react(reacted)
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+        super().react([Reacted(one.change, Rest(EVERY_MINUTE, outgoing=False)) for one in reacted[:1]], now_ms=now_ms)
+        return super().react(reacted, now_ms=now_ms)
 
 
-def test_monitors_that_somebody_else_armed_meanwhile_are_counted(source: Store) -> None:
+def test_import_counts_monitors_that_another_process_armed(source: Store) -> None:
     move_scene.with_users_and_monitors(source)
     stream, _ = take_out(source)
     with closing(Hasty(":memory:")) as hasty:
@@ -275,9 +275,9 @@ def test_two_exports_in_one_stream_are_refused(source: Store, target: Store) -> 
 
 @pytest.fixture
 def aws_store() -> Iterator[Store]:
-    from paceline.adapters.aws import tables
+    from paceline.adapters.aws.client import tables
     from paceline.adapters.aws.store import AwsStore
-    from tests.aws.ministack import fresh_prefix, shared_clients
+    from tests.aws.support.ministack import fresh_prefix, shared_clients
 
     clients, prefix = shared_clients(), fresh_prefix()
     tables.create(clients, prefix)

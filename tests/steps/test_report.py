@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from paceline.core.instants import to_text
+from paceline.core.users import UserEdit
 from paceline.errors import NotFound
-from paceline.ports import Store, UserEdit
+from paceline.ports import Store
 from paceline.steps.access import edit_user
-from paceline.steps.define import get_monitor
-from paceline.steps.report import MonitorView, monitor_runs, monitor_view, show_run, status_view
-from paceline.steps.send import settle
-from tests.steps.scene import HTTP, MINUTE_MS, OUTGOING, SECOND_MS, T0_MS, finish, put, run_tick, send_all, take
+from paceline.steps.monitors.define import get_monitor
+from paceline.steps.monitors.send import settle
+from paceline.steps.views.report import MonitorView, monitor_runs, monitor_view, show_run, status_view
+from tests.steps.support.scene import HTTP, MINUTE_MS, OUTGOING, SECOND_MS, T0_MS, finish, put, run_tick, send_all, take
 
 
 def view(store: Store, *, now_ms: int) -> MonitorView:

@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from paceline.core.calls import CallSettlement
-from paceline.ports import ClaimedCall, Store
-from tests.world.batch_world import BatchWorld, Damage
-from tests.world.damage import Faulty
-from tests.world.ledger import Broken
+from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.values import ClaimedCall
+from paceline.ports import Store
+from tests.world.support.batch_world import BatchWorld, Damage
+from tests.world.support.damage import Faulty
+from tests.world.support.ledger import Broken
 from tests.world.test_world import STEPS, seeds
 
 Maker = Callable[..., BatchWorld]

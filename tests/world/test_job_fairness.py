@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from paceline.core.job import JobLimits
-from paceline.ports import UserEdit
+from paceline.core.jobs.job import JobLimits
+from paceline.core.users import UserEdit
 from paceline.simulators.ripe_atlas import Limits
-from paceline.steps.submit import submit_job
-from tests.world.job_actors import Place
-from tests.world.job_world import JobWorld
-from tests.world.seeded import SECOND_MS
+from paceline.steps.jobs.submit import submit_job
+from tests.world.support.job_actors import Place
+from tests.world.support.job_world import JobWorld
+from tests.world.support.seeded import SECOND_MS
 
 ROOMY = Limits(concurrent=20_000, daily_results=10_000_000, daily_credits=100_000_000)
 SENDS = 400
@@ -59,7 +59,7 @@ def served(world: JobWorld) -> Counter[str]:
     return Counter(owners[handle >> 14] for handle in world.books.sent)
 
 
-def test_a_user_with_one_is_served_soon_among_one_with_ten_thousand(make_world: Maker) -> None:
+def test_user_with_one_measurement_is_served_soon_beside_a_user_with_ten_thousand(make_world: Maker) -> None:
     world = make_world([Place("lab", 1, ROOMY)])
     submit(world, "bob", [1] * 10_000)
     for _ in range(5):
@@ -70,7 +70,7 @@ def test_a_user_with_one_is_served_soon_among_one_with_ten_thousand(make_world: 
     assert served(world) == {"bob": 6, "ann": 1}
 
 
-def test_users_with_equal_demand_have_equal_turns_whoever_sends(make_world: Maker) -> None:
+def test_users_with_equal_demand_are_served_equally_by_any_sender(make_world: Maker) -> None:
     world = make_world([Place("lab", 2, ROOMY)])
     for owner, count in (("ann", 40), ("bob", 40), ("cat", 40), ("dan", 10)):
         submit(world, owner, [1 + index % 5 for index in range(count)])

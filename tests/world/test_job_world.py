@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from paceline.ports import Store
-from tests.world.damage import Faulty
-from tests.world.job_damage import JOB_FAULTS
-from tests.world.job_world import JobWorld
-from tests.world.ledger import Broken
+from tests.world.support.damage import Faulty
+from tests.world.support.job_damage import JOB_FAULTS
+from tests.world.support.job_world import JobWorld
+from tests.world.support.ledger import Broken
 from tests.world.test_world import STEPS, seeds
 
 Maker = Callable[..., JobWorld]

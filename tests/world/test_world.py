@@ -15,9 +15,9 @@ from typing import cast
 import pytest
 
 from paceline.ports import Store
-from tests.world.damage import FAULTS, Faulty
-from tests.world.ledger import Broken
-from tests.world.world import Damage, World
+from tests.world.support.damage import FAULTS, Faulty
+from tests.world.support.ledger import Broken
+from tests.world.support.world import Damage, World
 
 STEPS = int(os.environ.get("PACELINE_WORLD_STEPS", "1500"))
 Maker = Callable[..., World]

@@ -167,7 +167,7 @@ def _lasts(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def _read(file: Path) -> _Pair | None:
-    """None: there is none, or it is not one of ours; then it is made anew."""
+    """Returns the pair in the file; None if there is none or it is not one of ours: then a new one is made."""
     try:
         text = file.read_bytes()
         key = serialization.load_pem_private_key(text, None)

@@ -53,6 +53,6 @@ def _unreadable() -> WrongSetting:
     """Names neither the sealed text nor the key."""
     return WrongSetting(
         "PACELINE_SECRET_KEY: headers, a body or an account's key were sealed with another secret. Start with the"
-        " one they were sealed with (the setting, or the key file beside the store), or give the header values anew,"
+        " one they were sealed with (the setting, or the key file beside the store), or give the header values again,"
         " and remove the account's keys and add them again."
     )

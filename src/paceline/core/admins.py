@@ -1,4 +1,4 @@
-"""Somebody must be able to give rights: the last admin stays one."""
+"""The last admin stays one: at least one user must be able to give rights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Standing(NamedTuple):
-    """What decides whether a user can act as an admin."""
+    """The facts that decide whether a user can act as an admin."""
 
     role: str
     disabled: bool
@@ -17,7 +17,7 @@ class Standing(NamedTuple):
 
 
 def gives_up_admin(before: Standing, after: Standing | None) -> bool:
-    """Whether a change takes an admin away, who must not be the last. None: the user is removed."""
+    """Return whether a change takes an admin away, who must not be the last. None: the user is removed."""
     return before.is_active_admin and not (after is not None and after.is_active_admin)
 
 

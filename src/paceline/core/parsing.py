@@ -1,4 +1,4 @@
-"""JSON to values: what is wrong becomes an error that names the field and says what to do."""
+"""Decodes JSON to values. Errors name the field and say what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATH = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
-    """JSON to a value; what is wrong becomes an error that names the field, also a field that is given twice."""
+    """Decodes JSON to a value. InvalidInput names a wrong field, and also a field that is given twice."""
     value = decode_part(decoder, body, pointer)
     if repeated := repeated_name(body):
         raise InvalidInput.of(FieldProblem(pointer + repeated, "this field is given twice; keep one of them"))
@@ -30,7 +30,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> 
 
 
 def decode_part(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
-    """Like ``decode``, for a part of a body that was looked through for repeated names as a whole."""
+    """Like ``decode``, for a part of a body that was searched for repeated names as a whole."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -64,7 +64,7 @@ def repeated_name(body: bytes) -> str | None:
 
 
 def line_problem(text: str, pointer: str, *, chars_max: int) -> FieldProblem | None:
-    """Why this is not a text of one line, fit to be shown in lists and logs."""
+    """The problem if the text is not a single line that lists and logs can show; else None."""
     if any(unicodedata.category(char) in _BREAKING for char in text):
         return FieldProblem(pointer, "control characters and line breaks are not allowed")
     return text_problem(text, pointer, chars_max=chars_max)
@@ -79,7 +79,7 @@ def text_problem(text: str, pointer: str, *, chars_max: int = TEXT_CHARS_MAX) ->
 
 
 def document_problem(document: dict[str, Any]) -> str | None:
-    """Why a checker's own document cannot be kept, level by level: a walk that recursed could be made to overflow."""
+    """Why a checker's own document cannot be stored, or None. Goes level by level: recursion could overflow."""
     level: list[Any] = [document]
     for _ in range(LEVELS_MAX):
         below: list[Any] = []

@@ -20,7 +20,7 @@ def fair_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int | None
 
     The smallest total (held and granted) is raised first, so nobody gets a place while another who wants one has less.
     What one claimant leaves, the others use. Nobody's total passes ``ceiling``. Where not all equals can have the last
-    places, those who stand first get them: callers put whoever has waited longest for a turn first.
+    places, those who stand first get them: callers put the claimant first that has waited longest for a turn.
     """
     wishes = [_wish(claimant, ceiling) for claimant in claimants]
     level = _level(room, claimants, wishes)

@@ -3,65 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from paceline.core.atlas import Answer, Lost, Refused
-from paceline.core.measurement import Measurement
-
-Unanswered = Refused | Lost
-"""RIPE said no, and whom that concerns; or no answer came that can be read, and the question can be asked again."""
-
-
-class Listed(NamedTuple):
-    """A measurement as RIPE's lists show it, some seconds late."""
-
-    id: int
-    status: int
-    description: str = ""
-    tags: tuple[str, ...] = ()
-    stop_s: int | None = None
-    """When it ended or is to end, in seconds since 1970."""
-    scheduled: int | None = None
-    """How many probes were given the work; None or 0 before it has begun."""
-    credits_per_result: int | None = None
-    """RIPE's own price. Whether a one-off's has the factor 2 in it is not known."""
-    results_per_day: int | None = None
-
-
-class Credits(NamedTuple):
-    """RIPE books in batches, hours late: what it says was spent is the least that was."""
-
-    balance: int
-    spent_day: int
-    results_day: int
-    limit_day: int | None = None
-
-
-class Stopped(NamedTuple):
-    """RIPE took the order to stop."""
-
-
-class Delivered(NamedTuple):
-    """How many results there were; ``whole`` is False if there are more than were asked for."""
-
-    results: int
-    bytes: int
-    whole: bool
-
-
-class KeyCheck(NamedTuple):
-    """``problems`` names what the key lacks, and is empty if it can be used. ``words`` are RIPE's own.
-
-    ``unverified`` names what it needs and could not be tried: RIPE shows it only to keys that may list keys.
-    """
-
-    problems: tuple[str, ...]
-    words: tuple[str, ...] = ()
-    unverified: tuple[str, ...] = ()
+from paceline.core.jobs.atlas import Answer
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
+from paceline.core.jobs.measurement import Measurement
 
 
 class Atlas(Protocol):
-    """One thread drives it, one call at a time, each within its deadline; ``interrupt`` is for the others.
+    """RIPE Atlas as one thread calls it, one call at a time, each within its deadline. Other threads may ``interrupt``.
 
     ``key`` is the secret itself. It is in no answer, reason or error, also where RIPE repeats it.
     """
@@ -73,16 +23,16 @@ class Atlas(Protocol):
         """
 
     def find_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
-        """All that the key's account has with this tag, in order of id. Empty is certain only after RIPE's lag."""
+        """Returns all of the key's account with this tag, in order of id. Empty is certain only after RIPE's lag."""
 
     def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
-        """Those of them that run or are to run."""
+        """Returns those with this tag that run or are scheduled."""
 
     def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
-        """By id. One that is missing is not in RIPE's list yet, is not there, or is not for this key to see."""
+        """Returns statuses by id. One is missing if RIPE does not list it yet, has none, or hides it from this key."""
 
     def in_flight(self, key: str) -> int | Unanswered:
-        """How many measurements of the account RIPE's list counts as running."""
+        """Returns how many measurements of the account RIPE lists as running."""
 
     def credits(self, key: str) -> Credits | Unanswered: ...
     def stop(self, key: str, measurement_id: int) -> Stopped | Unanswered:

@@ -4,152 +4,27 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
-import msgspec
-
-from paceline.core.batch import Batch, BatchSpec, Day, RecordSpec
-from paceline.core.calls import CallSettlement, CallState
-from paceline.core.pace import Lane
-from paceline.core.provider import ProviderDefinition, ProviderSpec
-
-
-class PutProvider(msgspec.Struct, frozen=True):
-    """``spec.headers`` are sealed: the store never sees a secret."""
-
-    id: str
-    spec: ProviderSpec
-    expected_revision: int | None = None
-
-
-class ProviderPut(msgspec.Struct, frozen=True):
-    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch"]
-    provider: ProviderDefinition | None = None
-
-
-class ProviderStanding(msgspec.Struct, frozen=True):
-    """How a provider stands now. ``waiting`` counts no further than to a thousand."""
-
-    lane: Lane
-    in_flight: int
-    waiting: int
-    head_due_ms: int | None
-    ready_ms: int | None
-
-
-class BatchPut(msgspec.Struct, frozen=True):
-    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch"]
-    batch: Batch | None = None
-
-
-RecordPut = Literal["created", "replaced", "unchanged", "no_provider"]
-
-
-class PlanOrder(msgspec.Struct, frozen=True):
-    """All that a day's plan depends on: each provider with its count, and the records in that order.
-
-    ``records`` are numbers, provider by provider, each provider's by (place, number). ``turns`` are positions in it,
-    in the order in which the store likes to write them; of those ``begin`` are planned already, up to the cursor.
-    """
-
-    providers: list[tuple[int, int]]
-    records: array[int]
-    turns: array[int]
-    begin: int = 0
-
-
-class Placements(NamedTuple):
-    """Runs to be made, side by side: which record, at which provider, due when."""
-
-    records: array[int]
-    providers: array[int]
-    dues_ms: array[int]
-
-
-class PagePlan(NamedTuple):
-    """What came of a page. ``won`` is False if the cursor was elsewhere: another planner was faster."""
-
-    won: bool
-    enqueued: int
-    already: int
-    skipped: int
-
-
-class Newcomer(NamedTuple):
-    record: int
-    provider: int
-    place: int
-
-
-class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
-    """A batch's run that is out with the claimer. ``handle`` and ``attempt`` are the fence."""
-
-    handle: int
-    attempt: int
-    provider: int
-    provider_revision: int
-    batch: str
-    record: str
-    date: str
-    due_ms: int
-    lease_until_ms: int
-    lost: bool
-    """An earlier attempt may have arrived."""
-    endpoint: str
-    body: str | None
-
-
-class CallRun(msgspec.Struct, frozen=True):
-    """A batch's run as it is reported."""
-
-    handle: int
-    batch: str
-    record: str
-    date: str
-    provider: str
-    due_ms: int
-    state: CallState
-    attempt: int = 0
-    reason: str = ""
-    until_ms: int | None = None
-    """Out: when the lease ends. Retry: when it may start."""
-    started_ms: int | None = None
-    ended_ms: int | None = None
-    latency_ms: float | None = None
-    code: int | None = None
-    payload: str | None = None
-    dead: bool = False
-
-
-class DeadChoice(msgspec.Struct, frozen=True):
-    """Which dead letters are meant: those of these runs, or of a provider, or of a batch (on a date). All must hold."""
-
-    handles: tuple[int, ...] | None = None
-    provider: str | None = None
-    batch: str | None = None
-    date: str | None = None
-
-
-class DayCount(NamedTuple):
-    provider: str
-    state: CallState
-    runs: int
-
-
-class CallPurge(NamedTuple):
-    """How many were deleted, and where the next pass goes on; None: the walk is over."""
-
-    deleted: int
-    after: int | None
-
-
-class Replayed(NamedTuple):
-    """What became of a dead queue's messages: sent again, stale and deleted, or left because they cannot be read."""
-
-    redriven: int
-    dropped: int
-    left: int
-    """Also those, about, that were not reached."""
+from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
+from paceline.core.batches.calls import CallSettlement, CallState
+from paceline.core.batches.provider import ProviderDefinition
+from paceline.core.batches.values import (
+    BatchPut,
+    CallPurge,
+    CallRun,
+    ClaimedCall,
+    DayCount,
+    DeadChoice,
+    LateRecord,
+    PagePlan,
+    Placements,
+    PlanOrder,
+    ProviderPut,
+    ProviderStanding,
+    PutProvider,
+    RecordPut,
+)
 
 
 class BatchStore(Protocol):
@@ -160,8 +35,9 @@ class BatchStore(Protocol):
     def put_provider(self, put: PutProvider, *, now_ms: int) -> ProviderPut:
         """Takes effect with the next claim: a paused provider starts nothing more."""
 
-    def provider(self, provider_id: str) -> ProviderDefinition | None: ...
-    def provider_by_number(self, number: int) -> ProviderDefinition | None: ...
+    def provider(self, key: str | int) -> ProviderDefinition | None:
+        """By its name; or by its number, also one that was removed: results still name it."""
+
     def providers(self, *, after: str, limit: int) -> list[ProviderDefinition]: ...
     def remove_provider(self, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
         """``in_use``: a record names it, or a run of it has not ended."""
@@ -178,13 +54,13 @@ class BatchStore(Protocol):
     def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
         """Each judged by itself, in order; all durable on return.
 
-        While a day of the batch is planned and not over, a record that comes, or comes back, is a newcomer to it.
+        While a day of the batch is planned and not over, a record that comes, or comes back, is a late record of it.
         """
 
     def record(self, batch: Batch, record_id: str) -> RecordSpec | None: ...
     def records(self, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]: ...
     def remove_record(self, batch: Batch, record_id: str) -> bool:
-        """It does not run any more, also today. Made anew, it is the same record: a day's run stays one."""
+        """Delete the record: it runs no more, also today. Put again, it is the same record: a day's run stays one."""
 
     # -- days
 
@@ -210,24 +86,21 @@ class BatchStore(Protocol):
     def close_day(self, day: Day) -> bool:
         """``planning`` becomes ``planned``, if the cursor still stands at ``day.cursor``."""
 
-    def newcomers(self, batch: Batch, *, limit: int) -> list[Newcomer]:
+    def late_records(self, batch: Batch, *, limit: int) -> list[LateRecord]:
         """Records that came, or came back, while a day was on, and are not planned into it yet."""
 
-    def newcomer_order(self, batch: Batch) -> PlanOrder:
+    def late_order(self, batch: Batch) -> PlanOrder:
         """All of them, when they are many."""
 
     def unplanned(self, day: Day, records: Sequence[int]) -> set[int]:
         """Those of the records that have no run on the day yet."""
 
-    def plan_newcomers(self, day: Day, page: Placements) -> PagePlan:
+    def plan_late_records(self, day: Day, page: Placements) -> PagePlan:
         """Enqueues late additions; those that the ledger has already are not made again."""
 
-    def forget_newcomers(self, done: Sequence[int]) -> None: ...
-    def taken(self, provider: int, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
-        """Due times of the provider's runs that have not ended, in order."""
-
-    def taken_by_all(self, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
-        """Due times of the day's runs that have not ended, of whichever provider, in order."""
+    def forget_late_records(self, done: Sequence[int]) -> None: ...
+    def taken(self, of: int | Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+        """Due times of the runs that have not ended, in order: of a provider, by its number, or of a day."""
 
     def record_names(self, numbers: Sequence[int]) -> dict[int, str]: ...
     def latencies_ms(self, numbers: Sequence[int], *, runs_max: int) -> dict[int, float]:
@@ -248,7 +121,7 @@ class BatchStore(Protocol):
     # -- calls
 
     def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
-        """Takes runs that may start now and leases them, as ``core.pace`` decides for each provider.
+        """Takes runs that may start now and leases them, as ``core.batches.pace`` decides for each provider.
 
         A lease lasts ``lease_ms`` longer than the provider's own time-out. What its record, its batch or the missed
         policy no longer wants ends as ``skipped`` here; what a paused batch owns steps aside; what has another
@@ -259,7 +132,7 @@ class BatchStore(Protocol):
         """When ``claim_calls`` may next have something to do."""
 
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
-        """Records each once and moves the provider's lane as ``core.pace`` says. False (fencing): no longer out."""
+        """Records each once and moves the provider's lane by ``core.batches.pace``. False (fencing): no longer out."""
 
     def settle_and_claim_calls(
         self, settlements: Sequence[CallSettlement], *, now_ms: int, runs_max: int, lease_ms: int
@@ -277,13 +150,18 @@ class BatchStore(Protocol):
         """
 
     def purge_records(self, *, after: int) -> CallPurge:
-        """Deletes removed records that no run names any more, a bounded number."""
+        """Deletes removed records that no run names any more, a bounded number.
+
+        Until then their names keep a day's runs single.
+        """
 
     def find_call_run(self, batch_id: str, record_id: str, date: str) -> CallRun | None: ...
 
     # -- dead letters
 
-    def dead(self, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]: ...
+    def dead(self, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]:
+        """In order of provider and due time; ``after`` and the second of the answer are cursors, None at the end."""
+
     def redrive(self, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
         """Puts dead letters back, each once: provider by provider, in their old order.
 
@@ -293,13 +171,3 @@ class BatchStore(Protocol):
 
     def discard(self, choice: DeadChoice, *, limit: int) -> int:
         """They stay in their day's results and are dead letters no longer."""
-
-    def dead_messages(self) -> dict[str, int]:
-        """About how many messages wait in each dead queue; nothing where the store has no queues."""
-
-    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
-        """Sends messages of the dead queues again, up to ``limit`` of each; by queue, nothing where there are none.
-
-        One is deleted only after it was sent, so it may come twice, which does no harm. What it would have done and was
-        done since is dropped. ``react`` is called before messages are deleted that stand for changes nobody followed.
-        """

@@ -5,40 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
-
-from paceline.core.calls import Call, CallResult
-from paceline.core.checks import PolledCheck
-from paceline.core.ids import run_id
-from paceline.core.outcome import Done
-from paceline.ports.monitors import Settlement
-
-
-class Finished(Settlement, frozen=True, gc=False):
-    """What came of a check that the provider carried out."""
-
-    outcome: Done
-
-
-class Order(msgspec.Struct, frozen=True, gc=False):
-    """A check to be made."""
-
-    handle: int
-    attempt: int
-    owner: str
-    monitor: str
-    generation: int
-    counter: int
-    check: PolledCheck
-    due_ms: int = 0
-    lease_until_ms: int = 0
-    target: str = ""
-    """Where the check connects, as ``core.places.target_of`` has it."""
-
-    @property
-    def run_id(self) -> str:
-        """Computed when it is asked for, which few checks are."""
-        return run_id(self.owner, self.monitor, generation=self.generation, counter=self.counter)
+from paceline.core.batches.calls import Call, CallResult
+from paceline.core.monitors.values import Finished, Order
 
 
 class Provider(Protocol):

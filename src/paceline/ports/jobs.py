@@ -1,21 +1,20 @@
-"""Jobs, accounts, keys and the ledger between them: what the store promises, in the words of ``ports.job_values``."""
+"""Jobs, accounts, keys and the ledger between them: what the store promises."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from paceline.core.atlas import MeterName
-from paceline.core.measurement import MeasurementState
-from paceline.core.meters import Reading, Short
-from paceline.core.pool import Account
-from paceline.ports.job_values import (
+from paceline.core.jobs.atlas import MeterName
+from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.jobs.meters import Reading, Short
+from paceline.core.jobs.pool import Account
+from paceline.core.jobs.values import (
     AccountPut,
     AccountSpec,
     AddKey,
     Admitted,
     Already,
-    Blame,
     Budget,
     Busy,
     Ended,
@@ -25,6 +24,7 @@ from paceline.ports.job_values import (
     OverCredits,
     Paused,
     Progress,
+    RefusalEffect,
     SeenAccount,
     SendCounts,
     SendOutcome,
@@ -46,19 +46,19 @@ class JobStore(Protocol):
     # -- accounts and keys
 
     def put_account(self, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
-        """Takes effect with the next send. A limit below what is used stops new holds and takes nothing back.
+        """Writes the account, from the next send on. A limit below what is used stops new holds and takes nothing back.
 
-        ``seen``: it is written only onto this, else ``revision_mismatch``; None: whatever is there. Limits are also
+        ``seen``: written only if the account still is so, else ``revision_mismatch``; None: always. Limits are also
         lowered when RIPE says so: what the writer has seen is compared, and not a count of the writers' edits.
         """
 
     def account(self, account_id: str, *, now_ms: int) -> Account | None:
-        """One, up to date; meters with all releases that are known."""
+        """Returns the account, its meters up to date and with all known releases."""
 
     def accounts(self, *, now_ms: int, releases_until_ms: int) -> list[Account]:
-        """All of them, up to date; meters with the releases that come until then.
+        """Returns all accounts, their meters up to date and with the releases until then.
 
-        Of slots these are expectations, from ``core.atlas.expected_end_ms``.
+        Releases of slots are expectations, from ``core.jobs.atlas.expected_end_ms``.
         """
 
     def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded:
@@ -76,16 +76,16 @@ class JobStore(Protocol):
         """The sealed secret is gone with it."""
 
     def quarantine_key(self, account_id: str, key_id: str, *, reason: str) -> bool:
-        """RIPE refused it in a question: it is used no more until it is enabled again. False: there is no such key."""
+        """Keeps a key that RIPE refused out of use until it is enabled again. Returns False if there is no such key."""
 
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
-        """RIPE's counters, as ``core.meters.sync`` takes them, and its balance, as ``read_balance`` does.
+        """RIPE's counters, as ``core.jobs.meters.sync`` takes them, and its balance, as ``read_balance`` does.
 
         False: no such account.
         """
 
     def slots_seen(self, account_id: str, atlas_ids: Sequence[int]) -> int:
-        """How many of these, which RIPE's list shows as running, hold a slot of the account."""
+        """Returns how many of these ids, which RIPE lists as running, hold a slot of the account."""
 
     # -- submission and reading
 
@@ -96,7 +96,7 @@ class JobStore(Protocol):
         """
 
     def submitted_as(self, owner: str, idempotency_key: str) -> StoredJob | None:
-        """The job that this user submitted under that key."""
+        """Returns the job that the user submitted under that idempotency key."""
 
     def budget(self, owner: str, *, now_ms: int) -> Budget | None: ...
     def job(self, job_id: str) -> StoredJob | None: ...
@@ -117,26 +117,26 @@ class JobStore(Protocol):
         """A user's, of all jobs, newest first; ``before`` is a handle. No states: all of them."""
 
     def count_of(self, owner: str, *, states: Sequence[MeasurementState]) -> int:
-        """How many definitions a user's measurements in these states have together: what RIPE would list."""
+        """Returns how many definitions the user's measurements in these states have: what RIPE would list."""
 
     def send_counts(self) -> SendCounts: ...
 
     # -- sending
 
     def site(self, proposed: str) -> str:
-        """What tells this installation from others at RIPE: the first that was ever proposed."""
+        """Returns the name of this installation at RIPE: the first that was ever proposed."""
 
     def gates(self, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
-        """What RIPE last said of everybody, and of these targets; it may be over."""
+        """Returns RIPE's newest pause for everybody, and those of the targets that were full; either may be over."""
 
     def next_to_send(self, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
-        """Whose turn it is: of each user the first that are queued, the user served longest ago first.
+        """Returns the first queued measurements of each user, the user served longest ago first.
 
-        Parked ones whose time has come are back in their place. Users who are disabled or were removed have no turn.
+        Parked measurements that are due go back to the queue first. Disabled and removed users are left out.
         """
 
     def next_send_ms(self) -> int | None:
-        """When there is something to send or to look up; 0: something is queued."""
+        """Returns when there is something to send or to look up: 0 if something is queued, None if nothing waits."""
 
     def begin_send(
         self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
@@ -150,63 +150,62 @@ class JobStore(Protocol):
         """
 
     def park(self, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
-        """Queued ones, each by its fence, step aside until then."""
+        """Parks queued measurements until then. Returns for each whether it was still queued at its attempt."""
 
     def note_passed(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
-        """Queued ones that no account had room for while another was sent: since now, if it was not noted before."""
+        """Notes when queued measurements were first passed by another because no account had room for them."""
 
     def refuse(self, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
-        """Queued ones that can never be sent fail, and are refunded whole."""
+        """Fails queued measurements that can never be sent, and refunds them whole."""
 
     def answer(
-        self, handle: int, attempt: int, outcome: SendOutcome, *, blame: Blame | None = None, now_ms: int
+        self, handle: int, attempt: int, outcome: SendOutcome, *, effect: RefusalEffect | None = None, now_ms: int
     ) -> bool:
-        """What came of a send or of a lookup, with what follows for account, key, target or everybody.
+        """Writes what became of a send or a lookup, and what a refusal means for account, key, target or everybody.
 
-        False (fencing): it is not out at this attempt. One that is being stopped ends instead of going back.
+        Returns False (fencing) if the measurement is not out at this attempt. See ``core.jobs.transitions``.
         """
 
     def lose_sends(self, *, intent_before_ms: int, look_ms: int) -> int:
-        """Sends that nobody answered for: their sender died. They become unknown."""
+        """Marks sends as unknown whose sender died. Returns how many."""
 
     # -- following
 
     def to_look_up(self, *, now_ms: int, limit: int) -> list[StoredMeasurement]: ...
     def holding(self, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
-        """Those in the state whose slot is held, in order of handle: also ended ones that RIPE still counts."""
+        """Returns measurements in the state whose slot is held, by handle; ended ones while RIPE still counts them."""
 
     def note_progress(self, progress: Sequence[Progress]) -> list[bool]: ...
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
         """Settles each on what was delivered and refunds the rest, once; its account's part when its slot is freed."""
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-        """Of ended ones: RIPE counts them no more, so their accounts are settled too."""
+        """Settles the accounts of ended measurements that RIPE no longer counts as running."""
 
     def known_atlas_ids(self, atlas_ids: Sequence[int]) -> set[int]: ...
     def cancel_job(self, number: int, *, now_ms: int) -> bool:
-        """What was not sent ends at once and is refunded; the rest is to be stopped. False: it had finished."""
+        """Ends and refunds what was not sent, and marks the rest to be stopped. Returns False if it had finished."""
 
     def cancel_measurement(self, handle: int, *, now_ms: int) -> bool:
-        """The same for one."""
+        """Cancels one measurement, as ``cancel_job`` does a job."""
 
     def take_duty(self, name: str, *, every_ms: int, now_ms: int) -> bool:
-        """Whether it is now this caller's to do: of all processes one, and not again before ``every_ms`` have passed.
+        """Returns whether this caller does the duty now: one process of all, not again before ``every_ms`` have passed.
 
-        A clock that was set back does not put it off: a time that lies ahead counts as long ago, if it is further ahead
-        than callers who wait for each other can be apart.
+        A clock that was set back does not delay it (``core.jobs.upkeep.is_duty_due``).
         """
 
     def purge_jobs(self, *, finished_before_ms: int, limit: int) -> int:
         """Removes so many measurements at most of jobs that finished before, and the jobs that have none left.
 
         Their postings go too; what they add up to stays on the meter (``opened_held``, ``opened_spent``), so the books
-        still balance. Nothing is removed of a job whose webhook is still to be called or of which a slot is held. With
-        the first of it a job is gone for whoever asks. Users' meters of days before that, which no job names, go too,
+        still balance. Nothing is removed of a job whose webhook is still to be called or of which a slot is held. A
+        job is no longer shown once its removal began. Users' meters of days before that, which no job names, go too,
         and so do expiries.
         """
 
     def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
-        """Jobs whose measurements have all ended are finished now, each once.
+        """Finishes jobs whose measurements have all ended, each once, and returns them.
 
         Jobs of users who were removed are cancelled first, some in each pass.
         """
@@ -220,7 +219,7 @@ class JobStore(Protocol):
         """
 
     def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
-        """Finished jobs whose webhook is to be called, with how often it was tried."""
+        """Returns finished jobs whose webhook is due, with how often it was tried."""
 
     def note_webhook(self, number: int, *, tries: int, next_ms: int | None) -> bool:
-        """It was tried once more after ``tries``; None: no more. False: another was faster."""
+        """Notes one more try after ``tries``, and when the next is due. Returns False if another process was first."""

@@ -14,16 +14,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from paceline.config import Settings
-from paceline.core.batch import RecordSpec, day_at
+from paceline.core.batches.batch import RecordSpec, day_at
+from paceline.core.jobs.values import AccountSpec, Ending, HeldState
 from paceline.errors import AlreadyExists, OverDailyCredits
-from paceline.ports import AccountSpec, Ending, HeldState
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model
-from paceline.steps import access, define
-from paceline.steps.accounts import add_key, put_account_spec, set_key_enabled
-from paceline.steps.batches import get_batch, put_batch, put_records
-from paceline.steps.plan import plan_day
-from paceline.steps.providers import put_provider
-from paceline.steps.submit import submit_job
+from paceline.steps import access
+from paceline.steps.batches.batches import get_batch, put_batch, put_records
+from paceline.steps.batches.plan import plan_day
+from paceline.steps.batches.providers import put_provider
+from paceline.steps.jobs.accounts import add_key, put_account_spec, set_key_enabled
+from paceline.steps.jobs.submit import submit_job
+from paceline.steps.monitors import define
 from paceline.wiring import System
 
 USER = "demo"
@@ -42,7 +43,7 @@ LEFT_BEHIND_MAX = 1_000
 
 
 class Demo(NamedTuple):
-    """What the newcomer needs to know."""
+    """The names and addresses that the welcome text shows."""
 
     user: str
     token: str
@@ -100,14 +101,14 @@ def prepare_demo(system: System, *, model_url: str, atlas: AtlasSimulator, start
 
 
 def end_demo(system: System) -> None:
-    """The simulator ends with the demo. Its keys must not be tried at RIPE by whoever opens the store next."""
+    """Disables the simulator's keys: the next process on this store must not try them at RIPE."""
     for account in ACCOUNTS:
         for key in system.store.keys(account):
             set_key_enabled(system.store, account, key.id, enabled=False)
 
 
 def demo_monitors(model_url: str) -> dict[str, dict[str, Any]]:
-    """Something of every kind that works without the Internet."""
+    """A monitor of every kind that works without the Internet."""
     parts = urlsplit(model_url)
     return {
         "web": {
@@ -139,7 +140,7 @@ def demo_monitors(model_url: str) -> dict[str, dict[str, Any]]:
 
 
 def demo_providers(model_url: str) -> dict[str, dict[str, Any]]:
-    """One that is steady, and one that is not."""
+    """A provider that always answers well, and one that often fails."""
     return {
         "steady": {"base_url": model_url, "headers": {"X-Key": secrets.token_hex(8)}, "timeout": "5s"},
         "moody": {"base_url": model_url, "timeout": "5s", "retry": {"max_attempts": 4, "base": "200ms", "cap": "2s"}},
@@ -161,7 +162,7 @@ def demo_records() -> list[RecordSpec]:
 
 
 def demo_job() -> dict[str, Any]:
-    """Something of every type."""
+    """A job with a measurement of every type."""
     definitions: list[dict[str, Any]] = [
         {"type": "ping", "af": 4, "target": "192.0.2.1"},
         {"type": "ping", "af": 6, "target": "2001:db8::1", "packets": 5},
@@ -190,7 +191,7 @@ def demo_job() -> dict[str, Any]:
 
 
 def _end_left_behind(system: System, *, started_ms: int) -> None:
-    """What ran on an earlier start's simulator ended with it, and here somebody knows that for sure."""
+    """Ends measurements of an earlier start: its simulator has stopped, so they can never finish."""
     store, now_ms = system.store, system.clock.now_ms()
     store.lose_sends(intent_before_ms=started_ms, look_ms=now_ms)
     states: tuple[HeldState, ...] = ("ongoing", "done", "failed", "cancelled")
@@ -219,7 +220,7 @@ def _put_accounts(system: System, atlas: AtlasSimulator) -> None:
 
 
 def _submit_job(system: System) -> str:
-    """Its id; once the day's credits are used up, that of the newest there is, if any."""
+    """Submits the demo's job. Returns its id, or the newest job's if the credits of the day are used up."""
     body = msgspec.json.encode(demo_job())
     try:
         done = submit_job(system.store, USER, body, limits=system.job_limits, now_ms=system.clock.now_ms())

@@ -68,7 +68,7 @@ class Model(Protocol):
 
 
 class RequestLog:
-    """What was asked: a count for each path and the latest requests, both bounded. Read it from any thread."""
+    """A count of requests for each path, and the latest requests; both bounded. Any thread may read it."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class ModelHttpServer:
         return f"http://{host}:{self._port}"
 
     def start(self) -> None:
-        """Returns when it listens; raises OSError if the address cannot be had."""
+        """Returns when it listens; raises OSError if the address is taken."""
         assert self._thread is None
         self._thread = threading.Thread(target=self._serve_in_thread, name="model-http", daemon=True)
         self._thread.start()
@@ -185,7 +185,7 @@ class _SystemClock:
 
 
 class _Model:
-    """What each path answers."""
+    """Chooses the answer of each path."""
 
     def __init__(self, seed: int, clock: Clock) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - a model, not a secret
@@ -224,7 +224,7 @@ class _Model:
 
 
 class _Connection(asyncio.Protocol):
-    """One client. Requests on it are answered in order, the next when the last has its answer."""
+    """The connection of one client. Its requests are answered in order."""
 
     def __init__(self, model: Model, log: RequestLog, connections: set[_Connection]) -> None:
         self._model = model
@@ -305,7 +305,7 @@ class _Connection(asyncio.Protocol):
     # -- answers
 
     async def _answer_in_turn(self, request: Request, answer: Answer, *, keep: bool) -> None:
-        """Answers one that takes its time, then those that came meanwhile."""
+        """Sends a delayed or streamed answer, then answers the requests that arrived in the meantime."""
         while True:
             await asyncio.sleep(answer.delay_ms / 1_000)
             self._send(answer, request.method, keep=keep)

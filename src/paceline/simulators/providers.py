@@ -27,14 +27,14 @@ class Script(msgspec.Struct, frozen=True):
 
     latency_ms: int = 0
     status: int = 200
-    """What it answers to calls that nothing else below applies to."""
+    """The status of calls to which none of the fields below applies."""
     body: bytes = b'{"ok": true}'
     unavailable_every: int = 0
     """503 instead, without an effect."""
     busy_every: int = 0
     """429 instead, with ``retry_after``, without an effect."""
     retry_after: str | None = None
-    """As it stands in the header."""
+    """The value of the header."""
     lost_every: int = 0
     """The effect takes place, and then the connection is closed without an answer."""
     hang_every: int = 0

@@ -1,4 +1,4 @@
-"""Who may do what: users, tokens, and the check of a token."""
+"""Users, their tokens, and the check of a token."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import NamedTuple, assert_never
 
 from paceline.core.ids import id_problem
 from paceline.core.parsing import line_problem
+from paceline.core.users import Role, Token, User, UserEdit
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReached, NotFound
-from paceline.ports import Role, Store, Token, User, UserEdit
-from paceline.steps.react import react_to_all
+from paceline.ports import Store
+from paceline.steps.monitors.react import react_to_all
 
 TOKEN_BYTES = 32
 TOKEN_ID_CHARS = 12
@@ -20,7 +21,7 @@ DAILY_CREDITS_MAX = 10**15
 TOKENS_MAX = 100
 """Tokens that one user may have."""
 RESERVED_IDS = frozenset({"me"})
-"""In any case: whoever reads "ME" in a path takes it for "me"."""
+"""Reserved in upper and lower case: "ME" in a path would be read as "me"."""
 
 
 class NewToken(NamedTuple):
@@ -40,7 +41,7 @@ def add_user(
     secret_key: bytes,
     now_ms: int,
 ) -> tuple[User, NewToken]:
-    """A new user with a first token."""
+    """Add a user with a first token."""
     problem = id_problem(user_id, "/id")
     if problem is None and user_id.lower() in RESERVED_IDS:
         problem = FieldProblem("/id", f"{user_id!r} is reserved; choose another id")
@@ -57,7 +58,7 @@ def add_user(
 def add_token(
     store: Store, user_id: str, *, label: str, token_bytes: bytes, secret_key: bytes, now_ms: int
 ) -> NewToken:
-    """``token_bytes`` are 32 random bytes."""
+    """Add a token of 32 random bytes; LimitReached if the user has TOKENS_MAX."""
     assert len(token_bytes) == TOKEN_BYTES
     if problem := line_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
         raise InvalidInput.of(problem)
@@ -81,7 +82,7 @@ def revoke_token(store: Store, user_id: str, token_id: str) -> None:
 
 
 def authenticate(store: Store, secret: str, *, secret_key: bytes) -> User | None:
-    """The token's user, or None. Takes the same time for a wrong token as for a right one."""
+    """Return the token's user, or None. A wrong token takes the same time as a right one."""
     parts = secret.split("_", 2)
     token_id = parts[1] if len(parts) == 3 and parts[0] == "pl" else ""
     found = store.token(token_id) if 0 < len(token_id) <= 64 and token_id.isascii() else None

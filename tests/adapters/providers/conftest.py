@@ -6,7 +6,7 @@ import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
 from paceline.simulators.http import ModelHttpServer
-from tests.adapters.providers.drive import LOOPBACK, open_provider
+from tests.adapters.providers.support.drive import LOOPBACK, open_provider
 
 
 @pytest.fixture

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.adapters.providers.calls import HttpCaller, parse_retry_after_ms, payload_text
-from paceline.core.calls import PAYLOAD_BYTES_MAX, Call, CallResult
+from paceline.core.batches.calls import PAYLOAD_BYTES_MAX, Call, CallResult
 from paceline.core.instants import to_datetime
 from paceline.ports import Caller
 from paceline.simulators.http import ModelHttpServer
 from paceline.simulators.providers import ModelProviders, Script, serve_providers
-from tests.adapters.providers.drive import LOOPBACK, RealClock
+from tests.adapters.providers.support.drive import LOOPBACK, RealClock
 
 CANARY = "Bearer canary-4711"
 
@@ -117,14 +117,14 @@ def test_a_body_goes_as_json_and_a_json_string_as_its_text(
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST", "PUT", "PATCH"])
-def test_a_call_without_a_body_says_nothing_of_one(caller: HttpCaller, server: ModelHttpServer, method: str) -> None:
+def test_call_without_a_body_has_no_body_headers(caller: HttpCaller, server: ModelHttpServer, method: str) -> None:
     seen = echoed(made(caller, call(f"{server.base_url}/echo", method, body=None)))
     assert (seen["method"], seen["body"]) == (method, "")
     assert "content-type" not in {name.lower() for name in seen["headers"]}
     assert seen["headers"].get("Content-Length", "0") == "0"
 
 
-def test_one_call_leaves_nothing_behind_for_the_next(caller: HttpCaller, server: ModelHttpServer) -> None:
+def test_call_leaves_no_options_on_the_handle_for_the_next_call(caller: HttpCaller, server: ModelHttpServer) -> None:
     url = f"{server.base_url}/echo"
     made(caller, call(url, body='"secret text"', headers={"X-First": "1"}))
     seen = echoed(made(caller, call(url, body="{}")))
@@ -138,7 +138,9 @@ def test_one_call_leaves_nothing_behind_for_the_next(caller: HttpCaller, server:
 @pytest.mark.parametrize(
     ("code", "reason"), [(404, "status 404"), (500, "status 500"), (204, ""), (301, "not followed")]
 )
-def test_a_status_is_told_with_its_reason(caller: HttpCaller, server: ModelHttpServer, code: int, reason: str) -> None:
+def test_call_result_has_the_status_and_its_reason(
+    caller: HttpCaller, server: ModelHttpServer, code: int, reason: str
+) -> None:
     path = "/redirect?to=/ok&status=301" if code == 301 else f"/status/{code}"
     result = made(caller, call(f"{server.base_url}{path}"))
     assert (result.code, result.fault, result.arrived) == (code, None, True)
@@ -233,7 +235,7 @@ def test_a_tls_handshake_that_fails_has_not_arrived(caller: HttpCaller, server: 
     assert server.log.total == 0
 
 
-def test_the_guard_refuses_what_is_not_allowed_and_nothing_leaves(server: ModelHttpServer) -> None:
+def test_outbound_guard_refuses_a_call_before_anything_is_sent(server: ModelHttpServer) -> None:
     strict = open_caller()
     result = made(strict, call(f"{server.base_url}/ok"))
     strict.close()
@@ -299,7 +301,7 @@ def test_a_url_that_cannot_be_called_is_refused(caller: HttpCaller) -> None:
 # -- secrets
 
 
-def test_promise_12_no_header_value_is_in_a_result_unless_the_provider_says_it(
+def test_promise_12_header_values_are_in_a_result_only_if_the_provider_repeats_them(
     caller: HttpCaller, server: ModelHttpServer, model: tuple[str, ModelProviders]
 ) -> None:
     base_url, providers = model

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.providers.checks import TOGETHER_MAX, CheckProvider
-from paceline.core.checks import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
-from paceline.ports import Order, Provider
+from paceline.core.monitors.checks import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.values import Order
+from paceline.ports import Provider
 from paceline.simulators.http import ModelHttpServer
-from tests.adapters.providers.dns_server import dns_server
-from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order
+from tests.adapters.providers.support.dns_server import dns_server
+from tests.adapters.providers.support.drive import LOOPBACK, gather, open_provider, order
 
 
 def mixed_checks(url: str, port: int, dns_port: int) -> list[PolledCheck]:
@@ -41,7 +42,7 @@ def mixed_checks(url: str, port: int, dns_port: int) -> list[PolledCheck]:
     ]
 
 
-def test_it_fills_the_port() -> None:
+def test_check_provider_implements_the_port() -> None:
     provider: Provider = open_provider()
     assert provider.in_flight == 0
     provider.close()
@@ -146,7 +147,7 @@ def test_a_kept_connection_that_its_server_closed_is_replaced(provider: CheckPro
     assert (done.ok, done.detail["reused"]) == (True, False)
 
 
-def test_close_drops_what_is_in_flight_and_leaves_nothing_open(server: ModelHttpServer) -> None:
+def test_close_drops_checks_in_flight_and_leaves_no_connection_open(server: ModelHttpServer) -> None:
     gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     provider = open_provider(*LOOPBACK)
@@ -216,8 +217,8 @@ def test_an_outcome_names_its_order(attempt: int, provider: CheckProvider, serve
 
 SCARCE = """
 import resource, sys
-from paceline.core.checks import HttpCheck
-from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order
+from paceline.core.monitors.checks import HttpCheck
+from tests.adapters.providers.support.drive import LOOPBACK, gather, open_provider, order
 
 provider = open_provider(*LOOPBACK)
 resource.setrlimit(resource.RLIMIT_NOFILE, (30, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -8,9 +8,9 @@ import dns.rcode
 import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.checks import DnsCheck, DnsExpect, DnsType
-from tests.adapters.providers.dns_server import Zone, dns_server
-from tests.adapters.providers.drive import gather, order, outcome
+from paceline.core.monitors.checks import DnsCheck, DnsExpect, DnsType
+from tests.adapters.providers.support.dns_server import Zone, dns_server
+from tests.adapters.providers.support.drive import gather, order, outcome
 
 LONG_TEXTS = [f'"{index} {"x" * 200}"' for index in range(100)]
 ZONE: Zone = {
@@ -52,7 +52,7 @@ def port() -> Iterator[int]:
         ("1.2.0.192.in-addr.arpa", "PTR", ["web.example"], ["web.example"]),
     ],
 )
-def test_each_type_is_asked_and_compared(
+def test_each_dns_record_type_is_queried_and_compared(
     name: str, kind: DnsType, contains: list[str], answers: list[str], provider: CheckProvider, port: int
 ) -> None:
     check = DnsCheck(name=name, type=kind, server="127.0.0.1", port=port, expect=DnsExpect(contains=contains))
@@ -75,7 +75,7 @@ def test_each_type_is_asked_and_compared(
         (f"{'a' * 80}.example", "A", [], "the name cannot be asked for; check its spelling"),
     ],
 )
-def test_each_failure_is_told_in_plain_words(
+def test_each_dns_failure_is_reported_in_plain_words(
     name: str, kind: DnsType, contains: list[str], reason: str, provider: CheckProvider, port: int
 ) -> None:
     expect = DnsExpect(contains=contains)
@@ -96,7 +96,7 @@ def test_a_long_answer_comes_over_tcp_and_is_shown_in_part(provider: CheckProvid
     assert len(done.detail["answers"]) == 32
 
 
-def test_a_server_that_is_not_there_is_told_as_such(provider: CheckProvider) -> None:
+def test_missing_dns_server_is_reported_as_such(provider: CheckProvider) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as held:
         held.bind(("127.0.0.1", 0))
         closed = held.getsockname()[1]

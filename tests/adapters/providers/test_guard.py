@@ -69,7 +69,7 @@ def test_no_disguise_of_an_ipv4_address_says_more_than_the_address_itself(addres
 
 
 @given(st.ip_addresses())
-def test_whatever_python_knows_to_be_private_is_refused(address: IPv4Address | IPv6Address) -> None:
+def test_every_address_that_python_calls_private_is_refused(address: IPv4Address | IPv6Address) -> None:
     if address.is_private or address.is_multicast or address.is_reserved or address.is_link_local:
         mapped_public = isinstance(address, IPv6Address) and (
             address.ipv4_mapped or int(address) >> 32 == 0x64FF9B << 64

@@ -11,10 +11,10 @@ import pytest
 
 from paceline import __version__
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.checks import HttpCheck, HttpExpect, Method
+from paceline.core.monitors.checks import HttpCheck, HttpExpect, Method
 from paceline.simulators.http import ModelHttpServer
-from tests.adapters.providers.certificates import make_authority, make_chain_file, tls_server
-from tests.adapters.providers.drive import open_provider, outcome
+from tests.adapters.providers.support.certificates import make_authority, make_chain_file, tls_server
+from tests.adapters.providers.support.drive import open_provider, outcome
 
 CANARY = "canary-7f3a-secret"
 
@@ -71,7 +71,7 @@ def test_any_2xx_is_good_if_no_status_is_named(status: int, provider: CheckProvi
         (200, [404], "status 200, expected 404"),
     ],
 )
-def test_another_status_fails_with_both_named(
+def test_unexpected_status_fails_with_both_statuses_named(
     status: int, expected: list[int] | None, reason: str, provider: CheckProvider, server: ModelHttpServer
 ) -> None:
     check = HttpCheck(url=f"{server.base_url}/status/{status}", expect=HttpExpect(status=expected))
@@ -99,7 +99,7 @@ def test_a_named_status_is_good(provider: CheckProvider, server: ModelHttpServer
         (HttpExpect(status=[500], body_contains="fine"), "status 200, expected 500"),
     ],
 )
-def test_each_expectation_is_judged(
+def test_each_expectation_of_an_http_check_is_judged(
     expect: HttpExpect, reason: str, provider: CheckProvider, server: ModelHttpServer
 ) -> None:
     done = outcome(provider, HttpCheck(url=f"{server.base_url}/ok", expect=expect))
@@ -142,7 +142,7 @@ def test_headers_are_sent_as_declared(provider: CheckProvider, server: ModelHttp
     assert "Cookie" not in sent
 
 
-def test_nothing_of_a_check_is_left_on_the_handle_for_the_next(
+def test_check_leaves_no_options_on_the_handle_for_the_next_check(
     provider: CheckProvider, server: ModelHttpServer
 ) -> None:
     url = f"{server.base_url}/echo"
@@ -265,13 +265,13 @@ def test_a_body_of_exactly_the_cap_is_whole(provider: CheckProvider, server: Mod
         ),
     ],
 )
-def test_a_broken_answer_is_told_in_plain_words(answer: bytes, reason: str, provider: CheckProvider) -> None:
+def test_broken_http_answer_is_reported_in_plain_words(answer: bytes, reason: str, provider: CheckProvider) -> None:
     with raw_server(answer) as url:
         done = outcome(provider, HttpCheck(url=url))
     assert (done.ok, done.reason) == (False, reason)
 
 
-def test_a_connection_refused_is_told_as_such(provider: CheckProvider) -> None:
+def test_refused_connection_is_reported_as_such(provider: CheckProvider) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         done = outcome(provider, HttpCheck(url=f"http://127.0.0.1:{held.getsockname()[1]}/"))

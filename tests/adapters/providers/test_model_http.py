@@ -29,7 +29,7 @@ def ask(server: ModelHttpServer, target: str, method: str = "GET") -> tuple[int,
     return response.status, body
 
 
-def test_it_answers_each_path_as_named(server: ModelHttpServer) -> None:
+def test_model_server_answers_each_path_as_named(server: ModelHttpServer) -> None:
     assert ask(server, "/ok") == (200, b"ok\n")
     assert ask(server, "/status/418")[0] == 418
     assert ask(server, "/status/204") == (204, b"")
@@ -90,7 +90,7 @@ def test_requests_sent_at_once_are_answered_in_order(server: ModelHttpServer) ->
     assert re.findall(rb"HTTP/1.1 (\d+)", received) == [b"200", b"201", b"202"]
 
 
-def test_what_is_not_http_is_refused_and_the_server_goes_on(server: ModelHttpServer) -> None:
+def test_model_server_refuses_bytes_that_are_not_http_and_goes_on(server: ModelHttpServer) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         connection.sendall(b"EHLO mail\r\n\r\n")
         while connection.recv(4_096):
@@ -98,13 +98,13 @@ def test_what_is_not_http_is_refused_and_the_server_goes_on(server: ModelHttpSer
     assert ask(server, "/ok")[0] == 200
 
 
-def test_a_taken_port_is_told_at_the_start(server: ModelHttpServer) -> None:
+def test_taken_port_is_reported_at_start(server: ModelHttpServer) -> None:
     second = ModelHttpServer(port=server.port)
     with pytest.raises(OSError, match="in use"):
         second.start()
 
 
-def test_stop_ends_it_with_clients_hanging() -> None:
+def test_stop_ends_the_model_server_with_clients_connected() -> None:
     server = ModelHttpServer()
     server.start()
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:

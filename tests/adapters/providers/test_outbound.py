@@ -10,10 +10,10 @@ import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
 from paceline.adapters.providers.guard import NOT_PUBLIC, OWN_API
-from paceline.core.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
-from paceline.core.outcome import Done
+from paceline.core.monitors.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.outcome import Done
 from paceline.simulators.http import ModelHttpServer
-from tests.adapters.providers.drive import gather, open_provider, order, outcome
+from tests.adapters.providers.support.drive import gather, open_provider, order, outcome
 
 LOOPBACK_SPELLINGS = [
     "127.0.0.1",
@@ -102,7 +102,7 @@ def test_an_address_with_a_dot_behind_it_is_blocked(strict_provider: CheckProvid
     assert outcome(strict_provider, TcpCheck(host="127.0.0.1.", port=server.port)) == BLOCKED
 
 
-def test_a_refusal_is_not_told_of_the_next_check(closed_port: int) -> None:
+def test_refusal_of_one_check_is_not_reported_for_the_next(closed_port: int) -> None:
     provider = open_provider("127.0.0.1/32")
     try:
         assert outcome(provider, HttpCheck(url=f"http://127.0.0.2:{closed_port}/")) == BLOCKED

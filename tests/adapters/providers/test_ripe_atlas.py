@@ -16,12 +16,12 @@ from paceline.adapters.providers.guard import OWN_API
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.adapters.providers.transfer import USER_AGENT
 from paceline.config import load_settings
-from paceline.core.atlas import Created, Lost, Refused, marker_tag, site_tag
-from paceline.core.measurement import Measurement
-from paceline.ports import Credits, Delivered, KeyCheck, Stopped
+from paceline.core.jobs.atlas import Created, Lost, Refused, marker_tag, site_tag
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Stopped
+from paceline.core.jobs.measurement import Measurement
 from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Limits, Model, SimulatorClock
 from paceline.wiring import open_atlas
-from tests.adapters.providers.atlas_stage import (
+from tests.adapters.providers.support.atlas_stage import (
     CANARY,
     MINUTE_MS,
     SITE,
@@ -33,7 +33,7 @@ from tests.adapters.providers.atlas_stage import (
     send,
     sent,
 )
-from tests.adapters.providers.certificates import make_authority, make_chain_file
+from tests.adapters.providers.support.certificates import make_authority, make_chain_file
 
 LAG_MS = 5_000
 POOL = ("measurements.create_measurement", "measurements.stop_measurement")
@@ -153,7 +153,7 @@ def test_a_key_that_no_header_can_carry_never_leaves_the_machine(simulator: Atla
 
 
 @pytest.mark.parametrize(("seconds", "pause_ms"), [(7, 7_000), (None, None)])
-def test_too_many_requests_pauses_all_as_long_as_it_says(
+def test_too_many_requests_pauses_all_sends_for_the_given_time(
     simulator: AtlasSimulator, atlas: RipeAtlas, key: str, seconds: int | None, pause_ms: int | None
 ) -> None:
     simulator.add_fault(Fault(kind="rate_limit", times=2, retry_after_s=seconds))
@@ -245,7 +245,7 @@ def test_a_send_that_takes_too_long_is_lost_and_not_sent_again(simulator: AtlasS
     atlas.close()
 
 
-def test_what_never_left_this_machine_created_nothing(key: str) -> None:
+def test_request_that_never_left_this_machine_created_no_measurement(key: str) -> None:
     atlas = RipeAtlas("http://127.0.0.1:9")
     answer = send(atlas, key)
     assert isinstance(answer, Refused), answer
@@ -343,7 +343,7 @@ def test_credits_are_as_ripe_shows_them(simulator: AtlasSimulator, atlas: RipeAt
     assert answer == Credits(10_000_000 - 6 * results, 6 * results, results, 1_000_000)
 
 
-def test_a_stop_stops_and_a_second_one_does_no_harm(simulator: AtlasSimulator, atlas: RipeAtlas, key: str) -> None:
+def test_measurement_can_be_stopped_twice(simulator: AtlasSimulator, atlas: RipeAtlas, key: str) -> None:
     (one,) = sent(atlas, key)
     simulator.clock.advance(LAG_MS)
     assert atlas.stop(key, one) == Stopped()
@@ -383,7 +383,7 @@ def test_results_that_break_off_are_lost(simulator: AtlasSimulator, atlas: RipeA
     assert all(json.loads(line)["msm_id"] == one for line in lines)
 
 
-def test_what_the_taker_raises_is_raised_and_the_client_goes_on(
+def test_exception_of_the_result_consumer_is_raised_and_the_client_stays_usable(
     simulator: AtlasSimulator, atlas: RipeAtlas, key: str
 ) -> None:
     (one,) = sent(atlas, key, measurement(requested=50))

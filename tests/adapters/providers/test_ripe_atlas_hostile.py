@@ -1,4 +1,4 @@
-"""The RIPE Atlas client against answers that RIPE should not give, and those of whoever stands in between."""
+"""The RIPE Atlas client against answers that RIPE should not give, and answers of machines in between."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from paceline.adapters.providers.guard import NOT_PUBLIC
 from paceline.adapters.providers.ripe_atlas import ANSWER_BYTES_MAX, RipeAtlas
 from paceline.config import load_settings
-from paceline.core.atlas import Created, Lost, Refused, marker_prefix, marker_tag
+from paceline.core.jobs.atlas import Created, Lost, Refused, marker_prefix, marker_tag
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck
 from paceline.errors import WrongSetting
-from paceline.ports import Credits, Delivered, KeyCheck
 from paceline.simulators.http import Answer, ModelHttpServer, Request
 from paceline.wiring import open_atlas
-from tests.adapters.providers.atlas_stage import CANARY, marker, send
+from tests.adapters.providers.support.atlas_stage import CANARY, marker, send
 
 KEY = CANARY
 HTML = (("Content-Type", "text/html"),)
@@ -135,7 +135,7 @@ def test_a_redirect_and_a_link_to_another_host_are_not_followed() -> None:
 
 
 @pytest.mark.parametrize("status", [200, 201, 400, 503])
-def test_a_huge_answer_is_cut_and_what_it_meant_is_not_guessed(status: int) -> None:
+def test_huge_answer_of_ripe_is_cut_and_not_interpreted(status: int) -> None:
     with answering(lambda _request: Answer(status, stream=endless(b" " * 65_536))) as (atlas, _):
         answers = [send(atlas, KEY), atlas.credits(KEY), atlas.check_key(KEY)]
     expected = Refused if status == 400 else Lost
@@ -177,7 +177,7 @@ def test_a_server_that_says_nothing_costs_no_more_than_the_deadline() -> None:
         ({"Retry-After": "999999999"}, 86_400_000),
     ],
 )
-def test_a_pause_is_told_in_seconds_or_by_the_answers_own_date(headers: dict[str, str], pause_ms: int | None) -> None:
+def test_retry_after_is_read_in_seconds_or_as_a_date(headers: dict[str, str], pause_ms: int | None) -> None:
     with answering(Answer(429, b"slow down", tuple(headers.items()))) as (atlas, _):
         answers = [send(atlas, KEY), atlas.in_flight(KEY)]
     assert [answer.retry_after_ms for answer in answers if isinstance(answer, Refused)] == [pause_ms] * 2
@@ -268,7 +268,7 @@ def test_credits_of_an_older_ripe_have_no_limit() -> None:
         assert atlas.credits(KEY) == Credits(balance=9, spent_day=180, results_day=3)
 
 
-def test_a_grant_bound_to_one_thing_is_none() -> None:
+def test_grant_bound_to_one_object_does_not_count_as_a_permission() -> None:
     def give(request: Request) -> Answer:
         if "/keys/" in request.target:
             grants = [

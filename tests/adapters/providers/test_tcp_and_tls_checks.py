@@ -10,10 +10,10 @@ import pytest
 
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.checks import HttpCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.checks import HttpCheck, TcpCheck, TlsCheck
 from paceline.simulators.http import ModelHttpServer
-from tests.adapters.providers.certificates import Authority, make_authority, make_chain_file, tls_server
-from tests.adapters.providers.drive import LOOPBACK, gather, open_provider, order, outcome
+from tests.adapters.providers.support.certificates import Authority, make_authority, make_chain_file, tls_server
+from tests.adapters.providers.support.drive import LOOPBACK, gather, open_provider, order, outcome
 
 
 class Trust(NamedTuple):
@@ -113,13 +113,13 @@ def test_fewer_days_are_fine_if_fewer_are_asked_for(trust: Trust) -> None:
         assert not outcome(trust.provider, TlsCheck(host="localhost", port=port, min_days=6)).ok
 
 
-def test_a_self_signed_certificate_is_told_as_such(trust: Trust) -> None:
+def test_self_signed_certificate_is_reported_as_such(trust: Trust) -> None:
     with tls_server(make_chain_file(trust.folder, None, hosts=["localhost"])) as port:
         done = outcome(trust.provider, TlsCheck(host="localhost", port=port))
     assert (done.ok, done.reason) == (False, "the certificate is self-signed")
 
 
-def test_a_certificate_of_an_unknown_authority_is_told_as_such(trust: Trust) -> None:
+def test_certificate_of_an_unknown_authority_is_reported_as_such(trust: Trust) -> None:
     stranger = make_authority(trust.folder, "Stranger")
     with tls_server(make_chain_file(trust.folder, stranger, hosts=["localhost"])) as port:
         done = outcome(trust.provider, TlsCheck(host="localhost", port=port))
@@ -140,7 +140,7 @@ def test_a_certificate_for_an_address_is_good_for_it(trust: Trust) -> None:
         assert outcome(trust.provider, TlsCheck(host="127.0.0.1", port=port)).ok
 
 
-def test_a_port_without_tls_is_told_as_such(trust: Trust) -> None:
+def test_port_without_tls_is_reported_as_such(trust: Trust) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(2)
         trust.provider.start([order(TlsCheck(host="127.0.0.1", port=listener.getsockname()[1], timeout="2s"))])

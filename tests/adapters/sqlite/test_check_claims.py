@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from paceline.adapters.sqlite import check_claims
 from paceline.adapters.sqlite.keys import CHECKS_LANE
+from paceline.adapters.sqlite.monitors import check_claims
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.checks import HttpCheck
-from paceline.core.places import Places
-from paceline.ports import CHECKS, Claimed
-from tests.contract.stage import LEASE_MS, T0_MS, armed_all, claim, make_run_of_each, settle, user
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.places import Places
+from paceline.core.monitors.values import CHECKS, Claimed
+from tests.contract.support.stage import LEASE_MS, T0_MS, armed_all, claim, make_run_of_each, put, settle, spec, user
 
 HANGS, ANSWERS = HttpCheck(url="http://hangs.example/"), HttpCheck(url="http://answers.example/")
 FULL = Places(40, 1, {("cem", "hangs.example:80"): 1})
@@ -73,3 +73,22 @@ def test_check_that_another_process_has_ended_is_not_set_aside(stores: tuple[Sql
     assert settle(other, elsewhere) == [True, True]
     claim_one_by_one(store, 6)
     assert claim(store, now_ms=T0_MS + check_claims.ASIDE_MS) == []
+
+
+def test_run_that_is_gone_is_not_leased_because_another_monitor_was_edited(tmp_path: Path) -> None:
+    """A remembered run of revision 1 is gone, and one of revision 1 is now of revision 2: the sums are equal."""
+    store, other = (SqliteStore(str(tmp_path / "p.db")) for _ in range(2))
+    assert store.add_user(user("ann"))
+    make_run_of_each(store, armed_all(store, ["first", "gone", "edited"], check=HANGS))
+    [first] = claim(store, runs_max=1)
+    assert first.monitor == "first"
+    [gone] = claim(other, runs_max=1)
+    assert gone.monitor == "gone"
+    assert settle(store, [first]) + settle(other, [gone]) == [True, True]
+    purged = other.purge(settled_before_ms=T0_MS + 1, due_before_ms=0, now_ms=T0_MS, limit=10)
+    assert purged.runs_deleted == 2
+    put(other, "edited", spec(check=ANSWERS))
+    assert [(item.monitor, item.check) for item in claim(store)] == [("edited", ANSWERS)]
+    assert store.verify() == []
+    store.close()
+    other.close()

@@ -17,8 +17,6 @@ ACTS: dict[str, Callable[[SqliteStore, Callable[[], int]], object]] = {
     "runs": lambda store, read_ms: store.pull_back_runs(read_ms, wait_ms_max=1),
     "calls": lambda store, read_ms: store.pull_back_calls(read_ms, wait_ms_max=1),
     "sends": lambda store, read_ms: store.pull_back_sends(read_ms, wait_ms_max=1),
-    "note": lambda store, read_ms: store.note_time(read_ms),
-    "accept": lambda store, read_ms: store.accept_time(read_ms),
 }
 
 

@@ -15,15 +15,16 @@ from paceline.adapters.sqlite import migrate as migrate_module
 from paceline.adapters.sqlite.database import Database
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, due_key
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import SpecLimits
-from paceline.core.dispatch import RetryPolicy
-from paceline.core.due import CatchUp
-from paceline.core.outcome import Done
+from paceline.core.monitors.definition import SpecLimits
+from paceline.core.monitors.dispatch import RetryPolicy
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.values import CHECKS, Settlement
+from paceline.core.users import User
 from paceline.errors import StoreTooNew, StoreUnavailable
-from paceline.ports import CHECKS, Settlement, User
-from paceline.steps.define import parse_put, put_monitor
-from paceline.steps.send import claim_orders
-from paceline.steps.tick import tick
+from paceline.steps.monitors.define import parse_put, put_monitor
+from paceline.steps.monitors.send import claim_orders
+from paceline.steps.monitors.tick import tick
 
 NOW = 1_800_000_000_000
 SPEC = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "60s"}'
@@ -217,7 +218,7 @@ def test_a_backup_ends_while_another_process_keeps_writing(tmp_path: Path) -> No
 
     def progress(done: int, _total: int) -> None:
         steps.append(done)
-        assert len(steps) < 100, "it begins anew at each write"
+        assert len(steps) < 100, "the backup starts over at each write"
 
     store.backup(tmp_path / "copy.db", progress=progress)
     stop.set()
@@ -348,3 +349,23 @@ def test_checks_that_wait_in_an_owner_s_lane_are_served_after_the_upgrade(
     assert len(store.claim(CHECKS, now_ms=NOW, runs_max=10, lease_ms=60_000)) == 3
     assert store.status().runs_out == 3
     assert store.verify() == []
+
+
+def test_rollback_that_fails_is_told_as_an_error_of_the_store_and_the_turn_is_given_back(tmp_path: Path) -> None:
+    class Failing:
+        """The disk is full when the transaction is rolled back."""
+
+        in_transaction = True
+
+        def execute(self, _: str) -> None:
+            raise apsw.FullError
+
+    store = SqliteStore(str(tmp_path / "p.db"))
+    write = store._db.write()
+    real = write.__enter__()
+    write._connection = Failing()  # type: ignore[attr-defined]
+    with pytest.raises(StoreUnavailable):
+        write.__exit__(ValueError, ValueError("a mistake of the act"), None)
+    real.execute("ROLLBACK")
+    assert store.add_user(User("ann", "user", 0, disabled=False, created_ms=NOW)), "the next writer has its turn"
+    store.close()

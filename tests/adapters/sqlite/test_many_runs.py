@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import SpecLimits
-from paceline.core.due import CatchUp
-from paceline.core.outcome import Done, Retry
-from paceline.ports import CHECKS, Claimed, Settlement, User
-from paceline.steps.define import parse_put, put_monitors
-from paceline.steps.react import react_to_all
-from paceline.steps.tick import tick
+from paceline.core.monitors.definition import SpecLimits
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.outcome import Done, Retry
+from paceline.core.monitors.values import CHECKS, Claimed, Settlement
+from paceline.core.users import User
+from paceline.steps.monitors.define import parse_put, put_monitors
+from paceline.steps.monitors.react import react_to_all
+from paceline.steps.monitors.tick import tick
 
 NOW = 1_800_000_000_000
 LEASE_MS = 60_000

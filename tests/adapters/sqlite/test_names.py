@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.ports import AccountSpec, AddKey
+from paceline.core.jobs.values import AccountSpec, AddKey
 
 
 def test_a_key_that_is_there_already_takes_no_name() -> None:

@@ -11,9 +11,9 @@ from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.adapters.sqlite.keys import due_key
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.due import CatchUp
-from paceline.core.schedule import Cadence
-from paceline.steps.tick import tick
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.schedule import Cadence
+from paceline.steps.monitors.tick import tick
 
 T0_MS = 1_790_000_000_000
 BEFORE = 8

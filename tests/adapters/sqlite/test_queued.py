@@ -12,9 +12,9 @@ import pytest
 from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.due import CatchUp
-from paceline.steps.tick import tick
-from tests.contract.stage import MINUTE_MS, T0_MS, armed_all, claim, user
+from paceline.core.monitors.due import CatchUp
+from paceline.steps.monitors.tick import tick
+from tests.contract.support.stage import MINUTE_MS, T0_MS, armed_all, claim, user
 
 BEFORE = 18
 

@@ -12,16 +12,18 @@ from typing import Any
 import apsw
 import pytest
 
-from paceline.adapters.sqlite import sends, upkeep
+from paceline.adapters.sqlite import upkeep
 from paceline.adapters.sqlite.identity import APPLICATION_ID
+from paceline.adapters.sqlite.jobs import sends
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batch import BatchSpec, RecordSpec
-from paceline.core.calls import CallSettlement
-from paceline.ports import DeadChoice, NotSent, SendCounts, StoredMeasurement
-from tests.contract.batch_stage import DATE, plan, put_batch, put_provider, put_records
-from tests.contract.job_stage import add_account, begin, done, heads, limit, send, submission, submit
-from tests.contract.stage import DAY_MS, HOUR_MS, T0_MS, user
+from paceline.core.batches.batch import BatchSpec, RecordSpec
+from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.values import DeadChoice
+from paceline.core.jobs.values import NotSent, SendCounts, StoredMeasurement
+from tests.contract.support.batch_stage import DATE, plan, put_batch, put_provider, put_records
+from tests.contract.support.job_stage import add_account, begin, done, heads, limit, send, submission, submit
+from tests.contract.support.stage import DAY_MS, HOUR_MS, T0_MS, user
 
 BEFORE = 17
 ACTS = 150
@@ -92,7 +94,7 @@ class Batches:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_figures_of_batches_are_those_that_a_count_finds_whatever_happens(tmp_path: Path, seed: int) -> None:
+def test_kept_figures_of_batches_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     seen: set[tuple[bool, ...]] = set()
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Batches(store, seed)
@@ -164,7 +166,7 @@ class Jobs:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_figures_of_jobs_are_those_that_a_count_finds_whatever_happens(tmp_path: Path, seed: int) -> None:
+def test_kept_figures_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     most: dict[str, int] = {}
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Jobs(store, seed)

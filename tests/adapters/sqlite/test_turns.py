@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from paceline.adapters.sqlite.turns import FairLock
+from paceline.adapters.sqlite.fair_lock import FairLock
 
 WAIT_S = 30.0
 

@@ -17,17 +17,23 @@ import pytest
 from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.due import CatchUp
-from paceline.core.load import UNIT
-from paceline.ports import AccountSpec, AddKey, PutMonitor, Store
-from paceline.steps.tick import tick
-from tests.contract.job_stage import CREDITS, admitted, again, done, heads, job_of, money, quotas, send
-from tests.contract.stage import MINUTE_MS, MONITORS_MAX, T0_MS, armed, claim, settle, spec, user
+from paceline.core.daemons import Daemon
+from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.load import UNIT
+from paceline.core.monitors.values import PutMonitor
+from paceline.ports import Store
+from paceline.steps.monitors.tick import tick
+from paceline.steps.upkeep.clock import note_time
+from paceline.steps.upkeep.daemons import list_daemons
+from paceline.steps.upkeep.secret import proof
+from tests.contract.support.job_stage import CREDITS, admitted, again, done, heads, job_of, money, quotas, send
+from tests.contract.support.stage import MINUTE_MS, MONITORS_MAX, T0_MS, armed, claim, settle, spec, user
 
 pytestmark = pytest.mark.sqlite
 
 NEWEST = len(_scripts())
-JOBS_SINCE, LANES_SINCE = 3, 12
+JOBS_SINCE, LANES_SINCE, CLOCK_SINCE, ITEMS_SINCE = 3, 12, 10, 21
 JOB_TABLES = (
     "user",
     "meter",
@@ -147,4 +153,24 @@ def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: in
         (refused,) = store.put_monitors([put], monitors_max=MONITORS_MAX, firings_max=1, now_ms=T0_MS)
         assert refused.disposition == "rate_reached"
         assert abs(refused.load - (UNIT + 2 * UNIT / 60)) < 2
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize("version", range(CLOCK_SINCE, ITEMS_SINCE))
+def test_rows_of_daemons_secret_and_clock_become_items(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "old.db"
+    with closing(apsw.Connection(str(path))) as old:
+        for script in _scripts()[:version]:
+            old.execute(script)
+        old.pragma("application_id", APPLICATION_ID)
+        old.pragma("user_version", version)
+        old.execute("INSERT INTO daemon VALUES ('d1', 'up', 'h\u00f6st \"a\"', 11, 'https://[::1]:8443', 1, 2, 5000)")
+        old.execute("INSERT INTO secret VALUES (1, 'sealed+/=')")
+        old.execute("INSERT INTO clock VALUES (1, ?)", (T0_MS,))
+    with closing(SqliteStore(str(path))) as store:
+        assert list_daemons(store, limit=9) == [
+            Daemon("d1", "up", 'h\u00f6st "a"', 11, "https://[::1]:8443", 1, 2, 5_000)
+        ]
+        assert proof(store) == "sealed+/="
+        assert note_time(store, lambda: T0_MS + 1) == (T0_MS, T0_MS + 1)
         assert store.verify() == []

@@ -18,11 +18,11 @@ import structlog
 import uvicorn
 
 from paceline.config import Settings
-from paceline.ports import Role
+from paceline.core.users import Role
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
-from paceline.shells.api.serving import BoundedProtocol, server_config
+from paceline.shells.api.http.serving import BoundedProtocol, server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
-from paceline.steps.tick import tick
+from paceline.steps.monitors.tick import tick
 from paceline.wiring import System, open_system
 
 OUTGOING: dict[str, Any] = {"check": {"kind": "outgoing", "what": "look"}, "every": "1h"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from paceline.ports import AccountClosed, KeyRefused, NotSent
+from paceline.core.jobs.values import AccountClosed, KeyRefused, NotSent
 from paceline.simulators.ripe_atlas import Fault
 from tests.shells.api.conftest import Client, World
-from tests.shells.api.job_stage import COST, PROBES, AtlasWorld, atlas_world, job, submitted
+from tests.shells.api.support.job_stage import COST, PROBES, AtlasWorld, atlas_world, job, submitted
 
 KEY = "0a1b2c3d-0000-4000-8000-0123456789ab"
 
@@ -43,17 +43,20 @@ def test_an_account_is_put_with_the_limits_that_ripe_gives_everybody(world: Worl
     assert world.job_wakes == [1, 1]
 
 
-def test_an_account_is_put_onto_what_its_writer_has_seen_or_refused(admin: Client) -> None:
+def test_account_put_with_a_stale_etag_is_refused(admin: Client) -> None:
     made = admin("PUT", "/v1/accounts/lab", {}, headers={"If-None-Match": "*"})
     assert made.status == 201
     seen = made.headers["etag"]
     assert admin("GET", "/v1/accounts/lab").headers["etag"] == seen
+    unchanged = admin("GET", "/v1/accounts/lab", headers={"If-None-Match": seen})
+    assert (unchanged.status, unchanged.body, unchanged.headers["etag"]) == (304, b"", seen)
     assert (
         admin("PUT", "/v1/accounts/lab", {"concurrent": 1}, headers={"If-None-Match": "*"}).code == "revision_mismatch"
     )
     first = admin("PUT", "/v1/accounts/lab", {"concurrent": 5}, headers={"If-Match": seen})
     assert (first.status, first.json["concurrent"]) == (200, 5)
     assert first.headers["etag"] != seen
+    assert admin("GET", "/v1/accounts/lab", headers={"If-None-Match": seen}).status == 200
     second = admin("PUT", "/v1/accounts/lab", {"daily_credits": 9}, headers={"If-Match": seen})
     assert (second.status, second.code) == (412, "revision_mismatch")
     assert admin("GET", "/v1/accounts/lab").json["concurrent"] == 5
@@ -102,7 +105,7 @@ def test_a_key_that_ripe_does_not_know_is_not_stored(stage: AtlasWorld) -> None:
     assert len(account(stage)["keys"]) == 1
 
 
-def test_a_key_that_lacks_permissions_is_told_which(stage: AtlasWorld) -> None:
+def test_key_without_needed_permissions_is_refused_with_their_names(stage: AtlasWorld) -> None:
     grants = ("measurements.create_measurement", "measurements.stop_measurement")
     poor = stage.simulator.add_key("lab", grants=grants).uuid
     reply = stage.root("POST", "/v1/accounts/lab/keys", {"key": poor})
@@ -127,7 +130,7 @@ def test_without_ripes_verdict_a_key_is_added_only_untried(stage: AtlasWorld) ->
     assert stage.root("POST", "/v1/accounts/lab/keys?check=maybe", {"key": KEY}).pointers == ["/query/check"]
 
 
-def test_what_cannot_be_a_key_is_refused_before_ripe_is_asked(stage: AtlasWorld) -> None:
+def test_malformed_key_is_refused_before_ripe_is_asked(stage: AtlasWorld) -> None:
     asked = len(stage.simulator.latest)
     assert stage.root("POST", "/v1/accounts/lab/keys", {"key": "with a space"}).pointers == ["/key"]
     assert stage.root("POST", "/v1/accounts/lab/keys", {"key": "short"}).pointers == ["/key"]
@@ -173,17 +176,17 @@ def test_usage_shows_spent_held_foreign_and_limit_of_each_meter(stage: AtlasWorl
     assert full["usage"]["concurrent"]["room_at"] is not None
 
 
-def test_an_account_that_is_set_aside_says_why(stage: AtlasWorld) -> None:
+def test_closed_or_quarantined_account_says_why(stage: AtlasWorld) -> None:
     submitted(stage.alice, job(2))
     begun, other = stage.begin(), stage.begin()
     until_ms = stage.now_ms() + 60_000
     blame = AccountClosed(until_ms, "RIPE asks for a pause")
-    assert stage.store.answer(begun.handle, begun.attempt, NotSent("later"), blame=blame, now_ms=stage.now_ms())
+    assert stage.store.answer(begun.handle, begun.attempt, NotSent("later"), effect=blame, now_ms=stage.now_ms())
     closed = account(stage)
     assert (closed["state"], closed["reason"]) == ("closed", "RIPE asks for a pause")
     assert closed["closed_until"] is not None
     refused = KeyRefused("RIPE says: no such key")
-    assert stage.store.answer(other.handle, other.attempt, NotSent("later"), blame=refused, now_ms=stage.now_ms())
+    assert stage.store.answer(other.handle, other.attempt, NotSent("later"), effect=refused, now_ms=stage.now_ms())
     aside = account(stage)
     assert aside["state"] == "quarantined"
     assert "RIPE says: no such key" in aside["reason"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.shells.api.conftest import Client, World
-from tests.shells.api.day import PROVIDER, TOMORROW, end_all, names
+from tests.shells.api.support.day import PROVIDER, TOMORROW, end_all, names
 
 LINES = {"Content-Type": "application/x-ndjson"}
 
@@ -95,7 +95,7 @@ def test_each_record_of_a_document_gets_its_disposition(daily: Client) -> None:
     assert [item["id"] for item in daily("GET", "/v1/batches/daily/records").json["items"]] == ["new", "r0", "r1"]
 
 
-def test_lines_are_put_as_they_come_and_the_refused_are_named(daily: Client) -> None:
+def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(daily: Client) -> None:
     lines = [json.dumps({"id": f"r{i}", "provider": "ab"[i % 2]}) for i in range(2_500)]
     lines[10] = '{"id": "cut",'
     lines[20] = ""
@@ -139,7 +139,7 @@ def test_a_removed_record_is_gone_and_can_come_back(daily: Client) -> None:
     assert daily("GET", "/v1/batches/daily/records/r0").status == 200
 
 
-def test_a_day_is_planned_once_however_often_it_is_asked(daily: Client) -> None:
+def test_day_is_planned_once_however_often_the_request_is_repeated(daily: Client) -> None:
     put(daily, 10)
     assert plan(daily) == {"enqueued": 10, "already": 0, "skipped": 0}
     assert plan(daily) == {"enqueued": 0, "already": 10, "skipped": 0}
@@ -203,7 +203,7 @@ def test_a_days_runs_are_filtered_and_come_in_pages(daily: Client, world: World)
     assert daily("GET", f"{path}?state=lost").pointers == ["/query/state"]
 
 
-def test_one_run_is_found_by_its_id(daily: Client) -> None:
+def test_batch_run_is_found_by_its_id(daily: Client) -> None:
     daily("PUT", "/v1/batches/daily/records", {"items": [{"id": "r@home", "provider": "a"}]})
     plan(daily)
     run = f"daily/r%40home@{TOMORROW}"
@@ -246,7 +246,7 @@ def test_an_export_has_every_run_once_as_lines_or_as_csv(daily: Client, world: W
     assert (head.status, head.body) == (200, b"")
 
 
-def test_an_export_whose_reader_has_gone_hurts_nobody(daily: Client, world: World) -> None:
+def test_export_whose_client_disconnects_causes_no_error(daily: Client, world: World) -> None:
     put(daily, 5_000)
     plan(daily)
     connection = http.client.HTTPConnection("127.0.0.1", world.port, timeout=30)
@@ -259,12 +259,12 @@ def test_an_export_whose_reader_has_gone_hurts_nobody(daily: Client, world: Worl
 
 
 @pytest.mark.parametrize("date", ["2026-13-01", "20261115", "1999-01-01", "2026-11-5", "today"])
-def test_a_date_that_cannot_be_is_refused(daily: Client, date: str) -> None:
+def test_invalid_date_is_refused(daily: Client, date: str) -> None:
     assert daily("POST", "/v1/batches/daily/plan", {"date": date}).pointers == ["/date"]
     assert daily("GET", f"/v1/batches/daily/days/{date}").code == "invalid_input"
 
 
-def test_two_who_plan_at_once_plan_each_record_once(daily: Client) -> None:
+def test_concurrent_plans_of_one_day_plan_each_record_once(daily: Client) -> None:
     put(daily, 500)
     answers: list[Any] = []
     threads = [threading.Thread(target=lambda: answers.append(plan(daily))) for _ in range(4)]

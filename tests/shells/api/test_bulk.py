@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.shells.api.http.group_commit import ROOM
 from paceline.shells.api.monitors import BULK_CHUNK
-from paceline.shells.api.together import ROOM
 from tests.shells.api.conftest import HTTP, Client, World
 
 PATH = "/v1/users/me/monitors"

@@ -9,13 +9,13 @@ import pytest
 
 from paceline.simulators.ripe_atlas import Fault
 from tests.shells.api.conftest import HTTP, Client, Reply, serving
-from tests.shells.api.job_stage import atlas_world, job, submitted
+from tests.shells.api.support.job_stage import atlas_world, job, submitted
 
 CANARY = "canary5ecret"
 ME = "/v1/users/me"
 
 
-def test_a_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_value_appears_in_no_answer_log_or_store(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with serving(tmp_path, log_level="debug", wrong_tokens_max=3, body_timeout="300ms") as world:
         admin = world.add("root", "admin")
@@ -93,7 +93,7 @@ def test_the_secret_of_a_key_is_found_nowhere(tmp_path: Path, caplog: pytest.Log
             assert secret.encode() not in raw
 
 
-def test_a_mistake_inside_is_a_500_that_tells_nothing_and_is_logged(tmp_path: Path) -> None:
+def test_unexpected_exception_is_a_logged_500_without_details(tmp_path: Path) -> None:
     with serving(tmp_path) as world:
         alice = world.add("alice")
         world.system.store.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.shells.api.conftest import Client, World
-from tests.shells.api.day import PROVIDER, TOMORROW, end_all, names
+from tests.shells.api.support.day import PROVIDER, TOMORROW, end_all, names
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_the_list_comes_in_pages(mourner: Client) -> None:
     assert second["next_cursor"] is None
 
 
-def test_a_dead_letter_is_put_back_once_however_often_it_is_pressed(mourner: Client) -> None:
+def test_repeated_redrive_puts_a_dead_letter_back_once(mourner: Client) -> None:
     body = {"batch": "one", "date": TOMORROW}
     assert mourner("POST", "/v1/dead/redrive", body).json == {"redriven": 3}
     assert mourner("POST", "/v1/dead/redrive", body).json == {"redriven": 0}
@@ -67,7 +67,7 @@ def test_runs_are_redriven_by_name(mourner: Client) -> None:
     assert dead(mourner) == []
 
 
-def test_what_is_discarded_stays_in_its_day(mourner: Client) -> None:
+def test_discarded_runs_stay_in_their_day(mourner: Client) -> None:
     assert mourner("POST", "/v1/dead/discard", {"batch": "one"}).json == {"discarded": 3}
     assert mourner("POST", "/v1/dead/discard", {"batch": "one"}).json == {"discarded": 0}
     assert dead(mourner, "?batch=one") == []
@@ -85,7 +85,7 @@ def test_what_is_discarded_stays_in_its_day(mourner: Client) -> None:
         ({"all": True}, "/all"),
     ],
 )
-def test_nobody_redrives_everything_by_mistake(chief: Client, body: Any, pointer: str) -> None:
+def test_redrive_without_a_choice_is_refused(chief: Client, body: Any, pointer: str) -> None:
     for path in ("/v1/dead/redrive", "/v1/dead/discard"):
         reply = chief("POST", path, body)
         assert (reply.code, reply.pointers) == ("invalid_input", [pointer])

@@ -15,7 +15,7 @@ import pytest
 from paceline.shells.api import atlas_reads
 from paceline.simulators.ripe_atlas import Fault
 from tests.shells.api.conftest import Client
-from tests.shells.api.job_stage import TARGET, AtlasWorld, atlas_world, job, lines, measurement, submitted
+from tests.shells.api.support.job_stage import TARGET, AtlasWorld, atlas_world, job, lines, measurement, submitted
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def wait_for(condition: Any) -> None:
         time.sleep(0.02)
 
 
-def test_each_result_names_its_measurement_and_what_is_missing_is_said(stage: AtlasWorld) -> None:
+def test_each_result_names_its_measurement_and_missing_results_are_reported(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(measurements=[measurement(TARGET, "192.0.2.2"), measurement("192.0.2.3")]))
     sent = stage.send()
     found = results(stage, made)
@@ -74,7 +74,7 @@ def test_results_are_merged_by_target(stage: AtlasWorld) -> None:
     assert stage.alice("GET", f"/v1/jobs/{made}/results?merged=probe").pointers == ["/query/merged"]
 
 
-def test_what_ripe_does_not_hand_out_has_its_error_and_the_others_their_results(stage: AtlasWorld) -> None:
+def test_results_that_ripe_refuses_have_an_error_and_the_others_are_written(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(2))
     lost, kept = stage.send(), stage.send()
     path = f"/measurements/{lost.atlas[0].atlas_id}/results"
@@ -86,7 +86,7 @@ def test_what_ripe_does_not_hand_out_has_its_error_and_the_others_their_results(
     assert {line["atlas_id"] for line in found if "result" in line} == {kept.atlas[0].atlas_id}
 
 
-def test_after_too_many_requests_ripe_is_asked_no_more(stage: AtlasWorld) -> None:
+def test_results_stop_asking_ripe_after_429(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(3))
     for _ in range(3):
         stage.send()
@@ -105,7 +105,7 @@ def test_without_a_key_public_results_are_still_read(stage: AtlasWorld) -> None:
     assert all("result" in line for line in results(stage, made))
 
 
-def test_only_the_owner_and_an_admin_read_them(stage: AtlasWorld) -> None:
+def test_only_the_owner_and_an_admin_read_job_results(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job())
     stage.send()
     bob = stage.world.add("bob")
@@ -114,7 +114,7 @@ def test_only_the_owner_and_an_admin_read_them(stage: AtlasWorld) -> None:
     assert lines(stage.root("GET", f"/v1/jobs/{made}/results"))
 
 
-def test_a_head_asks_ripe_nothing(stage: AtlasWorld) -> None:
+def test_head_of_job_results_does_not_ask_ripe(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job())
     stage.send()
     before = len(stage.simulator.latest)
@@ -138,7 +138,7 @@ def reading_threads() -> int:
     return sum(thread.name == "paceline-api-atlas" for thread in threading.enumerate())
 
 
-def test_when_the_client_leaves_ripe_is_not_asked_on(stage: AtlasWorld) -> None:
+def test_client_that_disconnects_ends_the_requests_to_ripe(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(50))
     for _ in range(50):
         stage.send()
@@ -153,7 +153,7 @@ def test_when_the_client_leaves_ripe_is_not_asked_on(stage: AtlasWorld) -> None:
     assert asked < 25
 
 
-def test_more_readers_than_allowed_are_told_when_to_come_back(stage: AtlasWorld) -> None:
+def test_too_many_result_readers_are_throttled_with_retry_after(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job())
     stage.send()
     stage.simulator.add_fault(Fault(kind="delay", path="/results", delay_ms=1_500, times=None))
@@ -170,7 +170,7 @@ def test_more_readers_than_allowed_are_told_when_to_come_back(stage: AtlasWorld)
     assert results(stage, made)
 
 
-def test_those_who_wait_for_ripe_leave_the_threads_of_the_others_free(stage: AtlasWorld) -> None:
+def test_requests_that_wait_for_ripe_do_not_block_other_requests(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job())
     stage.send()
     readers = [stage.world.add(f"admin{number}", "admin") for number in range(4)]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from paceline.core.atlas import MeterName
-from paceline.ports import MeterFull, NotSent, Unsure
-from paceline.steps.webhook import webhook_secret
+from paceline.core.jobs.atlas import MeterName
+from paceline.core.jobs.values import MeterFull, NotSent, Unsure
+from paceline.steps.jobs.webhook import webhook_secret
 from tests.shells.api.conftest import Client, Reply, World, serving
-from tests.shells.api.job_stage import COST, atlas_world, job, measurement, submitted
+from tests.shells.api.support.job_stage import COST, atlas_world, job, measurement, submitted
 
 
 def test_a_job_is_accepted_with_its_cost_and_where_to_find_it(world: World, alice: Client) -> None:
@@ -47,7 +47,7 @@ def test_a_dry_run_prices_and_changes_nothing(world: World, alice: Client) -> No
     assert alice("POST", "/v1/jobs?dry_run=perhaps", job()).pointers == ["/query/dry_run"]
 
 
-def test_what_goes_over_is_refused_whole_with_the_figures(alice: Client) -> None:
+def test_job_over_the_daily_credits_is_refused_whole_with_the_figures(alice: Client) -> None:
     submitted(alice, job(10))
     reply = alice("POST", "/v1/jobs", job(7))
     assert (reply.status, reply.code) == (402, "over_daily_credits")
@@ -69,7 +69,7 @@ def test_two_submissions_that_race_for_the_last_credits_have_one_winner(world: W
     assert sorted(reply.status for reply in replies) == [202, 402, 402, 402]
 
 
-def test_under_one_idempotency_key_a_job_is_submitted_once(alice: Client) -> None:
+def test_job_is_submitted_once_under_one_idempotency_key(alice: Client) -> None:
     key = {"Idempotency-Key": "monday"}
     first = alice("POST", "/v1/jobs", job(), headers=key)
     again = alice("POST", "/v1/jobs", job(), headers=key)
@@ -180,7 +180,7 @@ def test_a_parked_measurement_tells_its_own_reason(tmp_path: Path) -> None:
             begun.handle,
             begun.attempt,
             NotSent("RIPE says: too many", next_ms),
-            blame=MeterFull(meter, 1, 1),
+            effect=MeterFull(meter, 1, 1),
             now_ms=stage.now_ms(),
         )
         for path in (f"/v1/jobs/{made}", f"/v1/jobs/{made}?measurements=false"):
@@ -204,7 +204,7 @@ def test_a_cancelled_job_is_refunded_and_cannot_be_cancelled_twice_over(world: W
     assert "measurement has ended" in again.json["detail"]
 
 
-def test_what_runs_is_to_be_stopped_after_a_cancel(tmp_path: Path) -> None:
+def test_cancel_stops_running_measurements(tmp_path: Path) -> None:
     with atlas_world(tmp_path) as stage:
         made = submitted(stage.alice, job(2))
         stage.send()
@@ -228,7 +228,7 @@ def test_a_budget_has_limit_spent_held_left_and_reset(tmp_path: Path) -> None:
         assert stage.alice("GET", "/v1/users/me/budget").json["left"] == 10
 
 
-def test_each_user_has_a_webhook_secret_of_their_own(world: World, admin: Client, alice: Client, bob: Client) -> None:
+def test_each_user_has_a_different_webhook_secret(world: World, admin: Client, alice: Client, bob: Client) -> None:
     secret = alice("GET", "/v1/users/me/webhook-secret").json["secret"]
     assert secret == webhook_secret(world.system.secret_key, "alice")
     assert admin("GET", "/v1/users/alice/webhook-secret").json["secret"] == secret

@@ -15,7 +15,7 @@ from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path, s
 PATH = "/v1/users/me/monitors"
 
 
-def test_a_put_creates_then_replaces_and_answers_all_that_is_promised(alice: Client) -> None:
+def test_put_monitor_creates_then_replaces_and_returns_the_whole_view(alice: Client) -> None:
     created = alice("PUT", f"{PATH}/web", HTTP)
     assert created.status == 201
     assert created.headers["location"] == "/v1/users/alice/monitors/web"
@@ -98,7 +98,7 @@ def test_a_removed_monitor_is_gone_and_comes_back_as_another_generation(alice: C
     assert again.json["schedule"]["generation"] > first
 
 
-def test_writes_that_come_together_share_commits_and_each_is_answered(world: World, alice: Client) -> None:
+def test_concurrent_puts_share_commits_and_each_is_answered(world: World, alice: Client) -> None:
     statuses: list[int] = []
 
     def put(number: int) -> None:
@@ -153,7 +153,7 @@ def test_if_match_of_an_earlier_generation_does_not_touch_the_re_created_monitor
     assert alice("GET", f"{PATH}/web").json["every"] == "30s"
 
 
-def test_stars_mean_must_exist_and_must_not_exist(guest: Client) -> None:
+def test_star_in_if_match_means_exists_and_in_if_none_match_means_new(guest: Client) -> None:
     assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-Match": "*"}).code == "revision_mismatch"
     assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).status == 201
     assert guest("PUT", f"{PATH}/web", HTTP, headers={"If-None-Match": "*"}).code == "revision_mismatch"
@@ -169,7 +169,7 @@ def test_a_get_with_the_known_etag_answers_304(guest: Client) -> None:
     assert guest("GET", f"{PATH}/web", headers={"If-None-Match": '"x"'}).status == 200
 
 
-def test_of_many_guarded_edits_at_once_one_wins(alice: Client) -> None:
+def test_one_of_many_concurrent_guarded_edits_wins(alice: Client) -> None:
     etag = alice("PUT", f"{PATH}/web", HTTP).headers["etag"]
     statuses: list[int] = []
 
@@ -185,7 +185,7 @@ def test_of_many_guarded_edits_at_once_one_wins(alice: Client) -> None:
     assert sorted(statuses) == [200] + [412] * 11
 
 
-def test_writes_that_only_ask_for_existence_do_not_disturb_each_other(alice: Client) -> None:
+def test_edits_with_if_match_star_do_not_refuse_each_other(alice: Client) -> None:
     alice("PUT", f"{PATH}/web", HTTP)
     statuses: list[int] = []
 

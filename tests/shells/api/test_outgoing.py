@@ -31,7 +31,7 @@ def claim_one(client: Client, **body: Any) -> dict[str, Any]:
     return item
 
 
-def test_a_claim_hands_out_what_is_promised(world: World, alice: Client) -> None:
+def test_claim_returns_the_documented_fields(world: World, alice: Client) -> None:
     put_and_fire(world, alice, "own")
     item = claim_one(alice, max=10, lease="60s", wait="0s")
     assert {"run", "lease", "check", "due", "attempt"} <= set(item)
@@ -105,7 +105,7 @@ def test_a_run_is_found_however_its_id_is_escaped(world: World, alice: Client, n
 
 
 @pytest.mark.parametrize("run", ["x", "alice/own", "alice/own#1", "alice/own#1@x", "alice/own%231%4099", "%00", "a//b"])
-def test_what_is_no_run_is_not_found(chief: Client, run: str) -> None:
+def test_text_that_is_no_run_id_is_not_found(chief: Client, run: str) -> None:
     assert chief("GET", f"/v1/runs/{run}").code == "not_found"
 
 
@@ -172,7 +172,7 @@ def test_a_lease_with_an_absurd_attempt_is_refused(world: World, alice: Client) 
         assert reply.status in (404, 409)
 
 
-def test_an_admin_claims_for_everybody_or_for_one(world: World, admin: Client, alice: Client, bob: Client) -> None:
+def test_admin_claims_for_all_users_or_for_one_user(world: World, admin: Client, alice: Client, bob: Client) -> None:
     put_and_fire(world, alice, "a1", "a2")
     put_and_fire(world, bob, "b1")
     only_bob = admin("POST", CLAIM, {"user": "bob"}).json["items"]
@@ -236,7 +236,7 @@ def test_a_long_poll_sees_runs_that_another_process_makes(world: World, alice: C
     thread.start()
     time.sleep(0.3)
     alice("PUT", f"{MONITORS}/own", OUTGOING)
-    from paceline.steps.tick import tick
+    from paceline.steps.monitors.tick import tick
 
     while not tick(world.system.store, now_ms=world.system.clock.now_ms(), catch_up=world.system.catch_up).runs:
         time.sleep(0.01)
@@ -253,8 +253,8 @@ def test_a_long_poll_without_runs_ends_when_its_time_is_over(alice: Client) -> N
 
 
 @pytest.mark.parametrize("how", ["revoked", "disabled", "demoted"])
-def test_long_poll_whose_token_counts_no_more_gets_no_run(world: World, admin: Client, how: str) -> None:
-    """What was claimed for it meanwhile is given back, and goes to whoever may have it."""
+def test_long_poll_with_a_revoked_token_gets_no_run(world: World, admin: Client, how: str) -> None:
+    """A run that was claimed for it meanwhile is released, and goes to a user who may have it."""
     alice = world.add("carol", "admin" if how == "demoted" else "user")
     tokens = alice("GET", "/v1/users/me/tokens").json["items"]
     assert alice("PUT", f"{MONITORS}/own", OUTGOING).status == 201

@@ -71,7 +71,7 @@ def test_a_header_given_back_as_it_is_shown_keeps_its_value(admin: Client, world
     assert (unknown.code, unknown.pointers) == ("invalid_input", ["/headers/X"])
 
 
-def test_an_edit_counts_only_if_the_provider_is_as_its_writer_has_seen_it(admin: Client) -> None:
+def test_provider_edit_with_a_stale_etag_is_refused(admin: Client) -> None:
     first = admin("PUT", "/v1/providers/shop", SPEC, headers={"If-None-Match": "*"})
     etag = first.headers["etag"]
     assert admin("PUT", "/v1/providers/shop", SPEC, headers={"If-None-Match": "*"}).code == "revision_mismatch"
@@ -96,7 +96,7 @@ def test_pausing_and_resuming_change_nothing_else(admin: Client, world: World) -
     assert admin("POST", "/v1/providers/nowhere/pause").code == "not_found"
 
 
-def test_a_provider_is_removed_unless_a_record_names_it(admin: Client) -> None:
+def test_provider_is_removed_only_if_no_record_names_it(admin: Client) -> None:
     admin("PUT", "/v1/providers/shop", SPEC)
     admin("PUT", "/v1/batches/daily", {})
     admin("PUT", "/v1/batches/daily/records", {"items": [{"id": "r", "provider": "shop"}]})

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paceline.steps.define import get_monitor
-from tests.contract.stage import make_runs
+from paceline.steps.monitors.define import get_monitor
+from tests.contract.support.stage import make_runs
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
 from tests.shells.api.test_outgoing import MONITORS, put_and_fire
 
@@ -43,7 +43,7 @@ def test_a_body_is_not_needed(world: World, alice: Client) -> None:
     assert alice("POST", claim_path(run)).json["attempt"] == 1
 
 
-def test_who_comes_too_late_hears_why_and_what_to_do(world: World, alice: Client) -> None:
+def test_claim_of_a_leased_or_settled_run_says_why_and_what_to_do(world: World, alice: Client) -> None:
     run = made(world, alice)
     lease = alice("POST", claim_path(run), {"attempt": 1}).json["lease"]
     for body in ({"attempt": 1}, {}):
@@ -58,7 +58,7 @@ def test_who_comes_too_late_hears_why_and_what_to_do(world: World, alice: Client
     assert alice("GET", run_path(run)).json["attempt"] == 1
 
 
-def test_after_a_retry_only_the_next_attempt_is_to_be_had(world: World, alice: Client) -> None:
+def test_after_a_retry_only_the_next_attempt_can_be_claimed(world: World, alice: Client) -> None:
     run = made(world, alice)
     lease = alice("POST", claim_path(run), {"attempt": 1}).json["lease"]
     assert alice("POST", f"{run_path(run)}/outcome", {"lease": lease, "status": "retry"}).json["state"] == "retry"
@@ -70,7 +70,7 @@ def test_after_a_retry_only_the_next_attempt_is_to_be_had(world: World, alice: C
     assert (reply.status, reply.json["attempt"]) == (200, 2)
 
 
-def test_a_run_behind_another_and_a_check_of_paceline_s_own_are_not_to_be_had(world: World, alice: Client) -> None:
+def test_run_behind_another_and_check_of_paceline_itself_cannot_be_claimed(world: World, alice: Client) -> None:
     assert alice("PUT", f"{MONITORS}/own", OUTGOING).status == 201
     store, now_ms = world.system.store, world.system.clock.now_ms()
     make_runs(store, get_monitor(store, "alice", "own"), 2, now_ms=now_ms)
@@ -97,7 +97,7 @@ def test_promise_12_another_s_run_does_not_exist_and_an_admin_may_claim_anybody_
     assert admin("POST", claim_path(run)).json["user"] == "alice"
 
 
-def test_a_run_of_a_removed_monitor_is_gone_and_one_of_a_disabled_owner_is_held(
+def test_run_of_a_removed_monitor_is_gone_and_run_of_a_disabled_owner_is_held(
     world: World, alice: Client, admin: Client
 ) -> None:
     gone, held = made(world, alice, "gone"), made(world, alice, "held")
@@ -112,7 +112,7 @@ def test_a_run_of_a_removed_monitor_is_gone_and_one_of_a_disabled_owner_is_held(
 
 
 @pytest.mark.parametrize("run", ["x", "alice/own#1", "alice/own#1@x", "alice/nothing#1@0", "batch/record@2026-11-15"])
-def test_what_is_no_run_is_not_found(alice: Client, admin: Client, run: str) -> None:
+def test_text_that_is_no_run_id_is_not_found(alice: Client, admin: Client, run: str) -> None:
     for client in (alice, admin):
         assert client("POST", claim_path(run)).code == "not_found"
 
@@ -134,7 +134,7 @@ def test_a_wrong_field_is_named(alice: Client, body: dict[str, Any], pointer: st
     assert [error["pointer"] for error in reply.json["errors"]] == [pointer]
 
 
-def test_promise_5_of_ten_who_have_the_same_message_one_gets_the_lease(world: World, alice: Client) -> None:
+def test_promise_5_one_of_ten_claims_of_the_same_run_gets_the_lease(world: World, alice: Client) -> None:
     run = made(world, alice)
     statuses: list[int] = []
     threads = [

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
-from tests.shells.api.day import PROVIDER, TOMORROW
-from tests.shells.api.job_stage import job, submitted
+from tests.shells.api.support.day import PROVIDER, TOMORROW
+from tests.shells.api.support.job_stage import job, submitted
 
 BODIES: dict[str, Any] = {
     "put_monitor": {**HTTP, "every": "5s"},
@@ -147,7 +147,7 @@ def test_every_route_hides_the_first_user_from_the_second(stage: Stage) -> None:
     assert stage.all_of_alice() == before
 
 
-def test_whoever_names_another_in_a_query_is_told_that_there_is_nobody(stage: Stage) -> None:
+def test_naming_another_user_in_a_query_is_not_found(stage: Stage) -> None:
     for name in ("alice", "nobody"):
         assert stage.bob("GET", f"/v1/jobs?user={name}").code == "not_found"
         assert stage.bob("POST", f"/v1/jobs?user={name}&dry_run=true", job()).code == "not_found"
@@ -158,7 +158,7 @@ def test_whoever_names_another_in_a_query_is_told_that_there_is_nobody(stage: St
     )
 
 
-def test_every_route_but_the_open_ones_wants_a_token(stage: Stage) -> None:
+def test_every_route_except_the_open_ones_requires_a_token(stage: Stage) -> None:
     before = stage.all_of_alice()
     for method, template, operation in stage.routes:
         reply = stage.world.client()(method, stage.path(template), stage.body(operation))
@@ -166,7 +166,7 @@ def test_every_route_but_the_open_ones_wants_a_token(stage: Stage) -> None:
     assert stage.all_of_alice() == before
 
 
-def test_an_existing_stranger_looks_just_like_a_missing_one(stage: Stage) -> None:
+def test_another_user_looks_like_a_missing_user(stage: Stage) -> None:
     for method, template, operation in stage.routes:
         if "{user}" not in template or "Admins only" in operation["description"]:
             continue
@@ -183,7 +183,7 @@ def test_ids_that_join_to_the_same_text_stay_apart(world: World) -> None:
     assert first("GET", "/v1/users/me/monitors/b").json["every"] == "60s"
 
 
-def test_an_admin_may_see_and_change_what_is_anybodys(stage: Stage) -> None:
+def test_admin_may_read_and_change_things_of_every_user(stage: Stage) -> None:
     admin: Client = stage.admin
     assert admin("GET", "/v1/users/alice/monitors/web").json["user"] == "alice"
     assert admin("PUT", "/v1/users/alice/monitors/new", HTTP).headers["location"] == "/v1/users/alice/monitors/new"

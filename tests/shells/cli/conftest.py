@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shells.cli.program import Program, end_all_that_was_begun
+from tests.shells.cli.support.program import Program, end_all_that_was_begun
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 
 from paceline.shells.cli import main
 from paceline.simulators.ripe_atlas import AtlasSimulator, Fault
-from tests.shells.cli.program import TIMEOUT_S, Program
+from tests.shells.cli.support.program import TIMEOUT_S, Program
 
 CANARY = "c0ffee00-cafe-4711-beef-c0ffee004711"
 
@@ -60,7 +60,7 @@ def test_an_account_is_created_with_ripes_limits_and_edited_field_by_field(progr
     assert program.ok("account", "set", "lab").startswith("lab unchanged: 7 at once")
 
 
-def test_the_list_has_each_meter_and_the_reason_of_what_is_set_aside(program: Program) -> None:
+def test_account_list_shows_each_meter_and_why_an_account_is_not_used(program: Program) -> None:
     program.ok("account", "set", "lab", "--concurrent", "7")
     program.ok("account", "set", "other", "--disabled")
     items = program.json("account", "list")["items"]
@@ -82,7 +82,7 @@ def test_the_list_has_each_meter_and_the_reason_of_what_is_set_aside(program: Pr
     )
 
 
-def test_status_counts_accounts_and_says_why_one_is_aside(program: Program) -> None:
+def test_status_counts_accounts_and_says_why_an_account_is_not_used(program: Program) -> None:
     program.ok("account", "set", "lab")
     said = program.json("status")
     assert (said["accounts"], said["jobs_open"], said["measurements"]["queued"]) == (1, 0, 0)
@@ -106,7 +106,7 @@ def test_status_counts_accounts_and_says_why_one_is_aside(program: Program) -> N
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
-def test_what_cannot_be_is_refused_and_named(
+def test_impossible_account_limits_are_refused_with_their_names(
     words: list[str],
     code: int,
     named: str,
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_and_named(
     assert CANARY not in told.err
 
 
-def test_without_a_key_on_stdin_it_is_said_where_it_belongs(lab: Program) -> None:
+def test_key_add_with_empty_stdin_says_where_the_key_belongs(lab: Program) -> None:
     ended = lab.run("key", "add", "lab")
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("error: /key: stdin was empty")
@@ -152,7 +152,7 @@ def test_a_key_is_tried_at_ripe_and_its_secret_is_never_shown_or_stored(lab: Pro
     assert (again.code, "k1" in again.err, CANARY in again.err) == (1, True, False)
 
 
-def test_a_key_that_may_not_do_what_is_needed_is_refused_with_what_it_lacks(lab: Program, ripe: AtlasSimulator) -> None:
+def test_key_without_needed_permissions_is_refused_with_their_names(lab: Program, ripe: AtlasSimulator) -> None:
     ripe.add_key("lab", secret=CANARY, grants=("measurements.create_measurement",))
     ended = lab.run("key", "add", "lab", CANARY)
     assert (ended.code, ended.out) == (2, "")
@@ -168,7 +168,7 @@ def test_a_key_that_may_not_do_what_is_needed_is_refused_with_what_it_lacks(lab:
     )
 
 
-def test_without_a_verdict_of_ripe_no_key_is_added_and_it_is_said_what_to_do(
+def test_key_is_not_added_without_an_answer_of_ripe_and_the_error_says_what_to_do(
     lab: Program, ripe: AtlasSimulator
 ) -> None:
     ripe.add_key("lab", secret=CANARY)
@@ -215,7 +215,7 @@ def test_keys_are_disabled_enabled_and_removed(lab: Program) -> None:
     assert lab.json("account", "list")["items"][0]["reason"] == "it has no key"
 
 
-def test_a_key_on_the_command_line_is_warned_of_and_one_from_stdin_is_not(lab: Program) -> None:
+def test_key_on_the_command_line_causes_a_warning_and_key_from_stdin_does_not(lab: Program) -> None:
     given = lab.run("key", "add", "lab", CANARY, "--no-check")
     assert (given.code, "Warning: a key on the command line" in given.err) == (0, True)
     read = lab.run("key", "add", "lab", "-", "--no-check", stdin=f"{CANARY}-two\n")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from paceline.adapters.aws.tables import QUEUES, TABLES
-from tests.aws.ministack import fresh_prefix, plain_client, shared_emulator
-from tests.shells.cli.program import Program, free_port
+from paceline.adapters.aws.client.tables import QUEUES, TABLES
+from tests.aws.support.ministack import fresh_prefix, plain_client, shared_emulator
+from tests.shells.cli.support.program import Program, free_port
 
 pytestmark = pytest.mark.aws
 
@@ -23,7 +23,7 @@ def aws_program(tmp_path: Path) -> Program:
     return program
 
 
-def test_init_makes_all_of_it_once_and_says_what_is_there(aws_program: Program) -> None:
+def test_aws_init_creates_tables_and_queues_once_and_lists_existing_ones(aws_program: Program) -> None:
     prefix = fresh_prefix()
     store = f"aws://?prefix={prefix}"
     names = [f"{prefix}-{part.name}" for part in (*TABLES, *QUEUES)]
@@ -35,7 +35,7 @@ def test_init_makes_all_of_it_once_and_says_what_is_there(aws_program: Program) 
     assert text.splitlines() == [f"there already: {name}" for name in names]
 
 
-def test_init_names_what_differs_and_leaves_it(aws_program: Program) -> None:
+def test_aws_init_names_differences_and_changes_nothing(aws_program: Program) -> None:
     prefix = fresh_prefix()
     sqs = plain_client("sqs", shared_emulator().url)
     url = sqs.create_queue(QueueName=f"{prefix}-ticks", Attributes={"VisibilityTimeout": "1"})["QueueUrl"]
@@ -53,7 +53,7 @@ def test_a_store_that_is_a_file_needs_no_tables(aws_program: Program) -> None:
     assert "--store 'aws://?prefix=paceline'" in ended.problem["detail"]
 
 
-def test_what_boto3_does_not_find_is_said_in_one_line(aws_program: Program) -> None:
+def test_missing_aws_configuration_is_reported_in_one_line(aws_program: Program) -> None:
     missing = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"}
     aws_program.env = {name: value for name, value in aws_program.env.items() if name not in missing}
     ended = aws_program.run("aws", "init", store="aws://?prefix=paceline")
@@ -62,7 +62,7 @@ def test_what_boto3_does_not_find_is_said_in_one_line(aws_program: Program) -> N
     assert "(store_unavailable)" in ended.err
 
 
-def test_what_a_file_held_is_on_aws_after_a_move_and_the_commands_find_it_there(aws_program: Program) -> None:
+def test_move_from_a_file_to_aws_keeps_everything_for_the_commands(aws_program: Program) -> None:
     aws_program.env["PACELINE_PORT"] = str(free_port())
     there = f"aws://?prefix={fresh_prefix()}"
     aws_program.ok("aws", "init", store=there)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shells.cli.program import Program
+from tests.shells.cli.support.program import Program
 
 DAY = str((datetime.now(UTC) + timedelta(days=2)).date())
 """Far enough away that nothing of it is due."""
@@ -72,7 +72,7 @@ def test_set_keeps_what_its_options_do_not_name_and_replaces_when_told(program: 
     assert program.json("account", "set", "lab", "--daily-results", "9", "--replace")["concurrent"] == 100
 
 
-def test_the_only_batch_is_meant_and_of_several_one_is_named(program: Program) -> None:
+def test_only_batch_is_the_default_and_one_of_several_must_be_named(program: Program) -> None:
     program.ok("migrate")
     none = program.run("batch", "import", "-", stdin=lines(1))
     assert (none.code, "paceline batch set" in none.err) == (2, True)
@@ -87,7 +87,7 @@ def test_the_only_batch_is_meant_and_of_several_one_is_named(program: Program) -
     assert program.run("batch", "plan", "three", "--date", DAY).code == 3
 
 
-def test_good_lines_are_kept_and_bad_ones_named(shop: Program) -> None:
+def test_import_keeps_good_lines_and_names_bad_lines(shop: Program) -> None:
     text = "\n".join([lines(1), "", '{"id": "cut",', json.dumps({"id": "x", "provider": "nobody"}), "[]", lines(2)])
     ended = shop.run("batch", "import", "-", "--json", stdin=text)
     assert ended.code == 1
@@ -117,7 +117,7 @@ def test_the_forms_of_a_file_mean_the_same(shop: Program) -> None:
     assert shop.json("batch", "import", "table.csv")["unchanged"] == 6_000
 
 
-def test_a_table_is_read_as_a_spreadsheet_writes_it(shop: Program) -> None:
+def test_csv_import_reads_files_as_spreadsheets_write_them(shop: Program) -> None:
     table = (
         'id,provider,body,active\r\na,shop,"{""n"": [1,\n2]}",\r\nb,shop,plain text,no\r\nc,shop,,maybe\r\nd,shop\r\n'
     )

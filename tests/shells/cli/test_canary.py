@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.definition import parse_stored_spec
-from paceline.ports import PutMonitor
-from tests.shells.cli.program import Program, Running
+from paceline.core.monitors.definition import parse_stored_spec
+from paceline.core.monitors.values import PutMonitor
+from tests.shells.cli.support.program import Program, Running
 
 CANARY = "canary-5e81d0b7-secret"
 

@@ -8,8 +8,9 @@ import msgspec
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.daemons import Daemon
+from paceline.steps.upkeep.daemons import beat
 from paceline.wiring import SystemClock
-from tests.shells.cli.program import Program, eventually
+from tests.shells.cli.support.program import Program, eventually
 
 A_DAY_MS = 86_400_000
 
@@ -62,8 +63,8 @@ def test_daemons_of_other_hosts_count_while_they_beat_and_are_forgotten_in_time(
     other = Daemon("d1", "up", "another-host", 1, "http://10.0.0.7:8080", now_ms, now_ms, 3_600_000)
     old = msgspec.structs.replace(other, id="d0", beat_ms=now_ms - 2 * A_DAY_MS, every_ms=1_000)
     store = SqliteStore(str(program.folder / "paceline.db"))
-    store.beat(other)
-    store.beat(old)
+    beat(store, other)
+    beat(store, old)
     store.close()
     status = program.json("status")
     assert status["daemon"] == {"url": "http://10.0.0.7:8080", "answering": True}

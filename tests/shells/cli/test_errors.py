@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.shells.cli import main
-from tests.shells.cli.program import Program
+from tests.shells.cli.support.program import Program
 
 MONITOR = ("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h")
 
@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "code", "name"), CASES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_every_end_has_its_exit_code_and_one_clear_line(
+def test_every_error_has_its_exit_code_and_one_clear_line(
     words: list[str],
     code: int,
     name: str,

@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 
 from paceline.config import load_settings
-from paceline.ports import AccountSpec
+from paceline.core.jobs.values import AccountSpec
 from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock
-from paceline.steps import access, accounts
-from paceline.steps.dispatch import Desk, dispatch_next
-from paceline.steps.follow import Watch, finish, follow
+from paceline.steps import access
+from paceline.steps.jobs import accounts
+from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
+from paceline.steps.jobs.follow import Watch, finish, follow
 from paceline.wiring import open_atlas, open_system
-from tests.shells.cli.program import TIMEOUT_S, Program, free_port
+from tests.shells.cli.support.program import TIMEOUT_S, Program, free_port
 
 MINUTE_MS = 60_000
 HOUR_MS = 3_600_000
@@ -52,7 +53,7 @@ class Hands:
         self.system = open_system(load_settings(store=store, atlas_url=ripe.base_url))
         self.ripe = ripe
         self._watch = Watch()
-        self._desk = Desk("site1", b"secret", 1, MINUTE_MS)
+        self._desk = DispatchSettings("site1", b"secret", 1, MINUTE_MS)
 
     def send(self) -> list[str]:
         """Until there is nothing to send now."""
@@ -174,7 +175,7 @@ def test_a_job_is_submitted_listed_shown_and_counted(lab: Program) -> None:
     assert lab.ok("check") == "OK\n"
 
 
-def test_over_the_days_credits_it_is_refused_with_the_figures(lab: Program) -> None:
+def test_job_over_the_daily_credits_is_refused_with_the_figures(lab: Program) -> None:
     lab.ok("user", "limit", "ann", "100")
     submitted(lab, "192.0.2.1")
     over = lab.run("job", "submit", "-", "--json", stdin=job("192.0.2.1"))
@@ -192,7 +193,7 @@ def test_over_the_days_credits_it_is_refused_with_the_figures(lab: Program) -> N
     assert len(lab.json("job", "list")["items"]) == 1
 
 
-def test_what_is_wrong_in_a_job_is_named_by_its_place(lab: Program) -> None:
+def test_errors_in_a_job_are_named_by_json_pointer(lab: Program) -> None:
     document = json.loads(job("192.0.2.1", "192.0.2.2"))
     document["measurements"][1]["definitions"][0]["type"] = "wifi"
     document["measurements"][0]["probes"][0]["requested"] = 0
@@ -210,7 +211,7 @@ def test_what_is_wrong_in_a_job_is_named_by_its_place(lab: Program) -> None:
         assert (missing.code, "no job 'nope'" in missing.err) == (3, True)
 
 
-def test_whose_job_it_is_must_be_clear(lab: Program) -> None:
+def test_job_submit_requires_a_user_if_there_are_several(lab: Program) -> None:
     lab.ok("user", "add", "bob")
     several = lab.run("job", "submit", "-", stdin=job("192.0.2.1"))
     assert (several.code, "--user" in several.err) == (2, True)
@@ -226,7 +227,7 @@ def test_whose_job_it_is_must_be_clear(lab: Program) -> None:
     assert lab.run("job", "list", "--user", "eve").code == 3
 
 
-def test_under_one_idempotency_key_it_is_submitted_once(lab: Program) -> None:
+def test_job_submitted_twice_under_one_idempotency_key_is_one_job(lab: Program) -> None:
     words = ("job", "submit", "-", "--idempotency-key", "monday", "--json")
     first = json.loads(lab.ok(*words, stdin=job("192.0.2.1")))
     second = json.loads(lab.ok(*words, stdin=job("192.0.2.1")))
@@ -269,7 +270,7 @@ def test_watched_to_its_end_each_change_is_a_line_and_success_is_zero(lab: Progr
     assert lab.ok("check") == "OK\n"
 
 
-def test_watched_to_an_end_without_success_it_exits_with_one_and_says_what_failed(lab: Program, hands: Hands) -> None:
+def test_watch_of_a_failed_job_exits_with_1_and_names_the_failures(lab: Program, hands: Hands) -> None:
     name = submitted(lab, "no-such-host.invalid", "192.0.2.1")
     assert "rejected" in hands.send()
     hands.end()
@@ -280,7 +281,7 @@ def test_watched_to_an_end_without_success_it_exits_with_one_and_says_what_faile
     assert "This target cannot be resolved" in told.out
 
 
-def test_full_accounts_are_told_with_the_next_try(lab: Program, hands: Hands) -> None:
+def test_watch_shows_full_accounts_and_the_next_try(lab: Program, hands: Hands) -> None:
     lab.ok("account", "set", "pool", "--concurrent", "1")
     name = submitted(lab, "192.0.2.1", "192.0.2.2")
     assert hands.send() == ["sent", "idle"]
@@ -303,7 +304,7 @@ def test_full_accounts_are_told_with_the_next_try(lab: Program, hands: Hands) ->
 
 
 @pytest.mark.slow
-def test_a_watch_that_nobody_works_for_says_what_to_start(lab: Program) -> None:
+def test_watch_without_a_running_daemon_says_how_to_start_one(lab: Program) -> None:
     (lab.folder / "job.json").write_text(job("192.0.2.1"))
     process = lab.begin("job", "submit", "job.json", "--watch")
     assert process.stderr is not None
@@ -319,7 +320,7 @@ def test_a_watch_that_nobody_works_for_says_what_to_start(lab: Program) -> None:
     assert "1 queued, 0 sent" in out.splitlines()[1]
 
 
-def test_on_a_terminal_it_draws_bars(lab: Program, hands: Hands) -> None:
+def test_watch_draws_bars_on_a_terminal(lab: Program, hands: Hands) -> None:
     name = submitted(lab, "192.0.2.1")
     hands.send()
     hands.end()
@@ -354,7 +355,7 @@ def _all_of(master: int) -> str:
 
 
 @pytest.mark.slow
-def test_submitted_and_watched_beside_a_real_worker_it_comes_to_its_end(lab: Program, ripe: AtlasSimulator) -> None:
+def test_watched_job_finishes_beside_a_real_worker(lab: Program, ripe: AtlasSimulator) -> None:
     ripe.clock.set_speed(300)
     (lab.folder / "job.json").write_text(job("192.0.2.1", "192.0.2.2", "192.0.2.3"))
     with lab.running("worker", atlas_every="1s"):
@@ -367,7 +368,7 @@ def test_submitted_and_watched_beside_a_real_worker_it_comes_to_its_end(lab: Pro
     assert lab.ok("check") == "OK\n"
 
 
-def test_check_adds_the_books_up_anew(lab: Program) -> None:
+def test_check_recounts_credits_from_the_jobs(lab: Program) -> None:
     submitted(lab, "192.0.2.1")
     with closing(sqlite3.connect(lab.folder / "paceline.db")) as db:
         db.execute("UPDATE meter SET held = held + 1 WHERE held > 0")
@@ -376,7 +377,7 @@ def test_check_adds_the_books_up_anew(lab: Program) -> None:
     assert (broken.code, "promise 8: the postings do not add up" in broken.out) == (1, True)
 
 
-def test_a_budget_has_what_is_held_and_left(lab: Program) -> None:
+def test_budget_shows_credits_held_and_left(lab: Program) -> None:
     submitted(lab, "192.0.2.1")
     budget = lab.json("user", "budget", "ann")
     assert {name: budget[name] for name in ("limit", "spent", "held", "left")} == {
@@ -388,7 +389,7 @@ def test_a_budget_has_what_is_held_and_left(lab: Program) -> None:
     assert lab.run("user", "budget", "eve").code == 3
 
 
-def test_finished_jobs_are_purged_when_told(lab: Program, hands: Hands) -> None:
+def test_purge_deletes_finished_jobs(lab: Program, hands: Hands) -> None:
     name = submitted(lab, "192.0.2.1")
     hands.send()
     hands.end()
@@ -433,7 +434,7 @@ def test_results_that_ripe_does_not_hand_out_are_errors_and_not_left_out(
     assert "error" in json.loads(ended.out)
 
 
-def test_a_users_webhook_secret_is_the_same_each_time_and_nobody_elses(lab: Program) -> None:
+def test_webhook_secret_of_a_user_is_stable_and_unlike_that_of_others(lab: Program) -> None:
     lab.ok("user", "add", "bob")
     anns = lab.ok("user", "webhook-secret", "ann")
     assert lab.json("user", "webhook-secret", "ann") == {"user": "ann", "webhook_secret": anns.strip()}

@@ -55,7 +55,7 @@ def test_the_standard_library_speaks_the_same_way() -> None:
     assert (line["event"], line["level"], line["logger"]) == (f"asked with {MASK}", "warning", "uvicorn.error")
 
 
-def test_nothing_below_the_level_is_written() -> None:
+def test_events_below_the_log_level_are_not_written() -> None:
     stream = logged(level="warning")
     structlog.get_logger("t").info("quiet")
     structlog.get_logger("t").warning("loud")
@@ -109,7 +109,7 @@ def test_a_token_is_masked_wherever_it_stands_also_in_a_traceback() -> None:
     assert "JSONDecodeError" in lines(stream)[0]["exception"]
 
 
-def test_what_is_not_secret_stays_readable() -> None:
+def test_log_fields_that_are_not_secret_stay_readable() -> None:
     stream = logged()
     structlog.get_logger("t").info("said", url="https://example.org/?monkey=1&page=2", token_id="0123456789ab", keys=3)
     (line,) = lines(stream)

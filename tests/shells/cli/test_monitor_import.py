@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.shells.cli import monitor_items
-from paceline.shells.cli.monitor_items import Broken, Item, read_items
-from tests.shells.cli.program import Program
+from paceline.shells.cli.monitors import items as monitor_items
+from paceline.shells.cli.monitors.items import Broken, Item, read_items
+from tests.shells.cli.support.program import Program
 
 
 def monitor(name: str, every: str = "1h") -> dict[str, object]:
@@ -39,7 +39,7 @@ def test_the_three_forms_of_a_file_mean_the_same(alice: Program) -> None:
     assert alice.json("status")["entries"] == 2_500
 
 
-def test_good_lines_are_kept_and_bad_ones_named(alice: Program) -> None:
+def test_import_keeps_good_lines_and_names_bad_lines(alice: Program) -> None:
     lines = [
         json.dumps(monitor("good")),
         "",

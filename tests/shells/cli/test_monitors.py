@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.shells.cli.monitor_document import Wanted, document_of
-from tests.shells.cli.program import Program
+from paceline.shells.cli.monitors.document import MonitorOptions, document_of
+from tests.shells.cli.support.program import Program
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_set_with_replace_sets_the_whole(alice: Program) -> None:
     assert (wrong.code, "/check" in wrong.err) == (2, True)
 
 
-def test_set_takes_away_what_it_is_told_to(alice: Program) -> None:
+def test_set_removes_tags_and_expectations_on_request(alice: Program) -> None:
     alice.ok("monitor", "set", "m", *FULL)
     bare = alice.json("monitor", "set", "m", "--no-tags", "--no-expect")
     assert (bare["tags"], "expect" in bare["check"], bare["check"]["timeout"]) == ([], False, "2s")
@@ -79,7 +79,7 @@ def test_set_takes_away_what_it_is_told_to(alice: Program) -> None:
     assert alice.run("monitor", "set", "m", "--no-tags", "--tag", "a").code == 2
 
 
-def test_set_of_another_kind_of_check_keeps_what_is_not_of_the_check(alice: Program) -> None:
+def test_set_of_another_kind_of_check_keeps_schedule_and_tags(alice: Program) -> None:
     alice.ok("monitor", "set", "m", *FULL)
     changed = alice.json("monitor", "set", "m", "--tcp", "example.org:25")
     assert changed["check"] == {"kind": "tcp", "host": "example.org", "port": 25, "timeout": "2s"}
@@ -89,7 +89,7 @@ def test_set_of_another_kind_of_check_keeps_what_is_not_of_the_check(alice: Prog
     assert given["check"] == {"kind": "outgoing", "path": "/home", "timeout": "2s"}
 
 
-def test_of_edits_at_once_none_is_lost(alice: Program) -> None:
+def test_simultaneous_edits_of_a_monitor_are_all_kept(alice: Program) -> None:
     alice.ok("monitor", "set", "m", *FULL)
     edits = [
         ("--url", "https://example.net/"),
@@ -142,7 +142,7 @@ def test_show_tells_definition_schedule_and_runs(alice: Program) -> None:
     assert alice.json("monitor", "runs", "web") == {"items": [], "next_cursor": None}
 
 
-def test_with_several_users_one_must_be_named(alice: Program) -> None:
+def test_command_requires_a_user_if_there_are_several(alice: Program) -> None:
     alice.ok("user", "add", "bob")
     unnamed = alice.run("monitor", "list")
     assert unnamed.code == 2
@@ -153,7 +153,7 @@ def test_with_several_users_one_must_be_named(alice: Program) -> None:
     assert alice.run("monitor", "list", "--user", "carol").code == 3
 
 
-def test_what_a_user_stored_cannot_steer_a_terminal(alice: Program) -> None:
+def test_control_characters_that_a_user_stored_are_not_printed(alice: Program) -> None:
     wanted = ["--url", "https://example.org/", "--every", "1h"]
     refused = alice.run("monitor", "set", "m", *wanted, "--tag", "\x1b[31mred")
     assert (refused.code, "\x1b" in refused.err) == (2, False)
@@ -164,19 +164,22 @@ def test_what_a_user_stored_cannot_steer_a_terminal(alice: Program) -> None:
 @pytest.mark.parametrize(
     ("wanted", "check"),
     [
-        (Wanted(url="http://a/", method="post"), {"kind": "http", "url": "http://a/", "method": "POST"}),
-        (Wanted(url="http://a/", contains="x"), {"kind": "http", "url": "http://a/", "expect": {"body_contains": "x"}}),
-        (Wanted(tcp="[::1]:80"), {"kind": "tcp", "host": "::1", "port": 80}),
-        (Wanted(tls="example.org"), {"kind": "tls", "host": "example.org"}),
-        (Wanted(tls="[::1]"), {"kind": "tls", "host": "::1"}),
+        (MonitorOptions(url="http://a/", method="post"), {"kind": "http", "url": "http://a/", "method": "POST"}),
         (
-            Wanted(tls="example.org:8443", timeout="1s"),
+            MonitorOptions(url="http://a/", contains="x"),
+            {"kind": "http", "url": "http://a/", "expect": {"body_contains": "x"}},
+        ),
+        (MonitorOptions(tcp="[::1]:80"), {"kind": "tcp", "host": "::1", "port": 80}),
+        (MonitorOptions(tls="example.org"), {"kind": "tls", "host": "example.org"}),
+        (MonitorOptions(tls="[::1]"), {"kind": "tls", "host": "::1"}),
+        (
+            MonitorOptions(tls="example.org:8443", timeout="1s"),
             {"kind": "tls", "host": "example.org", "port": 8443, "timeout": "1s"},
         ),
-        (Wanted(dns="example.org"), {"kind": "dns", "name": "example.org"}),
-        (Wanted(outgoing='{"city": "Oslo"}'), {"kind": "outgoing", "city": "Oslo"}),
-        (Wanted(outgoing=""), {"kind": "outgoing"}),
+        (MonitorOptions(dns="example.org"), {"kind": "dns", "name": "example.org"}),
+        (MonitorOptions(outgoing='{"city": "Oslo"}'), {"kind": "outgoing", "city": "Oslo"}),
+        (MonitorOptions(outgoing=""), {"kind": "outgoing"}),
     ],
 )
-def test_options_become_the_document_that_the_api_would_get(wanted: Wanted, check: dict[str, object]) -> None:
+def test_options_become_the_document_that_the_api_would_get(wanted: MonitorOptions, check: dict[str, object]) -> None:
     assert document_of(wanted) == {"check": check}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shells.cli.program import Program, free_port
+from tests.shells.cli.support.program import Program, free_port
 
 SECRET = "a secret of both installations"
 
@@ -29,7 +29,7 @@ def fill(program: Program) -> str:
     return token
 
 
-def test_what_is_piped_from_one_store_into_another_is_the_same_there(program: Program) -> None:
+def test_export_piped_into_import_gives_an_equal_store(program: Program) -> None:
     token = fill(program)
     stream = program.ok("export")
     assert token not in stream
@@ -72,12 +72,12 @@ def test_half_a_stream_is_refused_and_so_is_another_secret(program: Program) -> 
     lines = (program.folder / "moved.ndjson").read_text().splitlines(keepends=True)
     half = program.run("import", stdin="".join(lines[:4]), store="sqlite:///other.db")
     assert (half.code, "breaks off after line 4" in half.err) == (2, True)
-    other = program.run("import", "moved.ndjson", store="sqlite:///third.db", secret_key="the secret of somebody else")
+    other = program.run("import", "moved.ndjson", store="sqlite:///third.db", secret_key="the secret of another user")
     assert (other.code, "sealed with another secret" in other.err) == (2, True)
     assert program.json("user", "list", store="sqlite:///third.db")["items"] == []
 
 
-def test_nothing_moves_while_a_daemon_runs_unless_it_is_only_a_copy(program: Program) -> None:
+def test_move_is_refused_while_a_daemon_runs_unless_live_is_given(program: Program) -> None:
     fill(program)
     program.ok("export", "before.ndjson")
     with program.running("up", "--port", "0"):

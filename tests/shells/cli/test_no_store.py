@@ -12,8 +12,8 @@ import pytest
 import typer
 
 from paceline.shells.cli.app import app, main
-from tests.aws.ministack import fresh_prefix, shared_emulator
-from tests.shells.cli.program import Program
+from tests.aws.support.ministack import fresh_prefix, shared_emulator
+from tests.shells.cli.support.program import Program
 
 SETTERS = {("provider", "set"), ("batch", "set"), ("account", "set")}
 MAKERS = {("up",), ("worker",), ("migrate",), ("import",), ("user", "add"), *SETTERS}
@@ -110,7 +110,7 @@ def test_a_store_above_or_in_a_settings_file_above_is_found(program: Program) ->
     assert f"There is one at sqlite:///{program.folder}/data.store" in ended.err
 
 
-def test_a_store_whose_daemon_has_just_begun_it_is_found(program: Program) -> None:
+def test_store_that_a_daemon_has_just_created_is_found(program: Program) -> None:
     with program.running("up", "--port", "0"):
         assert "no store" in program.run("user", "list", "--store", "sqlite:///x.db").err
         assert "sqlite:///paceline.db" in program.run("user", "list", "--store", "sqlite:///x.db").err
@@ -118,7 +118,7 @@ def test_a_store_whose_daemon_has_just_begun_it_is_found(program: Program) -> No
 
 
 @pytest.mark.parametrize("words", [("status",), ("user", "add", "alice")])
-def test_another_program_s_database_is_left_as_it_is(program: Program, words: tuple[str, ...]) -> None:
+def test_database_of_another_program_is_not_changed(program: Program, words: tuple[str, ...]) -> None:
     file = program.folder / "theirs.db"
     other = apsw.Connection(str(file))
     other.execute("CREATE TABLE theirs (x)").fetchall()
@@ -131,7 +131,7 @@ def test_another_program_s_database_is_left_as_it_is(program: Program, words: tu
 
 
 @pytest.mark.aws
-def test_missing_tables_are_told_with_the_command_that_makes_them(tmp_path: Path) -> None:
+def test_error_about_missing_tables_names_the_command_that_creates_them(tmp_path: Path) -> None:
     program = Program(tmp_path, secret_key="a secret for every process")
     program.env |= shared_emulator().environment
     store = f"aws://?prefix={fresh_prefix()}"

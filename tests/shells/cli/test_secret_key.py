@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shells.cli.program import Program
+from tests.shells.cli.support.program import Program
 
 RIGHT, WRONG = "the secret that the store was made with", "another secret, mistyped somewhere"
 
@@ -42,7 +42,7 @@ def test_check_names_a_key_that_is_not_the_stores(program: Program) -> None:
     program.ok("check")  # without a key there is nothing to compare
 
 
-def test_missing_key_file_is_named_and_not_made_anew(program: Program) -> None:
+def test_missing_key_file_is_named_and_not_created_again(program: Program) -> None:
     program.ok("user", "add", "alice")
     program.ok("backup", "copy.db")
     refused = program.run("token", "new", "--store", "sqlite:///copy.db", "--json")
@@ -66,7 +66,7 @@ def test_store_of_an_older_version_gets_its_check_value_at_the_first_start(progr
     program.ok("user", "add", "alice")
     program.ok("provider", "set", "shop", "--base-url", "http://127.0.0.1:9", "--header", "X-Key: s3cret")
     with sqlite3.connect(program.folder / "paceline.db") as db:
-        db.execute("DELETE FROM secret")
+        db.execute("DELETE FROM item WHERE kind = 'secret'")
     db.close()
     assert program.run("token", "new", secret_key=WRONG).code == 2
     program.ok("token", "new")
@@ -82,7 +82,7 @@ def test_backup_is_for_its_owner_alone_from_the_first_byte(program: Program) -> 
     assert _mode(program.folder / "copy.db") == 0o600
 
 
-def test_new_store_is_for_its_owner_alone_and_one_that_others_can_read_is_warned_of(program: Program) -> None:
+def test_new_store_is_private_to_its_owner_and_a_readable_one_causes_a_warning(program: Program) -> None:
     program.ok("user", "add", "alice")
     assert _mode(program.folder / "paceline.db") == 0o600
     with program.running("up", "--port", "0"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import apsw
 
-from tests.shells.cli.program import Program, free_port
+from tests.shells.cli.support.program import Program, free_port
 
 
-def test_status_counts_what_is_there(program: Program) -> None:
+def test_status_counts_users_monitors_batches_and_jobs(program: Program) -> None:
     program.ok("user", "add", "alice")
     program.ok("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h", "--initial-delay", "1d")
     port = str(free_port())
@@ -21,7 +21,7 @@ def test_status_counts_what_is_there(program: Program) -> None:
     assert f"none answers at http://127.0.0.1:{port}; start one: paceline up" in text
 
 
-def test_check_says_ok_or_what_is_wrong(program: Program) -> None:
+def test_check_prints_ok_or_the_problems(program: Program) -> None:
     program.ok("user", "add", "alice")
     assert program.ok("check") == "OK\n"
     with apsw.Connection(str(program.folder / "paceline.db")) as db:
@@ -48,7 +48,7 @@ def test_a_backup_is_a_store_and_replaces_nothing_unasked(program: Program) -> N
     assert program.run("backup", "no/such/folder/copy.db").code == 1
 
 
-def test_migrate_makes_a_new_store_and_leaves_an_old_one(program: Program) -> None:
+def test_migrate_creates_a_new_store_and_keeps_an_existing_one(program: Program) -> None:
     made = program.json("migrate")
     assert made["schema"] >= 1
     assert program.json("migrate") == made
@@ -60,7 +60,7 @@ def test_migrate_makes_a_new_store_and_leaves_an_old_one(program: Program) -> No
     assert "(store_too_new)" in newer.err
 
 
-def test_purge_counts_what_it_took(program: Program) -> None:
+def test_purge_prints_how_much_was_deleted(program: Program) -> None:
     program.ok("migrate")
     assert program.json("purge") == {"runs_deleted": 0, "runs_expired": 0, "measurements_deleted": 0}
     assert program.ok("purge", "--keep", "1d") == "0 runs deleted, 0 runs expired, 0 measurements deleted.\n"

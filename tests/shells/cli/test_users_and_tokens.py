@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from tests.shells.cli.program import Program
+from tests.shells.cli.support.program import Program
 
 
 def test_a_user_is_added_listed_limited_disabled_and_removed(program: Program) -> None:
@@ -42,7 +42,7 @@ def test_last_admin_is_kept_by_the_command_line_too(program: Program, word: str)
     program.ok("user", word, "root")
 
 
-def test_the_token_alone_goes_to_stdout_so_that_a_shell_can_keep_it(program: Program) -> None:
+def test_only_the_token_goes_to_stdout_so_that_a_shell_can_store_it(program: Program) -> None:
     added = program.run("user", "add", "alice")
     assert added.out.startswith("pl_")
     assert added.out.count("\n") == 1
@@ -57,7 +57,7 @@ def test_the_secret_key_is_made_beside_the_store_for_its_owner_alone(program: Pr
     assert (program.folder / "here.key").read_text() == key
 
 
-def test_tokens_are_made_listed_and_revoked_by_id_or_as_they_are(program: Program) -> None:
+def test_tokens_are_made_listed_and_revoked_by_id_or_by_the_token_itself(program: Program) -> None:
     first = program.json("user", "add", "alice")["token"]
     second = program.json("token", "new", "--label", "laptop")
     assert second["user"] == "alice"

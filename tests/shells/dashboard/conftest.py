@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
-from tests.shells.cli.program import Program
+from tests.shells.cli.support.program import Program
 
 QUIET = (
     "--headless=new",

@@ -7,7 +7,7 @@ from typing import Any
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from tests.shells.cli.program import Program, eventually
+from tests.shells.cli.support.program import Program, eventually
 
 HOSTILE = "<img src=x onerror=document.title='taken'>"
 
@@ -27,7 +27,7 @@ def shows(browser: Chrome, selector: str, *words: str) -> Any:
 
 
 def press(browser: Chrome, selector: str, name: str) -> None:
-    """In one act: the page draws its lists anew every two seconds."""
+    """Finds and presses the button in one script: the page draws its lists again every two seconds."""
     script = """for (const one of document.querySelectorAll(arguments[0] + " button"))
                     if (one.textContent === arguments[1]) one.click()"""
     browser.execute_script(script, selector, name)
@@ -55,7 +55,7 @@ def test_a_newcomer_sees_all_of_the_demo_move(program: Program, browser: Chrome)
         assert complaints(browser) == []
 
 
-def test_what_somebody_wrote_is_text_and_never_a_script(program: Program, browser: Chrome) -> None:
+def test_text_that_users_wrote_is_never_run_as_a_script(program: Program, browser: Chrome) -> None:
     token = program.json("user", "add", "eve", "--daily-credits", "1000")["token"]
     job = f"""{{"title": "{HOSTILE}", "measurements": [{{"definitions": [{{"type": "ping", "af": 4,
         "target": "192.0.2.1", "description": "x"}}], "probes": [{{"requested": 1, "type": "area", "value": "WW"}}],
@@ -68,7 +68,7 @@ def test_what_somebody_wrote_is_text_and_never_a_script(program: Program, browse
         assert complaints(browser) == []
 
 
-def test_a_user_sees_what_is_their_own_and_nothing_of_the_house(program: Program, browser: Chrome) -> None:
+def test_dashboard_shows_a_user_only_their_own_resources(program: Program, browser: Chrome) -> None:
     program.ok("user", "add", "ann")
     token = program.json("user", "add", "ben")["token"]
     program.ok("monitor", "set", "secret-of-ann", "--user", "ann", "--url", "http://192.0.2.1/", "--every", "1h")
@@ -97,7 +97,7 @@ def test_a_picked_monitor_shows_what_it_does_when_runs_overlap_and_what_it_skipp
         assert complaints(browser) == []
 
 
-def test_a_wrong_token_is_said_and_a_right_one_is_forgotten_on_request(program: Program, browser: Chrome) -> None:
+def test_wrong_token_is_reported_and_a_valid_token_is_forgotten_on_request(program: Program, browser: Chrome) -> None:
     token = program.json("user", "add", "ann")["token"]
     with program.running("up", "--port", "0") as up:
         browser.get(up.said["url"])

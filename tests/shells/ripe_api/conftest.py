@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from paceline.ports import AccountSpec
+from paceline.core.jobs.values import AccountSpec
 from paceline.simulators.ripe_atlas import AtlasSimulator
-from paceline.steps.accounts import add_key, put_account_spec
-from paceline.steps.dispatch import Desk, dispatch_next
-from paceline.steps.follow import Watch, follow
+from paceline.steps.jobs.accounts import add_key, put_account_spec
+from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
+from paceline.steps.jobs.follow import Watch, follow
 from paceline.wiring import open_atlas
 from tests.shells.api.conftest import Client, Reply, World, serving
-from tests.shells.ripe_api.stage import HURRIED, Stage, eventually, staged
+from tests.shells.ripe_api.support.stage import HURRIED, Stage, eventually, staged
 
 PING: dict[str, Any] = {"type": "ping", "af": 4, "target": "192.0.2.1", "description": "one"}
 PROBES: list[dict[str, Any]] = [{"requested": 3, "type": "area", "value": "WW"}]
@@ -65,7 +65,7 @@ class House:
     def send(self) -> None:
         """All that is queued goes to RIPE."""
         system = self.world.system
-        desk = Desk("here", b"secret", sending_max=1, settle_ms=1_000)
+        desk = DispatchSettings("here", b"secret", sending_max=1, settle_ms=1_000)
         with closing(open_atlas(system.settings)) as atlas:
             for _ in range(100):
                 sent = dispatch_next(system.store, atlas, system.vault, desk, clock=system.clock, chance=lambda: 0.5)

@@ -15,8 +15,8 @@ import msgspec
 import pytest
 
 from paceline.adapters.certificates import make_certificates
-from tests.shells.ripe_api.ripe_proxy import RipeProxy, ripe_proxy
-from tests.shells.ripe_api.stage import HURRIED, Stage, staged
+from tests.shells.ripe_api.support.ripe_proxy import RipeProxy, ripe_proxy
+from tests.shells.ripe_api.support.stage import HURRIED, Stage, staged
 
 HOST = "atlas.ripe.net"
 PROGRAMS = Path(sys.executable).parent

@@ -29,7 +29,7 @@ from ripe.atlas.cousteau import (
     Traceroute,
 )
 
-from tests.shells.ripe_api.stage import Stage, eventually
+from tests.shells.ripe_api.support.stage import Stage, eventually
 
 MAGELLAN = Path(sys.executable).with_name("ripe-atlas")
 
@@ -80,7 +80,7 @@ def test_cousteau_lists_with_a_key_in_the_query_or_in_the_server(stage: Stage) -
     assert list(MeasurementRequest(server=stage.server, verify=str(stage.authority), tags="many")) == []
 
 
-def test_cousteau_stops_reads_its_credits_and_hears_a_refusal(stage: Stage) -> None:
+def test_cousteau_stops_measurements_reads_credits_and_gets_refusals(stage: Stage) -> None:
     common = stage.common
     (number,) = cousteau_creates(
         stage,
@@ -180,7 +180,7 @@ def test_magellan_measures_dns_and_what_a_specification_says(stage: Stage, magel
     assert shown[ntp].meta_data["packets"] == 2
 
 
-def test_magellan_shows_and_searches_what_is_ones_own(magellan: Magellan) -> None:
+def test_magellan_shows_and_searches_the_users_own_measurements(magellan: Magellan) -> None:
     number = magellan.measure("sslcert", "--target", "www.example.net", "--description", "needle in a haystack")
     said = magellan("measurement-info", str(number))
     assert str(number) in said

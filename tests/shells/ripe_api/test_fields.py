@@ -6,10 +6,10 @@ from typing import Any
 
 from paceline.adapters.sqlite.store import SqliteStore
 from tests.shells.ripe_api.conftest import PING, House
-from tests.shells.ripe_api.stage import eventually
+from tests.shells.ripe_api.support.stage import eventually
 
 
-def test_fields_of_one_measurement_are_those_that_were_asked_for(house: House) -> None:
+def test_measurement_has_only_the_requested_fields(house: House) -> None:
     [number] = house.ann.create()
     found = house.ann("GET", f"/measurements/{number}/?fields=id,status&defeatcaching=dc1").json
     assert set(found) == {"id", "status"}
@@ -18,7 +18,7 @@ def test_fields_of_one_measurement_are_those_that_were_asked_for(house: House) -
     assert "description" in house.ann("GET", f"/measurements/{number}/?optional_fields=probes").json
 
 
-def test_probes_are_none_before_it_is_sent_and_then_those_that_ripe_has_given_it(house: House) -> None:
+def test_measurement_has_no_probes_before_it_is_sent_and_then_ripes(house: House) -> None:
     [number] = house.ann.create()
     assert house.ann("GET", f"/measurements/{number}/?fields=probes").json == {"probes": []}
     house.send()

@@ -56,7 +56,7 @@ def test_a_link_to_the_next_page_serves_for_this_list_and_this_user_alone(house:
     assert client("POST", path, request_of()).status == 401
 
 
-def test_wrong_keys_are_refused_in_the_envelope_and_then_braked(house: House) -> None:
+def test_wrong_keys_are_refused_in_the_envelope_and_then_throttled(house: House) -> None:
     answers = [house.ann("GET", "/measurements/", key=f"pl_000000000000_{n}") for n in range(7)]
     assert [one.status for one in answers] == [401] * 5 + [429] * 2
     assert answers[0].json["error"]["code"] == 104
@@ -99,7 +99,7 @@ def test_promise_12_every_route_hides_the_first_user_from_the_second(house: Hous
 
 
 @pytest.mark.parametrize(("method", "path", "status"), [("GET", "nothing/", 404), ("PATCH", "measurements/", 405)])
-def test_what_is_not_offered_says_so_in_the_envelope(house: House, method: str, path: str, status: int) -> None:
+def test_unsupported_path_is_an_error_in_ripes_envelope(house: House, method: str, path: str, status: int) -> None:
     answer = house.ann(method, f"/{path}")
     assert (answer.status, answer.json["error"]["status"]) == (status, status)
 

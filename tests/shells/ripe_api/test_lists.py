@@ -101,14 +101,14 @@ def test_a_count_needs_no_page_and_fields_are_cut(house: House) -> None:
     assert [sorted(one) for one in page["results"]] == [["id", "type"]]
 
 
-def test_what_is_not_known_is_ignored_with_a_warning(house: House) -> None:
+def test_unknown_filter_is_ignored_with_a_warning(house: House) -> None:
     filled(house)
     page = house.ann("GET", "/measurements/?mine=true&tls=1").json
     assert page["count"] == 5
     assert [one["source"] for one in page["warnings"]] == [{"parameter": "mine"}, {"parameter": "tls"}]
 
 
-def test_values_that_cannot_be_are_refused_with_their_parameter(house: House) -> None:
+def test_invalid_filter_values_are_refused_with_their_parameter(house: House) -> None:
     for query, parameter in (
         ("page_size=501", "page_size"),
         ("page_size=-1", "page_size"),

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from paceline.core.atlas import Refused, read_answer
-from paceline.core.measurement import Measurement
+from paceline.core.jobs.atlas import Refused, read_answer
+from paceline.core.jobs.measurement import Measurement
 from paceline.simulators.ripe_atlas import Fault
 from tests.shells.ripe_api.conftest import PING, House, lines_of, request_of
-from tests.shells.ripe_api.stage import eventually
+from tests.shells.ripe_api.support.stage import eventually
 
 TRACE = {"type": "traceroute", "af": 4, "target": "192.0.2.2", "description": "two", "protocol": "ICMP"}
 
@@ -29,7 +29,7 @@ def test_a_request_becomes_one_measurement_and_its_ids_are_known_at_once(house: 
     assert shown["start_time"] == shown["creation_time"] == job.created_ms // 1_000
 
 
-def test_nulls_are_nothing_and_what_is_not_known_is_handed_on(house: House) -> None:
+def test_null_fields_are_ignored_and_unknown_fields_are_passed_to_ripe(house: House) -> None:
     odd = {**PING, "packet_size": 100, "size": None, "spread": None, "from_the_future": [1]}
     (number,) = house.ann.create(odd, bill_to=None)
     shown = house.ann("GET", f"/measurements/{number}/").json
@@ -50,14 +50,14 @@ def test_nulls_are_nothing_and_what_is_not_known_is_handed_on(house: House) -> N
         ("/measurements/", request_of(is_oneoff=False), "/definitions/0/stop_time"),
     ],
 )
-def test_what_is_wrong_is_named_in_ripes_envelope(house: House, path: str, body: Any, pointer: str) -> None:
+def test_wrong_fields_are_named_in_ripes_envelope(house: House, path: str, body: Any, pointer: str) -> None:
     answer = house.ann("POST", path, body)
     error = answer.json["error"]
     assert (answer.status, error["status"], error["code"], error["title"]) == (400, 400, 102, "Bad Request")
     assert [one["source"] for one in error["errors"]] == [{"pointer": pointer}]
 
 
-def test_what_is_no_json_or_too_much_is_said_in_the_envelope_too(house: House) -> None:
+def test_malformed_or_too_large_body_is_an_error_in_ripes_envelope(house: House) -> None:
     headers = {"Authorization": f"Key {house.ann.token}"}
     client = house.world.client()
     for raw, status in ((b"{", 400), (b"[" * 100_000, 400), (b" " * 9_000_000, 413)):
@@ -82,7 +82,7 @@ def test_credits_are_those_of_the_users_own_day(house: House) -> None:
     assert (bob["current_balance"], bob["past_day_credits_spent"]) == (1_000, 0)
 
 
-def test_its_status_is_ripes_once_it_was_sent_and_its_results_carry_our_id(house: House) -> None:
+def test_sent_measurement_has_ripes_status_and_results_under_our_id(house: House) -> None:
     first, second = house.ann.create(PING, TRACE)
     assert house.ann("GET", f"/measurements/{first}/results/").json == []
     house.send()
@@ -130,7 +130,7 @@ def test_if_ripe_does_not_answer_that_is_said_and_no_half_list_is_sent(house: Ho
         assert house.ann("GET", f"/measurements/{number}/results/").status == 200
 
 
-def test_a_stopped_one_is_cancelled_and_refunded(house: House) -> None:
+def test_stopped_measurement_is_cancelled_and_refunded(house: House) -> None:
     (number,) = house.ann.create()
     assert house.ann("DELETE", f"/measurements/{number}/").status == 204
     assert house.ann.status(number) == "Canceled"
@@ -138,7 +138,7 @@ def test_a_stopped_one_is_cancelled_and_refunded(house: House) -> None:
     assert house.ann("DELETE", f"/measurements/{number}").status == 204
 
 
-def test_a_running_one_is_stopped_at_ripe(house: House) -> None:
+def test_running_measurement_is_stopped_at_ripe(house: House) -> None:
     (number,) = house.ann.create({**PING, "interval": 60}, is_oneoff=False, stop_time=_in_an_hour(house))
     house.send()
     assert house.ann("DELETE", f"/measurements/{number}").status == 204
@@ -146,7 +146,7 @@ def test_a_running_one_is_stopped_at_ripe(house: House) -> None:
     assert [one.status_at(house.simulator.clock.now_ms()).id for one in _at_ripe(house)] == [4]
 
 
-def test_one_of_several_is_stopped_alone_once_it_runs_and_not_before(house: House) -> None:
+def test_one_measurement_of_a_group_is_stopped_alone_only_once_it_runs(house: House) -> None:
     periodic = {"is_oneoff": False, "stop_time": _in_an_hour(house)}
     first, second = house.ann.create({**PING, "interval": 900}, {**TRACE, "interval": 900}, **periodic)
     early = house.ann("DELETE", f"/measurements/{second}/")
@@ -160,7 +160,7 @@ def test_one_of_several_is_stopped_alone_once_it_runs_and_not_before(house: Hous
     assert eventually(lambda: house.has_ended(first))
 
 
-def test_a_group_is_what_was_submitted_together(house: House) -> None:
+def test_group_holds_the_measurements_submitted_together(house: House) -> None:
     first, second = house.ann.create(PING, TRACE)
     (alone,) = house.ann.create()
     members = house.ann("GET", f"/measurements/groups/{first}/").json["group_members"]
@@ -185,7 +185,7 @@ def test_probes_as_in_an_earlier_measurement_are_named_by_our_id_and_asked_for_b
     assert "you have no measurement of this id" in answer.json["error"]["errors"][0]["detail"]
 
 
-def test_a_refused_one_is_shown_as_failed(house: House) -> None:
+def test_refused_measurement_is_shown_as_failed(house: House) -> None:
     (number,) = house.ann.create(probes=[{"requested": 1, "type": "asn", "value": 4_200_000_000}])
     house.send()
     assert house.ann.status(number) == "Failed"

@@ -1,8 +1,8 @@
 """Messages that failed too often and wait in the dead queues: put back, dropped, or left for a person to look at.
 
 AWS's own redrive would not do: a FIFO queue takes a message that it saw in the last five minutes, and swallows it.
-Here each is sent under a new deduplication id, and deleted from the dead queue only then. Cut short in between, there
-are two of it: a message is an alarm clock, and one that rings twice does no harm.
+Here each is sent under a new deduplication id, and deleted from the dead queue only then. A process that dies in
+between leaves the message twice, which does no harm: a message only says when to look.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import msgspec
 from botocore.exceptions import ClientError
 
-from paceline.adapters.aws.batches_lanes import LaneItem, lanes_of
-from paceline.adapters.aws.connect import code_of
-from paceline.adapters.aws.database import Database
-from paceline.adapters.aws.items import Item
-from paceline.adapters.aws.monitors_entries import read_entries
-from paceline.adapters.aws.monitors_keys import run_key
-from paceline.adapters.aws.monitors_runs import TERMINAL
-from paceline.adapters.aws.queues import BATCH_MAX, Queues, Received
-from paceline.adapters.aws.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
+from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
+from paceline.adapters.aws.client.connect import code_of
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.queues import BATCH_MAX, Queues, Received
+from paceline.adapters.aws.client.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
+from paceline.adapters.aws.monitors.entries import read_entries
+from paceline.adapters.aws.monitors.keys import run_key
+from paceline.core.batches.values import Replayed
+from paceline.core.monitors.leases import TERMINAL
 from paceline.errors import StoreUnavailable
-from paceline.ports import messages
-from paceline.ports.batches import Replayed
-from paceline.ports.messages import (
+from paceline.ports import queue_messages as messages
+from paceline.ports.queue_messages import (
     DELAY_MS_MAX,
     OFFERS,
     WAKES,
@@ -52,7 +52,7 @@ SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
 """Where the messages of a dead queue came from."""
 DEAD_QUEUES = (*SOURCES, STREAMS_DEAD)
 HIDDEN_S = 300
-"""So long nobody else sees what is being put back: longer than it takes."""
+"""How long a message that is being put back is hidden from others: longer than that takes."""
 WAIT_S = 1
 """A receive that does not wait asks only some of AWS's servers, and may find nothing where something is."""
 LOOK_MS = 60_000
@@ -61,16 +61,19 @@ _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
 
 KINDS: Mapping[str, tuple[type[Body], ...]] = {TICKS: messages.TICKS, OUTGOING: OFFERS, RUNS_FIFO: WAKES}
-"""What a queue's messages can be."""
+"""The kinds of messages in a queue."""
 
 
 def depths(queues: Queues) -> dict[str, int]:
-    """About how many wait in each dead queue."""
+    """Return about how many messages wait in each dead queue."""
     return {name: queues.depth(name) for name in DEAD_QUEUES}
 
 
 def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]) -> dict[str, Replayed]:
-    """By dead queue, so many messages of each at most. ``follow`` does what the records of a stream would have done."""
+    """Put back at most ``limit`` messages of each dead queue. Returns what became of them, by queue.
+
+    ``follow`` does what the records of a stream would have done.
+    """
 
     def replay_one(name: str) -> Replayed:
         if name == STREAMS_DEAD:
@@ -81,7 +84,7 @@ def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Cal
 
 
 def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit: int) -> Replayed:
-    """Each message that is there once: what comes back meanwhile is not taken again, so this ends."""
+    """Replay each message of one dead queue once: one that comes back meanwhile is not taken again."""
     source = SOURCES[name]
     taking = _Taking(queues, name, limit)
     sent = dropped = 0
@@ -100,7 +103,7 @@ def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit
 
 
 def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -> Replayed:
-    """They only point to records, which may be gone: what those would have done is done for all, and then they go."""
+    """Do for everything what the stream's records would have done, then delete the messages that point to them."""
     taking = _Taking(queues, STREAMS_DEAD, limit)
     known: list[Received] = []
     while received := taking.some():
@@ -124,7 +127,7 @@ class _Taking:
         self._count = 0
 
     def some(self) -> list[Received]:
-        """Further ones; none at the end."""
+        """Return further messages; none at the end."""
         room = min(self._limit - len(self._seen), BATCH_MAX)
         if room <= 0:
             return []
@@ -135,7 +138,7 @@ class _Taking:
         return fresh[:room]
 
     def leave(self, unread: Sequence[Received]) -> None:
-        """For a person to look at. In a FIFO queue the next of its group can be had only when it is given back."""
+        """Leave the message for a person. In a FIFO queue it is given back: the next of its group waits for that."""
         self._count += len(unread)
         if self._name.endswith(".fifo"):
             self._give_back(unread)
@@ -143,7 +146,7 @@ class _Taking:
             self._left += unread
 
     def end(self) -> int:
-        """Gives back what is left, so that whoever looks or asks again sees it; about how many stay."""
+        """Give back the messages that are left, so that they can be seen. Returns about how many stay."""
         self._give_back(self._left)
         reached = len(self._seen) < self._limit
         return self._count if reached else max(self._count, self._queues.depth(self._name))
@@ -161,7 +164,7 @@ class _Taking:
 
 
 def _read(source: str, body: str) -> Body | None:
-    """None: it is none of ours."""
+    """Return the message; None if it is not one of Paceline's."""
     try:
         return read(body, KINDS[source])
     except WrongMessage:
@@ -169,7 +172,7 @@ def _read(source: str, body: str) -> Body | None:
 
 
 def _is_batch(body: str) -> bool:
-    """Whether it is about records of a stream, as Lambda writes it."""
+    """Return whether Lambda wrote the message about records of a stream."""
     try:
         told: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -178,7 +181,7 @@ def _is_batch(body: str) -> bool:
 
 
 def _live(db: Database, source: str, alarms: Sequence[Body], *, now_ms: int) -> list[int | None]:
-    """The delay with which each is sent again; None: it is stale, and what it would have done was done since."""
+    """Return the delay with which each is sent again; None if it is stale: its work was done since."""
     lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, Release | CallWake)})
     entries = read_entries(db, [one.generation for one in alarms if isinstance(one, Alarm)])
     named = [(one.generation, one.counter) for one in alarms if isinstance(one, Waiting | Start | CheckWake)]
@@ -218,14 +221,14 @@ def _is_open(run: Item | None) -> bool:
 
 
 def _may_start_ms(run: Item | None, attempt: int) -> int | None:
-    """When the outgoing run may start as this attempt; None: it was taken, or has ended, or is not the next one."""
+    """Return when the outgoing run may start as this attempt; None if it was taken, has ended or is not next."""
     if run is None or "at" not in run or run["attempt"] + 1 != attempt:
         return None
     return int(run["at"])
 
 
 def _again(source: str, one: Received, delay: int) -> Letter:
-    """The same text, in the same group, under a new deduplication id."""
+    """Return the same text in the same group under a new deduplication id."""
     if not source.endswith(".fifo"):
         return Letter(one.body, delay)
     return Letter(one.body, group=one.group, once=once_again(one.once or one.id))
@@ -245,9 +248,9 @@ def once_again(once: str) -> str:
 
 
 def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
-    """For functions that wait for messages: each of these providers may start a run then.
+    """Tell the functions when each of these providers may start a run.
 
-    What is due later than a message can wait, and what cannot be told now, is found by the sweep.
+    A run that is due later than a message can wait, or whose message cannot be sent now, is found by the sweep.
     """
     horizon_ms = now_ms + DELAY_MS_MAX
     soon = [Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]

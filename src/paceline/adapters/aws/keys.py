@@ -1,8 +1,8 @@
-"""Where items stand that more than one half of the store reads."""
+"""Keys of items that several parts of the store read."""
 
 from __future__ import annotations
 
-from paceline.adapters.aws.items import Key, joined
+from paceline.adapters.aws.client.items import Key, joined
 
 
 def user_key(user_id: str) -> Key:

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from paceline.core.atlas import marker_tag, parse_marker_prefix, site_tag
-from paceline.ports.atlas import Listed
+from paceline.core.jobs.atlas import marker_tag, parse_marker_prefix, site_tag
+from paceline.core.jobs.atlas_replies import Listed
 
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 """RIPE writes some whole numbers as "2640.0"."""

@@ -32,7 +32,7 @@ class Lines:
         self.full = False
         self.problem = ""
         self.error: BaseException | None = None
-        """What ``take`` raised: it cannot pass through libcurl, so whoever asked raises it."""
+        """What ``take`` raised: it cannot pass through libcurl, so the caller raises it after the transfer."""
 
     def add(self, piece: bytes) -> int | None:
         """For libcurl: None is "go on", 0 ends the transfer."""
@@ -67,7 +67,7 @@ class Lines:
             return False
         try:
             self._take(line)
-        except BaseException as error:  # noqa: BLE001 - raised again by whoever asked
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
             self.error = error
             return False
         self.count += 1

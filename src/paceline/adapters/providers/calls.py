@@ -18,11 +18,11 @@ from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import NO_SOCKET, Transfer
-from paceline.core.calls import PAYLOAD_BYTES_MAX, RETRY_AFTER_MS_MAX, Call, CallResult, Fault
+from paceline.core.batches.calls import PAYLOAD_BYTES_MAX, RETRY_AFTER_MS_MAX, Call, CallResult, Fault
+from paceline.core.batches.provider import SAFE_METHODS
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
-from paceline.core.outcome import REASON_CHARS_MAX
-from paceline.core.provider import SAFE_METHODS
+from paceline.core.monitors.outcome import REASON_CHARS_MAX
 from paceline.ports import Clock
 
 ANSWER_BYTES_MAX = 1_048_576

@@ -15,9 +15,10 @@ from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.dns import DnsLoop
 from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
-from paceline.core.outcome import Done
-from paceline.ports import Clock, Finished, Order
+from paceline.core.monitors.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.values import Finished, Order
+from paceline.ports import Clock
 
 TOGETHER_MAX = 32
 """So many checks begin at a time, and then answers are read: else the first answer would lie there until the last check
@@ -152,5 +153,5 @@ class CheckProvider:
 def _not_made(error: Exception) -> Done:
     """The error's own text stays out of it: it may quote a header or a body."""
     return Done(
-        ok=False, reason=f"the check could not be made ({type(error).__name__}); look at its fields and save it anew"
+        ok=False, reason=f"the check could not be made ({type(error).__name__}); look at its fields and save it again"
     )

@@ -50,7 +50,7 @@ class CurlLoop(Generic[T]):
         self._poller.register(self._bell_fd, _IN)
         self._flying: dict[pycurl.Curl, T] = {}
         self.woken = False
-        """Whether ``wake`` was called; whoever reads it sets it back."""
+        """Whether ``wake`` was called; its reader sets it to False again."""
 
     def add(self, curl: pycurl.Curl, transfer: T) -> None:
         """The transfer begins with the next ``turn`` or ``kick``; when it ends, ``turn`` gives it back."""

@@ -20,9 +20,9 @@ from dns.rdtypes.ANY.TXT import TXT
 
 from paceline.adapters.providers.guard import Guard
 from paceline.adapters.providers.transfer import timeout_ms
-from paceline.core.checks import DnsCheck
-from paceline.core.outcome import REASON_CHARS_MAX, Done
-from paceline.ports import Order
+from paceline.core.monitors.checks import DnsCheck
+from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
+from paceline.core.monitors.values import Order
 
 ANSWERS_SHOWN_MAX = 32
 ANSWER_CHARS_MAX = 300

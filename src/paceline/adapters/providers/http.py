@@ -10,8 +10,8 @@ import pycurl
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.search import StreamSearch
 from paceline.adapters.providers.transfer import Transfer, encode_like, phases_ms
-from paceline.core.checks import HttpCheck, HttpExpect
-from paceline.core.outcome import REASON_CHARS_MAX, Done
+from paceline.core.monitors.checks import HttpCheck, HttpExpect
+from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 
 QUOTED_CHARS_MAX = 80
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
@@ -28,13 +28,15 @@ _OBEY_CODE = 2
 
 def is_plain(check: HttpCheck) -> bool:
     """Whether URL and timeout are all that sets it apart: most checks are, and need no reset of their handle."""
+    expect = check.expect
     return (
         check.method == "GET"
         and not check.headers
         and check.verify_tls
         and not check.follow_redirects
-        and not check.expect.headers
-        and not _wanted(check.expect)
+        and not expect.headers
+        and expect.body_contains is None
+        and expect.body_lacks is None
     )
 
 

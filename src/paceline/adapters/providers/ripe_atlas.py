@@ -31,7 +31,9 @@ from paceline.adapters.providers.calls import parse_retry_after_ms
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.atlas import (
+from paceline.core.durations import format_duration
+from paceline.core.instants import to_ms
+from paceline.core.jobs.atlas import (
     GRANTS,
     PERMISSIONS,
     READS,
@@ -43,11 +45,9 @@ from paceline.core.atlas import (
     read_answer,
     unverified_permissions,
 )
-from paceline.core.durations import format_duration
-from paceline.core.instants import to_ms
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
+from paceline.core.jobs.measurement import Measurement
 from paceline.core.leases import POST_MS_MAX
-from paceline.core.measurement import Measurement
-from paceline.ports.atlas import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
 
 API = "/api/v2"
 TIMEOUT_MS = POST_MS_MAX

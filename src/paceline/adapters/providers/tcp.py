@@ -8,8 +8,8 @@ import pycurl
 
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.transfer import Transfer, phases_ms
-from paceline.core.checks import TcpCheck
-from paceline.core.outcome import Done
+from paceline.core.monitors.checks import TcpCheck
+from paceline.core.monitors.outcome import Done
 
 
 def prepare(transfer: Transfer, check: TcpCheck) -> None:

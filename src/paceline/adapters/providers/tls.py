@@ -10,9 +10,9 @@ import pycurl
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.tcp import connect_only, in_url, measure_connection
 from paceline.adapters.providers.transfer import Transfer
-from paceline.core.checks import TlsCheck
 from paceline.core.instants import to_text
-from paceline.core.outcome import Done
+from paceline.core.monitors.checks import TlsCheck
+from paceline.core.monitors.outcome import Done
 
 NAME_CHARS_MAX = 500
 DAY_MS = 86_400_000

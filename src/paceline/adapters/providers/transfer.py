@@ -14,9 +14,9 @@ from paceline import __version__
 from paceline.adapters.providers.authorities import Authorities
 from paceline.adapters.providers.guard import NOT_PUBLIC, Guard
 from paceline.adapters.providers.search import StreamSearch
-from paceline.core.definition import duration_ms
-from paceline.core.outcome import Done
-from paceline.ports import Order
+from paceline.core.monitors.definition import duration_ms
+from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.values import Order
 
 USER_AGENT = f"Paceline/{__version__}"
 NO_SOCKET = "no socket could be opened; the machine that runs Paceline may be out of file descriptors (ulimit -n)"

@@ -8,15 +8,16 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import apsw
 
+from paceline.adapters.sqlite.fair_lock import FairLock
 from paceline.adapters.sqlite.file_watch import FileWatch
-from paceline.adapters.sqlite.turns import FairLock
 from paceline.core.leases import write_time_ms
 from paceline.errors import PacelineError, StoreDamaged, StoreUnavailable
 from paceline.ports import Clock
@@ -30,7 +31,7 @@ WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 4_096
 STATEMENTS_KEPT = 256
 """Compiled statements that a connection keeps. Each row of an ``executemany`` counts as one use, and what was not used
-for so many uses is compiled anew, which takes longer than running it: hence ``insert_rows``."""
+for so many uses is compiled again, which takes longer than running it: hence ``insert_rows``."""
 ROWS_AT_ONCE = (64, 8, 1)
 MEMORY = ":memory:"
 
@@ -97,23 +98,12 @@ class Database:
             self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # the log and its index are open now
         self._files = None if path == MEMORY else FileWatch(path)
 
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> AbstractContextManager[Connection]:
         """One transaction: committed on return, rolled back on any error.
 
         It counts only if the files are still those that were opened: else it would be lost with them.
         """
-        with self._turn() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield cast("Connection", connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-            if self._files is not None and (gone := self._files.gone()):
-                raise self._damaged(gone)
+        return _Write(self)
 
     @contextmanager
     def within(self, wait_ms: int) -> Iterator[None]:
@@ -128,35 +118,17 @@ class Database:
         """For who holds the lock: the time now, where a clock was given. It may have waited for long to get there."""
         return write_time_ms(asked_ms, self._clock.now_ms() if self._clock else None)
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> AbstractContextManager[Connection]:
         """One consistent view for all statements inside."""
-        if self.path == MEMORY:
-            with self._turn() as connection:
-                yield cast("Connection", connection)
-            return
-        with self._guard(connection := self._reader()):
-            connection.execute("BEGIN")
-            try:
-                yield cast("Connection", connection)
-            finally:
-                connection.execute("COMMIT")
+        return _Writer(self) if self.path == MEMORY else _Read(self)
 
-    @contextmanager
-    def peek(self) -> Iterator[Connection]:
+    def peek(self) -> AbstractContextManager[Connection]:
         """For a single statement, which is consistent by itself: no transaction around it."""
-        if self.path == MEMORY:
-            with self._turn() as connection:
-                yield cast("Connection", connection)
-            return
-        with self._guard(connection := self._reader()):
-            yield cast("Connection", connection)
+        return _Writer(self) if self.path == MEMORY else _Peek(self)
 
-    @contextmanager
-    def writer(self) -> Iterator[apsw.Connection]:
+    def writer(self) -> AbstractContextManager[apsw.Connection]:
         """The writing connection outside a transaction: for backup, checks and pragmas."""
-        with self._turn() as connection:
-            yield connection
+        return cast("AbstractContextManager[apsw.Connection]", _Writer(self))
 
     def watch(self) -> None:
         """Raises StoreDamaged if the files are not what they were. For one thread; it does not wait for writers."""
@@ -168,8 +140,8 @@ class Database:
             raise self._damaged(seen.damage)
         self._rewritten |= seen.rewritten
         if seen.unclear:
-            with self._guard(connection := self._reader()), contextlib.suppress(apsw.BusyError):
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with self.peek() as connection, contextlib.suppress(apsw.BusyError):
+                cast("apsw.Connection", connection).wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         if self._rewritten and time.monotonic() - self._checked_s >= CHECK_S:
             self._rewritten, self._checked_s = False, time.monotonic()
             self._check_structure()
@@ -188,48 +160,55 @@ class Database:
             return
         connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)  # a new one has nothing in its cache
         try:
-            with self._guard(connection):
-                found = connection.execute("PRAGMA quick_check(1)").get
+            found = connection.execute("PRAGMA quick_check(1)").get
+        except Exception as error:
+            self.refuse(error, connection)
+            raise
         finally:
             connection.close()
         if found != "ok":
             raise self._damaged(f"SQLite finds its structure broken ({found})")
 
-    @contextmanager
-    def _turn(self) -> Iterator[apsw.Connection]:
+    def take_writer(self) -> apsw.Connection:
         """The writing connection, for one thread at a time. The wait for other processes is part of the deadline."""
         until_s = getattr(self._local, "until_s", None) or time.monotonic() + BUSY_TIMEOUT_MS / 1_000
         if not self._lock.acquire(max(0.0, until_s - time.monotonic())):
             raise _busy("this process is writing for too long")
         try:
-            with self._guard(connection := self._writer):
-                left_ms = max(0, int((until_s - time.monotonic()) * 1_000))
-                if abs(left_ms - self._busy_ms) > BUSY_TIMEOUT_MS // 100:  # most have hardly waited
-                    connection.set_busy_timeout(left_ms)
-                    self._busy_ms = left_ms
-                yield connection
-        finally:
+            self._refuse_if_damaged()
+            left_ms = max(0, int((until_s - time.monotonic()) * 1_000))
+            if abs(left_ms - self._busy_ms) > BUSY_TIMEOUT_MS // 100:  # most have hardly waited
+                self._writer.set_busy_timeout(left_ms)
+                self._busy_ms = left_ms
+        except BaseException:
             self._lock.release()
-
-    @contextmanager
-    def _guard(self, connection: apsw.Connection) -> Iterator[None]:
-        """Refuses what comes after damage; what SQLite says of the files is damage to all connections."""
-        self._refuse_if_damaged()
-        try:
-            yield
-        except (PacelineError, apsw.ConnectionClosedError):
-            raise  # the second is a mistake of ours: we closed it, and its log went with it
-        except (apsw.BusyError, apsw.FullError) as error:
-            raise _unavailable(error) from error
-        except Exception as error:
-            if _is_damage(error, connection):
-                raise self._damaged(f"SQLite reports: {error}") from error
-            # Whatever it is, a page that is not what was written may be why: a table that is missing, say.
-            if self._files is not None and (seen := self._files.look_closely().damage):
-                raise self._damaged(seen) from error
-            if isinstance(error, _UNAVAILABLE):
-                raise _unavailable(error) from error
             raise
+        return self._writer
+
+    def give_back_writer(self) -> None:
+        self._lock.release()
+
+    def check_files(self) -> None:
+        """Raises StoreDamaged if a file was removed or replaced."""
+        if self._files is not None and (gone := self._files.gone()):
+            raise self._damaged(gone)
+
+    def refuse(self, error: BaseException, connection: apsw.Connection) -> None:
+        """Raises the error in our own words where it is one of the store's; else returns.
+
+        What SQLite says of the files is damage to all connections.
+        """
+        if not isinstance(error, Exception) or isinstance(error, PacelineError | apsw.ConnectionClosedError):
+            return  # the last is a mistake of ours: we closed it, and its log went with it
+        if isinstance(error, apsw.BusyError | apsw.FullError):
+            raise _unavailable(error) from error
+        if _is_damage(error, connection):
+            raise self._damaged(f"SQLite reports: {error}") from error
+        # Any other error may come from a page that is not what was written: a table that is missing, say.
+        if self._files is not None and (seen := self._files.look_closely().damage):
+            raise self._damaged(seen) from error
+        if isinstance(error, _UNAVAILABLE):
+            raise _unavailable(error) from error
 
     def _refuse_if_damaged(self) -> None:
         if self._damage is not None:
@@ -243,10 +222,11 @@ class Database:
             f"restore a backup to {self.path} (or put the right file back), run `paceline check`, and start again."
         )
 
-    def _reader(self) -> apsw.Connection:
+    def take_reader(self) -> apsw.Connection:
+        """The reading connection of the calling thread."""
+        self._refuse_if_damaged()
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            self._refuse_if_damaged()
             try:
                 connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)
             except (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.CantOpenError) as error:
@@ -262,7 +242,7 @@ class Database:
     def _connect(self, flags: int, cache_kib: int) -> apsw.Connection:
         connection = apsw.Connection(self.path, flags=flags, statementcachesize=STATEMENTS_KEPT)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        # Otherwise a statement with a bound LIMIT is prepared anew for each value, which takes longer than running it.
+        # Otherwise a statement with a bound LIMIT is prepared again for each value, which takes longer than running it.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA cache_size = -{cache_kib}")
@@ -272,14 +252,129 @@ class Database:
         return connection
 
 
+# These are classes, not generators: a store enters one for each act, and three nested generators take 10 µs more.
+
+
+class _Writer:
+    """The writing connection for one thread at a time, without a transaction."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        self._connection = self._database.take_writer()
+        return cast("Connection", self._connection)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is not None:
+                self._database.refuse(error, self._connection)
+        finally:
+            self._database.give_back_writer()
+
+
+class _Write:
+    """One transaction on the writing connection."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        connection = self._connection = self._database.take_writer()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except BaseException as error:
+            self._end(error)
+            raise
+        return cast("Connection", connection)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._end(error)
+            return
+        try:
+            self._connection.execute("COMMIT")
+            self._database.check_files()
+        except BaseException as failure:
+            self._end(failure)
+            raise
+        self._database.give_back_writer()
+
+    def _end(self, error: BaseException) -> None:
+        """After an error: rolls back, raises the error in our own words where it has some, and gives the turn back."""
+        try:
+            self._roll_back()
+            self._database.refuse(error, self._connection)
+        finally:
+            self._database.give_back_writer()
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except Exception as failure:
+            self._database.refuse(failure, self._connection)
+            raise
+
+
+class _Peek:
+    """A thread's reading connection, without a transaction."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> Connection:
+        self._connection = self._database.take_reader()
+        return cast("Connection", self._connection)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            self._database.refuse(error, self._connection)
+
+
+class _Read(_Peek):
+    """A thread's reading connection, with one view for all statements."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Connection:
+        connection = super().__enter__()
+        try:
+            connection.execute("BEGIN")
+        except BaseException as error:
+            self._database.refuse(error, self._connection)
+            raise
+        return connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except BaseException as failure:
+            self._database.refuse(failure, self._connection)
+            raise
+        super().__exit__(kind, error, trace)
+
+
 def insert_rows(db: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Many rows with few statements. ``into``: table and columns, a text of our own."""
     done = 0
     for lot in ROWS_AT_ONCE:
         while len(rows) - done >= lot:
-            marks = ", ".join([f"({', '.join('?' * len(rows[0]))})"] * lot)
-            db.execute(f"INSERT INTO {into} VALUES {marks}", tuple(chain.from_iterable(rows[done : done + lot])))  # noqa: S608
+            db.execute(_insert_text(into, len(rows[0]), lot), tuple(chain.from_iterable(rows[done : done + lot])))
             done += lot
+
+
+@cache
+def _insert_text(into: str, columns: int, rows: int) -> str:
+    """Made once for each of the few texts that there are."""
+    marks = ", ".join([f"({', '.join('?' * columns)})"] * rows)
+    return f"INSERT INTO {into} VALUES {marks}"  # noqa: S608
 
 
 @contextmanager

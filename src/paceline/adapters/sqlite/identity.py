@@ -13,11 +13,11 @@ APPLICATION_ID = 0x50414345  # "PACE"
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _SCHEMA_AT, _ID_AT = 40, 68
-"""Where the header has the schema's change counter, 0 without tables, and the application id: four bytes each."""
+"""Offsets in the header of the schema's change counter (0 without tables) and the application id, four bytes each."""
 
 
 def is_store(path: str) -> bool:
-    """Whether a store of Paceline is there. A folder, an empty file and another program's database are none."""
+    """Return whether the path is a store of Paceline: not a folder, an empty file or another program's database."""
     if path == MEMORY:
         return True
     header = _header(path)
@@ -38,7 +38,7 @@ def refuse_foreign(path: str) -> None:
 
 
 def _header(path: str) -> bytes:
-    """Nothing, if it cannot be read: opening it will say why."""
+    """Return the file's first bytes; empty if it cannot be read, as opening it will say why."""
     try:
         with Path(path).open("rb") as file:
             return file.read(_HEADER_BYTES)
@@ -51,7 +51,7 @@ def _number(header: bytes, at: int) -> int:
 
 
 def _asked(path: str) -> int:
-    """The application id as SQLite reads it."""
+    """Return the application id as SQLite reads it."""
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.core.schedule import SLOT_MS
+from paceline.core.monitors.schedule import SLOT_MS
 
 EPOCH_MS = 1_767_225_600_000  # 2026-01-01: counting from here keeps the key small for 54 years
 GENERATION_BITS = 28
@@ -10,7 +10,7 @@ GENERATION_MASK = (1 << GENERATION_BITS) - 1
 RESTING_SLOT = (1 << 35) - 1
 LANE_BITS = 40
 CHECKS_LANE = 1
-"""Everybody's checks, in the order in which they are made."""
+"""The queue of all owners' checks, in the order in which they are made."""
 OLD_CHECK_LANES = 1 << 21
 """Lanes behind this one held each owner's checks in stores of an earlier version; those before it are for outgoing
 runs."""
@@ -18,7 +18,7 @@ NEVER_MS = 1 << 60
 
 
 def due_key(due_ms: int | None, generation: int) -> int:
-    """None, or a time beyond the last slot: the entry rests."""
+    """Return the key of an entry. None, or a time beyond the last slot: the entry is paused."""
     if due_ms is None:
         return RESTING_SLOT << GENERATION_BITS | generation
     slot = (due_ms - EPOCH_MS) // SLOT_MS
@@ -31,14 +31,14 @@ def due_ms_of(k: int) -> int | None:
 
 
 def due_bound(now_ms: int) -> int:
-    """Every key below this is due at or before now. A clock that is not set yet makes nothing due."""
+    """Return the bound below which every key is due now. A clock that is not set yet makes nothing due."""
     if now_ms < EPOCH_MS:
         return 0
     return due_key(now_ms, 0) + (1 << GENERATION_BITS)
 
 
 def lane_bounds(lane: int) -> tuple[int, int]:
-    """The handles of a lane: from the first, to before the second."""
+    """Return the first handle of a lane, and the first behind the lane."""
     return lane << LANE_BITS, (lane + 1) << LANE_BITS
 
 
@@ -51,6 +51,6 @@ def is_outgoing(lane: int) -> bool:
 
 
 def queue_of(handle: int) -> int:
-    """The lane from which a run is claimed."""
+    """Return the lane from which a run is claimed."""
     lane = handle >> LANE_BITS
     return lane if is_outgoing(lane) else CHECKS_LANE

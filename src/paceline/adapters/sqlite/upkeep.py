@@ -9,21 +9,24 @@ from typing import NamedTuple, cast
 
 import apsw
 
-from paceline.adapters.sqlite import batch_upkeep, job_upkeep, tallies
+from paceline.adapters.sqlite import kept_counts
+from paceline.adapters.sqlite.batches import upkeep as batch_upkeep
 from paceline.adapters.sqlite.database import Connection
-from paceline.adapters.sqlite.entries import first_due_ms
+from paceline.adapters.sqlite.jobs import upkeep as job_upkeep
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
-from paceline.adapters.sqlite.run_keys import TIME_MASK
-from paceline.core.clock import set_back_ms
+from paceline.adapters.sqlite.monitors.entries import first_due_ms
+from paceline.core import findings
+from paceline.core.batches.run_keys import TIME_MASK
+from paceline.core.daemons import Leases
+from paceline.core.findings import SHOWN_MAX
+from paceline.core.store_status import StoreStatus
 from paceline.errors import StoreUnavailable
-from paceline.ports import StoreStatus
 
 BACKUP_PAGES = 1_000
-SHOWN_MAX = 5
 LANES_MAX = 10_000
-"""The oldest run is looked for at the heads of so many queues that have one waiting."""
+"""How many queues with waiting runs are read for the oldest run."""
 TOUCHED_MAX = 100
-"""So many runs at a queue's head may have been taken out of turn before the next one is found."""
+"""How many runs at the start of a queue are read for the first that was not taken out of order."""
 
 # Each query returns what breaks a promise; the text says what it means.
 _INVARIANTS = (
@@ -32,12 +35,12 @@ _INVARIANTS = (
         "SELECT k & :mask FROM due GROUP BY k & :mask HAVING count(*) > 1",
     ),
     (
-        "promise 10: a monitor has no entry and no recorded change (generation {})",
+        findings.NO_ENTRY,  # this and the next: fast paths of core.findings.entry_finding
         """SELECT generation FROM monitor WHERE generation NOT IN (SELECT k & :mask FROM due)
            AND generation NOT IN (SELECT generation FROM change)""",
     ),
     (
-        "promise 3: an entry has no monitor and no recorded change (generation {})",
+        findings.NO_MONITOR,
         """SELECT k & :mask FROM due WHERE k & :mask NOT IN (SELECT generation FROM monitor)
            AND k & :mask NOT IN (SELECT generation FROM change)""",
     ),
@@ -51,7 +54,7 @@ _INVARIANTS = (
         "SELECT generation FROM run GROUP BY generation, counter HAVING count(*) > 1",
     ),
     (
-        "promise 4: an entry's counter is not past its newest run (generation {})",
+        f"{findings.COUNTER_BEHIND} (generation {{}})",
         "SELECT due.k & :mask FROM due JOIN run ON run.handle = due.last_run WHERE run.counter >= due.counter",
     ),
     (
@@ -108,7 +111,7 @@ _INVARIANTS = (
                 OR lane.ready_ms > (SELECT min(at_ms) FROM open WHERE open.lane = lane.id))""",
     ),
     (
-        "a user's number of monitors is wrong (user {})",
+        findings.MONITORS_MISCOUNTED,
         "SELECT name FROM user WHERE monitors <> (SELECT count(*) FROM monitor WHERE owner = user.id)",
     ),
 )
@@ -117,23 +120,16 @@ _INVARIANTS = (
 _NAMES = {"mask": GENERATION_MASK, "bits": LANE_BITS, "time_mask": TIME_MASK, "epoch_ms": EPOCH_MS}
 
 
-def note_time(db: Connection, *, now_ms: int, apart_ms: int) -> tuple[int | None, int]:
-    row = db.execute("SELECT latest_ms FROM clock WHERE id = 1").fetchone()
-    latest_ms = None if row is None else row[0]
-    if not set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms):
-        accept_time(db, now_ms=now_ms)
-    return latest_ms, now_ms
-
-
-def accept_time(db: Connection, *, now_ms: int) -> None:
-    db.execute("INSERT OR REPLACE INTO clock (id, latest_ms) VALUES (1, ?)", (now_ms,))
+def leases(db: Connection, *, now_ms: int) -> Leases:
+    row = db.execute("SELECT count(*), max(at_ms) FROM open WHERE state = 'out' AND at_ms > ?", (now_ms,)).fetchone()
+    return Leases(*row)
 
 
 def verify(db: Connection) -> list[str]:
-    """SQLite's own integrity check, then the promises' cheap invariants; at most a few examples of each."""
+    """Return what SQLite's integrity check and the invariants of the promises find, a few examples of each."""
     problems = [f"integrity: {row[0]}" for row in db.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     problems += [f"foreign key: {row}" for row in db.execute("PRAGMA foreign_key_check").fetchall()[:SHOWN_MAX]]
-    for text, query in (*_INVARIANTS, *tallies.INVARIANTS, *batch_upkeep.INVARIANTS, *job_upkeep.INVARIANTS):
+    for text, query in (*_INVARIANTS, *kept_counts.INVARIANTS, *batch_upkeep.INVARIANTS, *job_upkeep.INVARIANTS):
         names = {name: value for name, value in _NAMES.items() if f":{name}" in query}
         rows = db.execute(f"{query} LIMIT {SHOWN_MAX}", names)
         problems += [text.format(row[0]) for row in rows]
@@ -141,14 +137,14 @@ def verify(db: Connection) -> list[str]:
 
 
 def status(db: Connection, *, bytes_used: int) -> StoreStatus:
-    """Counts that are kept, and a look at the head of each queue that has something waiting: nothing is scanned."""
+    """Return counts that writers keep, and the first run of each queue with waiting runs: no table is scanned."""
     users, monitors = db.execute("SELECT count(*), coalesce(sum(monitors), 0) FROM user").fetchone()
     waiting, out = db.execute("SELECT coalesce(sum(tail - ended - out), 0), coalesce(sum(out), 0) FROM lane").fetchone()
     heads = _heads(db)
     return StoreStatus(
         users=users,
         monitors=monitors,
-        entries=tallies.tally(db, "entries"),
+        entries=kept_counts.tally(db, "entries"),
         changes=db.execute("SELECT count(*) FROM change").fetchone()[0],
         runs_waiting=waiting,
         runs_out=out,
@@ -162,11 +158,11 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
 
 
 class _Head(NamedTuple):
-    """What stands first in a queue: of its untouched tail, of the runs that wait, of those that may be claimed next."""
+    """The first runs of a queue: of its untouched tail, of the waiting runs, and of those that may be claimed next."""
 
     outgoing: int
     rests: int
-    """Its owner is disabled: nothing of it may start."""
+    """True if the queue's owner is disabled: none of its runs may start."""
     tail_due_ms: int | None
     open_due_ms: int | None
     next_at_ms: int | None
@@ -174,7 +170,7 @@ class _Head(NamedTuple):
 
     @property
     def starts_ms(self) -> tuple[int | None, ...]:
-        """Since when its first runs could have started."""
+        """Return since when the queue's first runs could have started."""
         if self.rests:
             return ()
         # 0 stands for a run that was parked, and may start since the one before it has ended.
@@ -182,7 +178,7 @@ class _Head(NamedTuple):
 
 
 def _heads(db: Connection) -> list[_Head]:
-    """The tail's first run is the first that nobody took out of turn, among a few."""
+    """Read the first runs of every queue. The tail's first run is the first that was not taken out of order."""
     rows = db.execute(
         """SELECT lane.outgoing, user.disabled IS 1,
                   (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?1 | lane.position)
@@ -208,7 +204,7 @@ def _first(times_ms: Iterable[int | None]) -> int | None:
 
 
 def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
-    """Online: a consistent copy while others go on writing."""
+    """Write a consistent copy to the target while other processes go on writing."""
     try:
         # For its owner alone from the first byte; SQLite's side files take its mode.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

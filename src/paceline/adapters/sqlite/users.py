@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
-from paceline.adapters.sqlite.definitions import record_changes
 from paceline.adapters.sqlite.keys import outgoing_lane
+from paceline.adapters.sqlite.monitors.definitions import record_changes
 from paceline.core.admins import Standing, gives_up_admin, last_admin_words
+from paceline.core.users import Token, TokenAdded, User, UserEdit
 from paceline.errors import LastAdmin
-from paceline.ports import Token, TokenAdded, User, UserEdit
 
 
 def add_user(db: Connection, user: User) -> bool:
@@ -121,7 +121,7 @@ def remove_token(db: Connection, name: str, token_id: str) -> bool:
 
 
 def _keep_an_admin(db: Connection, name: str, change: Callable[[Standing], Standing | None]) -> None:
-    """Raises LastAdmin if the change would leave none. Writers take turns, so nobody demotes the other meanwhile."""
+    """Raise LastAdmin if the change would leave no admin. Write transactions exclude each other, so this holds."""
     row = db.execute("SELECT role, disabled FROM user WHERE name = ?", (name,)).fetchone()
     before = Standing(row[0], bool(row[1])) if row else None
     if before is None or not gives_up_admin(before, change(before)):

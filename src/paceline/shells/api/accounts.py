@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from typing import Literal
 from urllib.parse import quote
 
-from paceline.errors import RevisionMismatch
-from paceline.ports import AccountSpec, Atlas
-from paceline.shells.api.answers import Answer, empty_answer, json_answer
+from paceline.core.jobs.values import AccountSpec
+from paceline.errors import AlreadyExists, AtlasUnavailable, RevisionMismatch
+from paceline.ports import Atlas
 from paceline.shells.api.documents import KeyPatchBody, NewKeyBody
-from paceline.shells.api.etags import NO_GUARD, check_guard, etag_of, guard_of
-from paceline.shells.api.jobs import truth
-from paceline.shells.api.monitors import TRIES_MAX
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
-from paceline.shells.api.parts import Call
-from paceline.steps import accounts
-from paceline.steps.account_report import (
+from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.etags import NO_GUARD, check_guard, etag_header, guard_of, not_modified
+from paceline.shells.api.http.pages import Page, page_of, page_query, position_of, query, truth
+from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.steps.edit import edit, unless_changed
+from paceline.steps.jobs import accounts
+from paceline.steps.views.account_report import (
     AccountView,
+    AddedKeyView,
+    KeyView,
     account_view,
     account_views,
     added_key_view,
@@ -26,93 +27,132 @@ from paceline.steps.account_report import (
     key_view,
 )
 
+ACCOUNTS = Group("Accounts")
+_ACCOUNT = "/v1/accounts/{account}"
+_KEY = f"{_ACCOUNT}/keys/{{key_id}}"
 
+
+@Route(
+    ACCOUNTS,
+    "PUT",
+    _ACCOUNT,
+    {200: AccountView, 201: AccountView},
+    access="admin",
+    document="AccountSpec",
+    headers=PUT_HEADERS,
+    problems=(RevisionMismatch,),
+)
 async def put_account(call: Call) -> Answer:
-    parts, account_id = call.parts, call.params["account"]
-    done = await parts.write(lambda: _put_now(call, account_id))
-    parts.hooks.wake_jobs()
+    """Creates the account (201) or replaces its limits (200)."""
+    api, account_id = call.api, call.params["account"]
+    done = await api.write(lambda: _put_now(call, account_id))
+    api.hooks.wake_jobs()
     view = await _view(call)
     if done != "created":
-        return json_answer(200, view, _etag(view))
-    return json_answer(201, view, _etag(view), (b"location", f"/v1/accounts/{quote(account_id, safe='')}".encode()))
+        return json_answer(200, view, etag_header(_spec(view)))
+    return json_answer(
+        201, view, etag_header(_spec(view)), (b"location", f"/v1/accounts/{quote(account_id, safe='')}".encode())
+    )
 
 
-async def show_account(call: Call) -> Answer:
-    view = await _view(call)
-    return json_answer(200, view, _etag(view))
-
-
+@Route(ACCOUNTS, "GET", "/v1/accounts", {200: Page[AccountView]}, access="admin", paged=True)
 async def list_accounts(call: Call) -> Answer:
-    parts = call.parts
-    asked = page_query(call.query_string, limit_max=parts.system.settings.page_max)
+    """All accounts in order of id, with usage, state and reason."""
+    api = call.api
+    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
     after = str(position_of(asked.cursor, "accounts", ""))
-    views = await asyncio.to_thread(account_views, parts.store, now_ms=parts.now_ms())
+    views = await api.work(account_views, api.store, now_ms=api.now_ms())
     found = [view for view in views if view.id > after]
-    cursor = make_cursor("accounts", found[asked.limit - 1].id) if len(found) > asked.limit else None
-    return json_answer(200, Page(found[: asked.limit], cursor))
+    return json_answer(200, page_of(found, asked.limit, "accounts", at=lambda view: view.id, view=lambda view: view))
 
 
+@Route(ACCOUNTS, "GET", _ACCOUNT, {200: AccountView, 304: None}, access="admin", headers=READ_HEADERS)
+async def show_account(call: Call) -> Answer:
+    """The account with usage, state, reason and keys."""
+    view = await _view(call)
+    return not_modified(call.headers, _spec(view)) or json_answer(200, view, etag_header(_spec(view)))
+
+
+@Route(
+    ACCOUNTS,
+    "POST",
+    f"{_ACCOUNT}/keys",
+    {201: AddedKeyView},
+    access="admin",
+    body=NewKeyBody,
+    query=("check",),
+    waits=True,
+    problems=(AlreadyExists, AtlasUnavailable),
+)
 async def add_key(call: Call) -> Answer:
+    """Tries the key at RIPE and adds it; its secret is shown to nobody."""
     body: NewKeyBody = call.body
-    parts, account_id = call.parts, call.params["account"]
+    api, account_id = call.api, call.params["account"]
 
     def add(atlas: Atlas | None) -> accounts.CheckedKey:
         return accounts.check_and_add_key(
-            parts.store,
-            parts.system.vault,
+            api.store,
+            api.system.vault,
             atlas,
             account_id,
             body.key,
             label=body.label,
-            now_ms=parts.now_ms(),
+            now_ms=api.now_ms(),
         )
 
     if truth(query(call.query_string, "check"), "check", default=True):
-        key, unverified = await parts.reads.ask(call.user.id, add)
+        key, unverified = await api.reads.ask(call.user.id, add)
     else:
-        key, unverified = await parts.write(lambda: add(None))
-    parts.hooks.wake_jobs()
+        key, unverified = await api.write(lambda: add(None))
+    api.hooks.wake_jobs()
     path = f"/v1/accounts/{quote(account_id, safe='')}/keys/{key.id}"
     return json_answer(201, added_key_view(key, unverified), (b"location", path.encode()))
 
 
+@Route(ACCOUNTS, "GET", _KEY, {200: KeyView}, access="admin")
 async def show_key(call: Call) -> Answer:
-    return json_answer(200, find_key_view(call.parts.store, call.params["account"], call.params["key_id"]))
+    """The key without its secret."""
+    account_id, key_id = call.params["account"], call.params["key_id"]
+    return json_answer(200, await call.api.read(find_key_view, call.api.store, account_id, key_id))
 
 
+@Route(ACCOUNTS, "PATCH", _KEY, {200: KeyView}, access="admin", body=KeyPatchBody)
 async def edit_key(call: Call) -> Answer:
+    """Disables the key, or enables it; enabled, it is tried again."""
     body: KeyPatchBody = call.body
-    parts, account_id, key_id = call.parts, call.params["account"], call.params["key_id"]
-    key = await parts.write(lambda: accounts.set_key_enabled(parts.store, account_id, key_id, enabled=body.enabled))
-    parts.hooks.wake_jobs()
+    api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
+    key = await api.write(lambda: accounts.set_key_enabled(api.store, account_id, key_id, enabled=body.enabled))
+    api.hooks.wake_jobs()
     return json_answer(200, key_view(key))
 
 
+@Route(ACCOUNTS, "DELETE", _KEY, {204: None}, access="admin")
 async def remove_key(call: Call) -> Answer:
-    parts, account_id, key_id = call.parts, call.params["account"], call.params["key_id"]
-    await parts.write(lambda: accounts.remove_key(parts.store, account_id, key_id))
-    parts.hooks.wake_jobs()
+    """Removes the key with its sealed secret."""
+    api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
+    await api.write(lambda: accounts.remove_key(api.store, account_id, key_id))
+    api.hooks.wake_jobs()
     return empty_answer(204)
 
 
 def _put_now(call: Call, account_id: str) -> Literal["created", "replaced", "unchanged"]:
-    """In the writing thread. The guard is judged on what is there now, and written only onto that."""
-    parts, guard = call.parts, guard_of(call.headers)
+    """In a writing thread. The guard is judged on what is stored now, and written only onto that."""
+    api, guard = call.api, guard_of(call.headers)
     if guard is NO_GUARD:
-        return accounts.put_account(parts.store, account_id, call.body)
-    for _ in range(TRIES_MAX):
-        seen = accounts.see_account(parts.store, account_id, now_ms=parts.now_ms())
+        return accounts.put_account(api.store, account_id, call.body)
+
+    def attempt() -> Literal["created", "replaced", "unchanged"] | None:
+        seen = accounts.see_account(api.store, account_id, now_ms=api.now_ms())
         check_guard(guard, seen.spec, account_id, word="account")
-        with suppress(RevisionMismatch):
-            return accounts.put_account(parts.store, account_id, call.body, seen=seen)
-    raise RevisionMismatch(f"Account {account_id!r} is being changed by others all the time. Try again.")
+        return unless_changed(lambda: accounts.put_account(api.store, account_id, call.body, seen=seen))
+
+    return edit(f"Account {account_id!r}", attempt)
 
 
-def _etag(view: AccountView) -> tuple[bytes, bytes]:
-    spec = AccountSpec(view.concurrent, view.daily_results, view.daily_credits, view.enabled)
-    return b"etag", etag_of(spec).encode()
+def _spec(view: AccountView) -> AccountSpec:
+    return AccountSpec(view.concurrent, view.daily_results, view.daily_credits, view.enabled)
 
 
 async def _view(call: Call) -> AccountView:
-    parts = call.parts
-    return await asyncio.to_thread(account_view, parts.store, call.params["account"], now_ms=parts.now_ms())
+    api = call.api
+    return await api.work(account_view, api.store, call.params["account"], now_ms=api.now_ms())

@@ -1,4 +1,4 @@
-"""Questions to RIPE that a request brings up: each on a client of its own, few at a time, and none left running."""
+"""Requests to RIPE on behalf of API requests: each on its own client, few at a time, ended with the API request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE_BYTES = 65_536
 PAGES_MAX = 16
 LOOK_S = 0.5
 STALLED_S = 120.0
-"""A client that takes nothing for so long is given up."""
+"""A stream whose client takes nothing for so long is given up."""
 
 T = TypeVar("T")
 Take = Callable[[bytes], None]
@@ -35,7 +35,7 @@ class _GivenUp(Exception):
 class AtlasReads:
     """``open_atlas`` is called in the thread that asks. ``draining`` says whether the process is about to end.
 
-    Whoever waits for RIPE waits in ``threads``, so that the threads of all other requests stay free.
+    Waiting for RIPE happens in ``threads``, so that the threads of all other requests stay free.
     """
 
     def __init__(self, open_atlas: Callable[[], Atlas], *, draining: Callable[[], bool]) -> None:
@@ -46,12 +46,12 @@ class AtlasReads:
         self.threads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="paceline-api-reads")
 
     def stream(self, user: str, work: Callable[[Atlas, Take], object]) -> AtlasPages:
-        """What ``work`` hands to its take, page by page. Nothing is asked before the first page is."""
+        """The bytes that ``work`` passes to its ``take``, page by page. RIPE is asked when the first page is."""
         self._enter(user)
         return AtlasPages(self._open, work, draining=self._draining, ended=lambda: self._leave(user))
 
     async def ask(self, user: str, work: Callable[[Atlas], T]) -> T:
-        """In a thread; a process that is about to end does not wait for RIPE."""
+        """Returns what ``work`` returns; runs in a thread. A process that is about to end interrupts it."""
         self._enter(user)
         opened: list[Atlas] = []
         task = asyncio.get_running_loop().run_in_executor(self.threads, self._ask, work, opened)
@@ -92,11 +92,11 @@ class AtlasReads:
     def _leave(self, user: str) -> None:
         with self._lock:
             self._under_way[user] -= 1
-            self._under_way += Counter()  # those at zero are forgotten
+            self._under_way += Counter()  # drops counts of zero
 
 
 class AtlasPages(Iterator[bytes]):
-    """A thread asks RIPE and fills a short queue; whoever writes the answer empties it, one page at a time."""
+    """Pages that a thread reads from RIPE into a short queue, from which the answer is written."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class AtlasPages(Iterator[bytes]):
             return page
 
     def close(self) -> None:
-        """Nobody reads any more: the question under way ends within a second. From any thread, as often as you like."""
+        """Ends the request to RIPE within a second. May be called from any thread, any number of times."""
         with self._lock:
             begun, was_left = self._thread is not None, self._left.is_set()
             self._left.set()
@@ -162,7 +162,7 @@ class AtlasPages(Iterator[bytes]):
                 atlas.close()
         except _GivenUp:
             self._left.set()
-        except BaseException as error:  # noqa: BLE001  whoever writes the answer raises it
+        except BaseException as error:  # noqa: BLE001  raised again where the answer is written
             self._put_last(error)
         finally:
             self._ended()

@@ -1,43 +1,82 @@
-"""A batch's days: their reports, their runs, and the export of both."""
+"""A batch's days: planned, reported, listed with their runs, and exported."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import cast, get_args
 
-from paceline.core.batch import Day
+from paceline.core.batches.batch import Day
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.api.answers import Answer, Stream, json_answer, stream_answer
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
-from paceline.shells.api.parts import Call
-from paceline.steps import batches, days, export
+from paceline.shells.api.documents import PlanAnswer, PlanBody
+from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.pages import Page, make_cursor, page_of, page_query, position_of, query, truth
+from paceline.shells.api.http.route import Group, Route
+from paceline.steps.batches import batches, export
+from paceline.steps.batches.plan import plan_day
+from paceline.steps.batches.preview import Preview, preview
+from paceline.steps.views import days
+from paceline.steps.views.days import CallRunView, DayReport, DaySummary
 
 _MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
+DAYS = Group("Batches")
+_DAYS = "/v1/batches/{batch}/days"
+_DAY = f"{_DAYS}/{{date}}"
 
 
+@Route(
+    DAYS,
+    "POST",
+    "/v1/batches/{batch}/plan",
+    {200: (PlanAnswer, Preview)},
+    access="admin",
+    body=PlanBody,
+    query=("dry_run",),
+    waits=True,
+)
+async def plan_batch(call: Call) -> Answer:
+    """Plans a day, once however often it is asked.
+
+    A plan of a million runs takes a while, page by page; other writes come in between.
+    """
+    body: PlanBody = call.body
+    api = call.api
+    batch = await api.read(batches.get_batch, api.store, call.params["batch"])
+    date = days.check_date(body.date)
+    if truth(query(call.query_string, "dry_run"), "dry_run", default=False):
+        return json_answer(200, await api.work(preview, api.store, batch, date, now_ms=api.now_ms()))
+    report = await api.work(plan_day, api.store, batch, date, now_ms=api.now_ms())
+    api.hooks.wake()
+    return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
+
+
+@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary]}, access="admin", paged=True)
 async def list_days(call: Call) -> Answer:
-    store = call.parts.store
-    batch = batches.get_batch(store, call.params["batch"])
-    asked = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
+    """The batch's days, newest first."""
+    api = call.api
+    batch = await api.read(batches.get_batch, api.store, call.params["batch"])
+    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
     scope = f"days {batch.number}"
     before = str(position_of(asked.cursor, scope, "")) or None
-    found = store.days(batch, before=before, limit=asked.limit + 1)
-    cursor = make_cursor(scope, found[asked.limit - 1].date) if len(found) > asked.limit else None
-    return json_answer(200, Page([days.day_summary(day) for day in found[: asked.limit]], cursor))
+    found = await api.read(api.store.days, batch, before=before, limit=asked.limit + 1)
+    return json_answer(200, page_of(found, asked.limit, scope, at=lambda day: day.date, view=days.day_summary))
 
 
+@Route(DAYS, "GET", _DAY, {200: DayReport}, access="admin", waits=True)
 async def show_day(call: Call) -> Answer:
-    return json_answer(200, await asyncio.to_thread(days.day_report, call.parts.store, _day(call)))
+    """The day: totals by state and provider, evenness, histogram."""
+    return json_answer(200, await call.api.work(days.day_report, call.api.store, await _day(call)))
 
 
+@Route(DAYS, "GET", f"{_DAY}/runs", {200: Page[CallRunView]}, access="admin", paged=True, query=("state", "provider"))
 async def list_day_runs(call: Call) -> Answer:
-    day = _day(call)
-    asked = page_query(call.query_string, "state", "provider", limit_max=call.parts.system.settings.page_max)
+    """The day's runs with their results."""
+    day = await _day(call)
+    asked = page_query(call.query_string, "state", "provider", limit_max=call.api.system.settings.page_max)
     state, provider = asked.given.get("state"), asked.given.get("provider")
     scope = f"day runs {day.number} {state} {provider}"
-    views, following = await asyncio.to_thread(
+    views, following = await call.api.work(
         days.day_runs,
-        call.parts.store,
+        call.api.store,
         day,
         state=state,
         provider=provider,
@@ -47,15 +86,25 @@ async def list_day_runs(call: Call) -> Answer:
     return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
 
 
+@Route(
+    DAYS,
+    "GET",
+    f"{_DAY}/export",
+    {200: "application/x-ndjson, text/csv"},
+    access="admin",
+    query=("format", "state", "provider"),
+    waits=True,
+)
 async def export_day(call: Call) -> Stream:
-    day = _day(call)
+    """The day's runs as a file, streamed."""
+    day = await _day(call)
     asked = query(call.query_string, "format", "state", "provider")
     form = asked.get("format", "ndjson")
     if form not in get_args(export.Format):
         raise InvalidInput.of(FieldProblem("/query/format", "ndjson or csv"))
-    pages = await asyncio.to_thread(
+    pages = await call.api.work(
         export.export_day,
-        call.parts.store,
+        call.api.store,
         day,
         form=cast("export.Format", form),
         state=asked.get("state"),
@@ -65,6 +114,6 @@ async def export_day(call: Call) -> Stream:
     return stream_answer(pages, _MEDIA[form], (b"content-disposition", name.encode()))
 
 
-def _day(call: Call) -> Day:
-    store = call.parts.store
-    return days.get_day(store, batches.get_batch(store, call.params["batch"]), call.params["date"])
+async def _day(call: Call) -> Day:
+    store, params = call.api.store, call.params
+    return await call.api.read(lambda: days.get_day(store, batches.get_batch(store, params["batch"]), params["date"]))

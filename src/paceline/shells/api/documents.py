@@ -1,4 +1,7 @@
-"""The JSON bodies that are peculiar to the API. What is shown of definitions, days and runs comes from the steps."""
+"""JSON bodies of the API alone. Views of definitions, days and runs come from the steps.
+
+Bodies that core parses itself, as ``MonitorBody``, are declared here for their schemas.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,41 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from paceline.core.batch import DATE_RULE
-from paceline.core.ids import ID_CHARS_MAX, ID_RULE
-from paceline.core.outcome import TerminalState
-from paceline.ports import Role
-from paceline.shells.api.problems import Problem
+from paceline.core import schema as core
+from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
+from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
+from paceline.core.monitors.outcome import TerminalState
+from paceline.core.monitors.schedule import Missed, Overlap
+from paceline.core.schema import Id, sentence, shown
+from paceline.core.users import Role
+from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
-from paceline.steps.accounts import KEY_CHARS_MAX
-from paceline.steps.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
-from paceline.steps.outgoing import OutgoingItem
-from paceline.steps.redrive import RUNS_MAX
+from paceline.steps.batches.redrive import RUNS_MAX
+from paceline.steps.jobs.accounts import KEY_CHARS_MAX
+from paceline.steps.jobs.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
+from paceline.steps.monitors.outgoing import OutgoingItem
 
 CLAIM_MAX = 1_000
 ATTEMPT_MAX = 10**9
 OUTCOMES_MAX = 1_000
 WAIT_MS_MAX = 20_000
+OVERLAP_RULE = (
+    "What a firing does while an earlier run of the monitor is waiting or out: it makes no run, or its run queues."
+)
 
-ID_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}$"
-DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)$"
-Duration = Annotated[
-    str, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.", extra_json_schema={"pattern": DURATION_PATTERN})
-]
+Duration = Annotated[core.Duration, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.")]
 Credits = Annotated[int, Meta(ge=0, le=DAILY_CREDITS_MAX)]
-Id = Annotated[str, Meta(description=f"{ID_RULE[0].upper()}{ID_RULE[1:]}.", extra_json_schema={"pattern": ID_PATTERN})]
 Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX, extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
-Instant = Annotated[str, Meta(description="ISO 8601 in UTC with Z.", extra_json_schema={"format": "date-time"})]
-
-
-Date = Annotated[str, Meta(description=f"{DATE_RULE[0].upper()}{DATE_RULE[1:]}.", extra_json_schema={"format": "date"})]
+Instant = Annotated[str, shown("ISO 8601 in UTC with Z.", format="date-time")]
+Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
 CallRunId = Annotated[str, Meta(max_length=800, description="`batch/record@2026-11-15`.")]
+
+
+def _to(name: str) -> Meta:
+    """A reference to the schema of that name, for JSON that the handler decodes itself."""
+    return shown(**{"$ref": f"#/components/schemas/{name}"})
 
 
 class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,10 +81,25 @@ class TokenMade(msgspec.Struct, frozen=True):
     token: str
 
 
-class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Monitors, each with its ``id`` beside the fields of a single put."""
+class MonitorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    check: Annotated[msgspec.Raw, _to("Check")]
+    every: Annotated[core.Duration, shown("The interval, from 1s up.")] | msgspec.UnsetType = msgspec.UNSET
+    cron: Annotated[str, shown("Five fields: minute, hour, day of month, month, day of week.")] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
+    timezone: Annotated[str, shown("Of the cron expression; an IANA name.")] = "UTC"
+    initial_delay: Annotated[core.Duration, shown("Before the first firing.")] = "0s"
+    jitter: Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")] = "0s"
+    missed: Annotated[Missed, shown("What becomes of firings that were missed.")] = "skip"
+    overlap: Annotated[Overlap, shown(OVERLAP_RULE)] = "skip"
+    paused: bool = False
+    tags: Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)] = []
 
-    items: list[msgspec.Raw]
+
+class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Each item is judged by itself. Of several with one id the first counts."""
+
+    items: list[Annotated[msgspec.Raw, _to("BulkItem")]]
 
 
 class BulkResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,10 +116,22 @@ class BulkAnswer(msgspec.Struct, frozen=True):
     items: list[BulkResult]
 
 
-class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Records, each judged by itself, in order."""
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A record: what is asked of which provider, once a day."""
 
-    items: list[msgspec.Raw]
+    id: Id
+    provider: Id
+    endpoint: Annotated[
+        str, shown("What follows the provider's `base_url`; percent-encoded.", maxLength=ENDPOINT_CHARS_MAX)
+    ] = ""
+    body: Annotated[Any, shown("Any JSON, sent as it is; a text is sent as that text.")] = None
+    active: Annotated[bool, shown("`false`: it does not run.")] = True
+
+
+class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Each record is judged by itself."""
+
+    items: list[Annotated[msgspec.Raw, _to("Record")]]
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
@@ -243,9 +277,9 @@ class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Outcomes, each with its ``run`` beside the fields of a single one."""
+    """Each item is judged by itself. Of several of one run the first counts."""
 
-    items: list[msgspec.Raw]
+    items: Annotated[list[Annotated[msgspec.Raw, _to("OutcomeItem")]], shown(maxItems=OUTCOMES_MAX)]
 
 
 class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

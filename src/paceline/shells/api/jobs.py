@@ -1,107 +1,145 @@
-"""Jobs: priced, submitted, listed, shown, cancelled; and what is left of a user's day."""
+"""Jobs: priced, submitted, listed, shown, cancelled, their results; and what is left of a user's day."""
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Mapping
 
 from paceline.core.instants import to_text
-from paceline.errors import FieldProblem, InvalidInput
-from paceline.ports import StoredJob
-from paceline.shells.api.answers import Answer, Header, json_answer
-from paceline.shells.api.auth import owner_of, viewer_of
+from paceline.core.jobs.values import StoredJob
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, JobFinished, NotFound, OverDailyCredits
 from paceline.shells.api.documents import JobAccepted, JobQuote, WebhookSecret
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of, query
-from paceline.shells.api.parts import Call
-from paceline.steps import job_report, submit
+from paceline.shells.api.http.answers import Answer, Header, Stream, json_answer, stream_answer
+from paceline.shells.api.http.auth import owner_of, viewer_of
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, query, truth
+from paceline.shells.api.http.route import Group, Route
 from paceline.steps.access import get_user
-from paceline.steps.webhook import webhook_secret
+from paceline.steps.jobs import submit
+from paceline.steps.jobs.results import write_merged, write_results
+from paceline.steps.jobs.webhook import webhook_secret
+from paceline.steps.views import job_report
 
 NUMBER_MAX = 1 << 62
-_TRUTH = {"true": True, "false": False}
+_MEDIA = "application/x-ndjson"
 _AGAIN: Header = (b"idempotent-replay", b"true")
+BUDGETS = Group("Users")
+JOBS = Group("Jobs")
+_JOB = "/v1/jobs/{job}"
 
 
+@Route(
+    JOBS,
+    "POST",
+    "/v1/jobs",
+    {200: JobQuote, 202: JobAccepted},
+    document="JobBody",
+    body_bytes_max=sys.maxsize,
+    query=("dry_run", "user"),
+    headers=("Idempotency-Key",),
+    problems=(OverDailyCredits, AlreadyExists, NotFound),
+)
 async def submit_job(call: Call) -> Answer:
+    """Prices the job, reserves its highest cost and submits it, whole or not at all."""
     asked = query(call.query_string, "dry_run", "user")
-    owner = get_user(call.parts.store, owner_of(call.user, asked.get("user", "me"))).id
+    asker = owner_of(call.user, asked.get("user", "me"))
+    owner = (await call.api.read(get_user, call.api.store, asker)).id
     if truth(asked, "dry_run", default=False):
         return await _quote(call, owner)
-    parts = call.parts
-    async with parts.heavy:
-        submitted = await asyncio.to_thread(
+    api = call.api
+    async with api.heavy:
+        submitted = await api.work(
             submit.submit_job,
-            parts.store,
+            api.store,
             owner,
             call.body,
-            limits=parts.system.job_limits,
+            limits=api.system.job_limits,
             idempotency_key=_idempotency_key(call.headers),
-            now_ms=parts.now_ms(),
+            now_ms=api.now_ms(),
         )
-    parts.hooks.wake_jobs()
+    api.hooks.wake_jobs()
     return _accepted(submitted)
 
 
+@Route(JOBS, "GET", "/v1/jobs", {200: Page[job_report.JobSummary]}, paged=True, query=("user",), problems=(NotFound,))
 async def list_jobs(call: Call) -> Answer:
-    parts = call.parts
-    asked = page_query(call.query_string, "user", limit_max=parts.system.settings.page_max)
+    """Jobs, newest first."""
+    api = call.api
+    asked = page_query(call.query_string, "user", limit_max=api.system.settings.page_max)
     owner = viewer_of(call.user)
     if "user" in asked.given:
-        owner = get_user(parts.store, owner_of(call.user, asked.given["user"])).id
+        owner = (await api.read(get_user, api.store, owner_of(call.user, asked.given["user"]))).id
     scope = "jobs" if owner is None else f"jobs {owner}"
     before = int(position_of(asked.cursor, scope, NUMBER_MAX))
-    views, following = await asyncio.to_thread(
-        job_report.job_summaries, parts.store, owner, before=before, limit=asked.limit
-    )
+    views, following = await api.work(job_report.job_summaries, api.store, owner, before=before, limit=asked.limit)
     return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
 
 
+@Route(JOBS, "GET", _JOB, {200: job_report.JobView}, query=("measurements",))
 async def show_job(call: Call) -> Answer:
+    """The job, its counts, its cost, why it waits, and its measurements."""
     asked = query(call.query_string, "measurements")
     whole = truth(asked, "measurements", default=True)
-    job = _job(call)
-    parts, viewer = call.parts, viewer_of(call.user)
+    job = await _job(call)
+    api, viewer = call.api, viewer_of(call.user)
     if not whole:
-        view = await asyncio.to_thread(job_report.job_progress, parts.store, job, now_ms=parts.now_ms(), viewer=viewer)
+        view = await api.work(job_report.job_progress, api.store, job, now_ms=api.now_ms(), viewer=viewer)
         return json_answer(200, view)
-    async with parts.heavy:
-        view = await asyncio.to_thread(job_report.job_view, parts.store, job, now_ms=parts.now_ms(), viewer=viewer)
+    async with api.heavy:
+        view = await api.work(job_report.job_view, api.store, job, now_ms=api.now_ms(), viewer=viewer)
     return json_answer(200, view)
 
 
+@Route(JOBS, "DELETE", _JOB, {202: job_report.JobView}, problems=(JobFinished,))
 async def cancel_job(call: Call) -> Answer:
-    """What runs at RIPE is stopped by the loops, so the answer may come before the end."""
-    parts, job = call.parts, _job(call)
-    after = await asyncio.to_thread(job_report.cancel_job, parts.store, job, now_ms=parts.now_ms())
-    parts.hooks.wake_jobs()
+    """Cancels what has not ended: what was not sent is refunded, what runs is stopped.
+
+    What runs at RIPE is stopped by the loops, so the answer may come before the end.
+    """
+    api, job = call.api, await _job(call)
+    after = await api.work(job_report.cancel_job, api.store, job, now_ms=api.now_ms())
+    api.hooks.wake_jobs()
     viewer = viewer_of(call.user)
-    view = await asyncio.to_thread(job_report.job_progress, parts.store, after, now_ms=parts.now_ms(), viewer=viewer)
+    view = await api.work(job_report.job_progress, api.store, after, now_ms=api.now_ms(), viewer=viewer)
     return json_answer(202, view)
 
 
+@Route(JOBS, "GET", f"{_JOB}/results", {200: _MEDIA}, query=("merged",), waits=True)
+async def stream_results(call: Call) -> Stream:
+    """Results as RIPE has them now, one to a line, streamed."""
+    api = call.api
+    merged = query(call.query_string, "merged").get("merged")
+    if merged not in (None, "target"):
+        raise InvalidInput.of(FieldProblem("/query/merged", "target, or leave it out"))
+    job = await _job(call)
+    write = write_results if merged is None else write_merged
+    pages = api.reads.stream(call.user.id, lambda atlas, take: write(api.store, atlas, api.system.vault, job, take))
+    name = f'attachment; filename="{job.id}.ndjson"'
+    return stream_answer(
+        pages, _MEDIA, (b"content-disposition", name.encode()), close=pages.close, threads=api.reads.threads
+    )
+
+
+@Route(BUDGETS, "GET", "/v1/users/{user}/budget", {200: job_report.BudgetView})
 async def show_budget(call: Call) -> Answer:
-    return json_answer(200, job_report.budget_view(call.parts.store, call.owner, now_ms=call.parts.now_ms()))
+    """The user's credits of the day."""
+    api = call.api
+    view = await api.read(job_report.budget_view, api.store, call.owner, now_ms=api.now_ms())
+    return json_answer(200, view)
 
 
+@Route(BUDGETS, "GET", "/v1/users/{user}/webhook-secret", {200: WebhookSecret})
 async def show_webhook_secret(call: Call) -> Answer:
-    owner = get_user(call.parts.store, call.owner).id
-    return json_answer(200, WebhookSecret(webhook_secret(call.parts.system.secret_key, owner)))
-
-
-def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """A query parameter that is true or false."""
-    if name not in asked:
-        return default
-    if asked[name] not in _TRUTH:
-        raise InvalidInput.of(FieldProblem(f"/query/{name}", "true or false"))
-    return _TRUTH[asked[name]]
+    """What the user's webhooks are signed with."""
+    owner = (await call.api.read(get_user, call.api.store, call.owner)).id
+    return json_answer(200, WebhookSecret(webhook_secret(call.api.system.secret_key, owner)))
 
 
 async def _quote(call: Call, owner: str) -> Answer:
-    parts = call.parts
-    async with parts.heavy:
-        quote = await asyncio.to_thread(
-            submit.quote_job, parts.store, owner, call.body, limits=parts.system.job_limits, now_ms=parts.now_ms()
+    api = call.api
+    async with api.heavy:
+        quote = await api.work(
+            submit.quote_job, api.store, owner, call.body, limits=api.system.job_limits, now_ms=api.now_ms()
         )
     resets_at = to_text(quote.budget.resets_ms)
     return json_answer(200, JobQuote(quote.cost, quote.budget.left, quote.measurements, quote.fits, resets_at))
@@ -119,5 +157,6 @@ def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
     return None if given is None else given.decode("latin-1")
 
 
-def _job(call: Call) -> StoredJob:
-    return job_report.find_job(call.parts.store, viewer_of(call.user), call.params["job"])
+async def _job(call: Call) -> StoredJob:
+    api = call.api
+    return await api.read(job_report.find_job, api.store, viewer_of(call.user), call.params["job"])

@@ -2,178 +2,225 @@
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import quote
 
 import msgspec
 
-from paceline.core.check_secrets import hides
-from paceline.core.definition import Monitor, MonitorSpec
+from paceline.core.monitors.check_secrets import hides
+from paceline.core.monitors.definition import Monitor, MonitorSpec
+from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor
 from paceline.core.parsing import decode_part
-from paceline.errors import FieldProblem, InvalidInput, PacelineError, RevisionMismatch
-from paceline.ports import PutMonitor, PutResult, RemoveMonitor
-from paceline.shells.api.answers import Answer, Header, empty_answer, json_answer
+from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineError, RevisionMismatch
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
-from paceline.shells.api.etags import NO_GUARD, Guard, etag_of, expected_revision, guard_of, matches
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import Call, Parts
-from paceline.shells.api.problems import problem_of
-from paceline.shells.api.writes import Put
-from paceline.steps import access, define
-from paceline.steps.report import MonitorView, monitor_runs, monitor_view, monitor_views
+from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
+from paceline.shells.api.http.batched_writes import Put
+from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.etags import (
+    NO_GUARD,
+    Guard,
+    edit_together,
+    etag_header,
+    expected_revision,
+    guard_of,
+    not_modified,
+)
+from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
+from paceline.shells.api.http.problems import problem_of
+from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.steps import access
+from paceline.steps.monitors import define
+from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view, monitor_views
 
-TRIES_MAX = 8
-"""How often a guarded write looks again when somebody else wrote in between and the guard still holds."""
 BULK_CHUNK = 250
-"""Each is a commit of its own, and other users' writes come in between: a quarter of the room of one turn."""
+"""Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
 _ITEM = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ID = msgspec.json.Decoder(str)
 _NOT_YET = BulkResult(None, "refused")
+MONITORS = Group("Monitors")
+_MONITORS = "/v1/users/{user}/monitors"
+_MONITOR = f"{_MONITORS}/{{id}}"
 
 
+@Route(
+    MONITORS,
+    "PUT",
+    _MONITOR,
+    {200: MonitorView, 201: MonitorView},
+    document="MonitorBody",
+    headers=PUT_HEADERS,
+    problems=(RevisionMismatch, LimitReached),
+    hot=True,
+)
 async def put_monitor(call: Call) -> Answer:
+    """Creates the monitor (201) or replaces it (200)."""
     owner, monitor_id = call.owner, call.params["id"]
-    put = define.parse_put(owner, monitor_id, call.body, call.parts.limits)
+    put = define.parse_put(owner, monitor_id, call.body, call.api.limits)
     guard = guard_of(call.headers)
     if guard is NO_GUARD and not hides(put.spec.check):
-        done = await call.parts.do(call.parts.writes.put, call.parts.seal(put))
+        done = await call.api.do(call.api.writes.put, call.api.seal(put))
     else:
-        done = await _put_guarded(call.parts, put, guard)
+        done = await _put_guarded(call.api, put, guard)
     if not done.created:
         return _shown(200, done.monitor, done.view)
     path = f"/v1/users/{owner}/monitors/{quote(monitor_id, safe='')}"
     return _shown(201, done.monitor, done.view, (b"location", path.encode()))
 
 
+@Route(MONITORS, "GET", _MONITOR, {200: MonitorView, 304: None}, headers=READ_HEADERS)
 async def show_monitor(call: Call) -> Answer:
-    parts = call.parts
-    monitor = define.get_monitor(parts.store, call.owner, call.params["id"])
-    seen = guard_of(call.headers).if_none_match
-    if seen is not None and matches(seen, monitor, weak=True):
-        return empty_answer(304, (b"etag", etag_of(monitor).encode()))
-    return _shown(200, monitor, monitor_view(parts.store, monitor, now_ms=parts.now_ms()))
+    """The monitor with its schedule and health."""
+    api = call.api
+    monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
+    if unchanged := not_modified(call.headers, monitor):
+        return unchanged
+    return _shown(200, monitor, await api.read(monitor_view, api.store, monitor, now_ms=api.now_ms()))
 
 
+@Route(
+    MONITORS,
+    "PATCH",
+    _MONITOR,
+    {200: MonitorView},
+    document="MonitorPatchBody",
+    headers=EDIT_HEADERS,
+    problems=(RevisionMismatch,),
+)
 async def patch_monitor(call: Call) -> Answer:
-    patch, limits, vault = call.body, call.parts.limits, call.parts.system.vault
+    """Changes some fields (JSON merge patch, RFC 7396)."""
+    patch, limits, vault = call.body, call.api.limits, call.api.system.vault
     return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
 
 
+@Route(MONITORS, "DELETE", _MONITOR, {204: None}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+async def remove_monitor(call: Call) -> Answer:
+    """Removes the monitor; nothing more fires."""
+    api, owner, monitor_id = call.api, call.owner, call.params["id"]
+    guard = guard_of(call.headers)
+
+    async def attempt() -> bool | None:
+        remove = RemoveMonitor(owner, monitor_id)
+        if guard is not NO_GUARD:
+            monitor = await api.read(define.get_monitor, api.store, owner, monitor_id)
+            seen = expected_revision(guard, monitor, monitor_id)
+            remove = RemoveMonitor(owner, monitor_id, seen, expected_generation=monitor.generation)
+        with suppress(RevisionMismatch):
+            await api.do(api.writes.remove, remove)
+            return True
+        return None
+
+    await edit_together(f"Monitor {monitor_id!r}", attempt)
+    return empty_answer(204)
+
+
+@Route(MONITORS, "POST", f"{_MONITOR}/pause", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def pause_monitor(call: Call) -> Answer:
+    """Pauses the monitor; it keeps its counter."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=True))
 
 
+@Route(MONITORS, "POST", f"{_MONITOR}/resume", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def resume_monitor(call: Call) -> Answer:
+    """Resumes the monitor at once."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=False))
 
 
-async def remove_monitor(call: Call) -> Answer:
-    parts, owner, monitor_id = call.parts, call.owner, call.params["id"]
-    guard = guard_of(call.headers)
-    for _ in range(TRIES_MAX):
-        remove = RemoveMonitor(owner, monitor_id)
-        if guard is not NO_GUARD:
-            monitor = define.get_monitor(parts.store, owner, monitor_id)
-            seen = expected_revision(guard, monitor, monitor_id)
-            remove = RemoveMonitor(owner, monitor_id, seen, expected_generation=monitor.generation)
-        try:
-            await parts.do(parts.writes.remove, remove)
-        except RevisionMismatch:
-            continue
-        return empty_answer(204)
-    raise _too_busy(monitor_id)
-
-
-async def list_monitors(call: Call) -> Answer:
-    owner = access.get_user(call.parts.store, call.owner).id
-    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
-    scope = f"monitors {owner}"
-    after = str(position_of(query.cursor, scope, ""))
-    views, more = await asyncio.to_thread(_page_of_monitors, call.parts, owner, after=after, limit=query.limit)
-    return json_answer(200, Page(views, make_cursor(scope, views[-1].id) if more else None))
-
-
-async def put_monitors(call: Call) -> Answer:
-    parts, owner = call.parts, call.owner
-    access.get_user(parts.store, owner)
-    puts, results = await asyncio.to_thread(_parse_bulk, parts, owner, call.body)
-    for start in range(0, len(puts), BULK_CHUNK):
-        chunk = puts[start : start + BULK_CHUNK]
-        done = await parts.do(parts.writes.put_lists, [put for _, put in chunk], weight=len(chunk))
-        for (index, put), result in zip(chunk, done, strict=True):
-            results[index] = _bulk_result(put, result, parts.writes.put_error(result, put))
-    return json_answer(200, BulkAnswer(results))
-
-
+@Route(MONITORS, "GET", f"{_MONITOR}/runs", {200: Page[RunView]}, paged=True)
 async def list_runs(call: Call) -> Answer:
-    parts = call.parts
-    monitor = define.get_monitor(parts.store, call.owner, call.params["id"])
-    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
+    """The monitor's runs, newest first."""
+    api = call.api
+    monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
+    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
     scope = f"runs {monitor.generation}"
     before = int(position_of(query.cursor, scope, 0)) or None
-    views, following = await asyncio.to_thread(
-        monitor_runs, parts.store, monitor, before=before, limit=query.limit, now_ms=parts.now_ms()
+    views, following = await api.work(
+        monitor_runs, api.store, monitor, before=before, limit=query.limit, now_ms=api.now_ms()
     )
     return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
 
 
-async def _put_guarded(parts: Parts, put: PutMonitor, guard: Guard) -> Put:
-    """The guard is judged on what is there now, and written only onto that."""
-    for _ in range(TRIES_MAX):
-        monitor = parts.store.monitor(put.owner, put.id)
-        guarded = msgspec.structs.replace(
-            put,
-            expected_revision=expected_revision(guard, monitor, put.id),
-            expected_generation=monitor.generation if monitor is not None else None,
-        )
-        try:
-            return await parts.do(parts.writes.put, parts.seal(guarded))
-        except RevisionMismatch:
-            continue
-    raise _too_busy(put.id)
+@Route(MONITORS, "GET", _MONITORS, {200: Page[MonitorView]}, paged=True)
+async def list_monitors(call: Call) -> Answer:
+    """The user's monitors in order of id."""
+    owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
+    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
+    scope = f"monitors {owner}"
+    after = str(position_of(query.cursor, scope, ""))
+    views, more = await call.api.work(_page_of_monitors, call.api, owner, after=after, limit=query.limit)
+    return json_answer(200, Page(views, make_cursor(scope, views[-1].id) if more else None))
+
+
+@Route(MONITORS, "PUT", _MONITORS, {200: BulkAnswer}, body=BulkBody, body_bytes_max=sys.maxsize)
+async def put_monitors(call: Call) -> Answer:
+    """Puts many monitors; answers a disposition for each."""
+    api, owner = call.api, call.owner
+    await api.read(access.get_user, api.store, owner)
+    puts, results = await api.work(_parse_bulk, api, owner, call.body)
+    for start in range(0, len(puts), BULK_CHUNK):
+        chunk = puts[start : start + BULK_CHUNK]
+        done = await api.do(api.writes.put_lists, [put for _, put in chunk], weight=len(chunk))
+        for (index, put), result in zip(chunk, done, strict=True):
+            results[index] = _bulk_result(api, put, result)
+    return json_answer(200, BulkAnswer(results))
+
+
+async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:
+    """The guard is judged on what is stored now, and written only onto that."""
+
+    async def attempt() -> Put | None:
+        monitor = await api.read(api.store.monitor, put.owner, put.id)
+        expected = expected_revision(guard, monitor, put.id)
+        generation = None if monitor is None else monitor.generation
+        guarded = msgspec.structs.replace(put, expected_revision=expected, expected_generation=generation)
+        sealed = await api.read(api.seal, guarded)
+        with suppress(RevisionMismatch):
+            return await api.do(api.writes.put, sealed)
+        return None
+
+    return await edit_together(f"Monitor {put.id!r}", attempt)
 
 
 async def _edit(call: Call, change: Callable[[MonitorSpec], MonitorSpec]) -> Answer:
     owner, monitor_id, guard = call.owner, call.params["id"], guard_of(call.headers)
-    monitor, view = await call.parts.write(lambda: _edit_now(call.parts, owner, monitor_id, change, guard))
+    monitor, view = await call.api.write(lambda: _edit_now(call.api, owner, monitor_id, change, guard))
     return _shown(200, monitor, view)
 
 
 def _edit_now(
-    parts: Parts,
+    api: ApiContext,
     owner: str,
     monitor_id: str,
     change: Callable[[MonitorSpec], MonitorSpec],
     guard: Guard,
 ) -> tuple[Monitor, MonitorView]:
-    """In the writing thread."""
-    seen = expected_revision(guard, define.get_monitor(parts.store, owner, monitor_id), monitor_id)
-    now_ms = parts.now_ms()
+    """In a writing thread."""
+    seen = expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
+    now_ms = api.now_ms()
     result = define.edit_monitor(
-        parts.store,
+        api.store,
         owner,
         monitor_id,
         change,
         expected_revision=None if guard.if_match == "*" else seen,
-        monitors_max=parts.system.settings.monitors_max,
-        firings_max=parts.system.settings.firings_per_second_max,
         now_ms=now_ms,
+        **api.writes.limits,
     )
     assert result.monitor is not None
     if result.disposition != "unchanged":
-        parts.hooks.wake()
-    return result.monitor, monitor_view(parts.store, result.monitor, now_ms=now_ms)
+        api.hooks.wake()
+    return result.monitor, monitor_view(api.store, result.monitor, now_ms=now_ms)
 
 
-def _page_of_monitors(parts: Parts, owner: str, *, after: str, limit: int) -> tuple[list[MonitorView], bool]:
-    monitors = parts.store.monitors(owner, after=after, limit=limit + 1)
-    return monitor_views(parts.store, monitors[:limit], now_ms=parts.now_ms()), len(monitors) > limit
+def _page_of_monitors(api: ApiContext, owner: str, *, after: str, limit: int) -> tuple[list[MonitorView], bool]:
+    monitors = api.store.monitors(owner, after=after, limit=limit + 1)
+    return monitor_views(api.store, monitors[:limit], now_ms=api.now_ms()), len(monitors) > limit
 
 
-def _parse_bulk(parts: Parts, owner: str, body: BulkBody) -> tuple[list[tuple[int, PutMonitor]], list[BulkResult]]:
-    """What can be put, with its place, and for the rest why not. Of several items with one id the first counts."""
-    items_max = parts.system.settings.bulk_max
+def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple[int, PutMonitor]], list[BulkResult]]:
+    """The valid puts with their index, and the results with the refusals. Of several with one id the first counts."""
+    items_max = api.system.settings.bulk_max
     if len(body.items) > items_max:
         raise InvalidInput.of(FieldProblem("/items", f"at most {items_max} items; send the rest in another request"))
     puts: list[tuple[int, PutMonitor]] = []
@@ -189,8 +236,8 @@ def _parse_bulk(parts: Parts, owner: str, body: BulkBody) -> tuple[list[tuple[in
             monitor_id = decode_part(_ID, bytes(document.pop("id")), f"{pointer}/id")
             if monitor_id in seen:
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
-            put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), parts.limits, pointer=pointer)
-            put = parts.seal(put, pointer=pointer)
+            put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), api.limits, pointer=pointer)
+            put = api.seal(put, pointer=pointer)
         except PacelineError as error:
             results[index] = BulkResult(monitor_id, "refused", problem_of(error))
             continue
@@ -199,18 +246,15 @@ def _parse_bulk(parts: Parts, owner: str, body: BulkBody) -> tuple[list[tuple[in
     return puts, results
 
 
-def _bulk_result(put: PutMonitor, result: PutResult, error: PacelineError | None) -> BulkResult:
+def _bulk_result(api: ApiContext, put: PutMonitor, result: PutResult) -> BulkResult:
     match result.disposition:
         case "created" | "replaced" | "unchanged" as disposition:
             return BulkResult(put.id, disposition)
         case _:
+            error = define.put_error(result, put, **api.writes.limits)
             assert error is not None
             return BulkResult(put.id, "refused", problem_of(error))
 
 
 def _shown(status: int, monitor: Monitor, view: MonitorView, *headers: Header) -> Answer:
-    return json_answer(status, view, (b"etag", etag_of(monitor).encode()), *headers)
-
-
-def _too_busy(monitor_id: str) -> RevisionMismatch:
-    return RevisionMismatch(f"Monitor {monitor_id!r} is being changed by others all the time. Try again.")
+    return json_answer(status, view, etag_header(monitor), *headers)

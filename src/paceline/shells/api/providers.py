@@ -2,97 +2,107 @@
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import quote
 
-from paceline.core.provider import ProviderDefinition
-from paceline.errors import RevisionMismatch
-from paceline.ports import ProviderPut
-from paceline.shells.api.answers import Answer, Header, empty_answer, json_answer
-from paceline.shells.api.etags import NO_GUARD, etag_of, expected_revision, guard_of, matches
-from paceline.shells.api.monitors import TRIES_MAX
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import Call, Parts
-from paceline.steps import providers
-from paceline.steps.report import ProviderView, provider_view
+from paceline.core.batches.provider import ProviderDefinition
+from paceline.core.batches.values import ProviderPut
+from paceline.errors import AlreadyExists, RevisionMismatch
+from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
+from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
+from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
+from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.steps.batches import providers
+from paceline.steps.views.report import ProviderView, provider_view
+
+PROVIDERS = Group("Providers")
+_PROVIDER = "/v1/providers/{provider}"
 
 
+@Route(
+    PROVIDERS,
+    "PUT",
+    _PROVIDER,
+    {200: ProviderView, 201: ProviderView},
+    access="admin",
+    document="ProviderSpec",
+    headers=PUT_HEADERS,
+    problems=(RevisionMismatch,),
+)
 async def put_provider(call: Call) -> Answer:
-    parts, provider_id = call.parts, call.params["provider"]
-    put = await parts.write(lambda: _put_now(call, provider_id))
-    parts.hooks.wake()
-    assert put.provider is not None
-    if put.disposition != "created":
-        return await _shown(parts, 200, put.provider)
+    """Creates the provider (201) or replaces it (200)."""
+    api, provider_id = call.api, call.params["provider"]
+
+    def put(expected: int | None) -> ProviderPut:
+        vault, now_ms = api.system.vault, api.now_ms()
+        return providers.put_provider(
+            api.store, vault, provider_id, call.body, expected_revision=expected, now_ms=now_ms
+        )
+
+    guard = guard_of(call.headers)
+    done = await api.write(
+        lambda: put_guarded(guard, "provider", provider_id, read=lambda: api.store.provider(provider_id), put=put)
+    )
+    api.hooks.wake()
+    assert done.provider is not None
+    if done.disposition != "created":
+        return await _shown(api, 200, done.provider)
     path = f"/v1/providers/{quote(provider_id, safe='')}"
-    return await _shown(parts, 201, put.provider, (b"location", path.encode()))
+    return await _shown(api, 201, done.provider, (b"location", path.encode()))
 
 
+@Route(PROVIDERS, "GET", _PROVIDER, {200: ProviderView, 304: None}, access="admin", headers=READ_HEADERS)
 async def show_provider(call: Call) -> Answer:
-    provider = providers.get_provider(call.parts.store, call.params["provider"])
-    seen = guard_of(call.headers).if_none_match
-    if seen is not None and matches(seen, provider, weak=True):
-        return empty_answer(304, (b"etag", etag_of(provider).encode()))
-    return await _shown(call.parts, 200, provider)
+    """The provider with its standing."""
+    provider = await call.api.read(providers.get_provider, call.api.store, call.params["provider"])
+    return not_modified(call.headers, provider) or await _shown(call.api, 200, provider)
 
 
-async def list_providers(call: Call) -> Answer:
-    parts = call.parts
-    query = page_query(call.query_string, limit_max=parts.system.settings.page_max)
-    after = str(position_of(query.cursor, "providers", ""))
-    views, more = await asyncio.to_thread(_page, parts, after=after, limit=query.limit)
-    return json_answer(200, Page(views, make_cursor("providers", views[-1].id) if more else None))
-
-
-async def pause_provider(call: Call) -> Answer:
-    return await _set_paused(call, paused=True)
-
-
-async def resume_provider(call: Call) -> Answer:
-    return await _set_paused(call, paused=False)
-
-
+@Route(PROVIDERS, "DELETE", _PROVIDER, {204: None}, access="admin", problems=(AlreadyExists,))
 async def remove_provider(call: Call) -> Answer:
-    parts, provider_id = call.parts, call.params["provider"]
-    await parts.write(lambda: providers.remove_provider(parts.store, provider_id))
+    """Removes a provider that no record and no run names."""
+    api, provider_id = call.api, call.params["provider"]
+    await api.write(lambda: providers.remove_provider(api.store, provider_id))
     return empty_answer(204)
 
 
-def _put_now(call: Call, provider_id: str) -> ProviderPut:
-    """In the writing thread. The guard is judged on what is there now, and written only onto that."""
-    parts, guard = call.parts, guard_of(call.headers)
-    for _ in range(TRIES_MAX):
-        now = parts.store.provider(provider_id) if guard is not NO_GUARD else None
-        expected = expected_revision(guard, now, provider_id, word="provider")
-        try:
-            return providers.put_provider(
-                parts.store,
-                parts.system.vault,
-                provider_id,
-                call.body,
-                expected_revision=expected,
-                now_ms=parts.now_ms(),
-            )
-        except RevisionMismatch:
-            continue
-    raise RevisionMismatch(f"Provider {provider_id!r} is being changed by others all the time. Try again.")
+@Route(PROVIDERS, "POST", f"{_PROVIDER}/pause", {200: ProviderView}, access="admin")
+async def pause_provider(call: Call) -> Answer:
+    """Lets nothing more of the provider start."""
+    return await _set_paused(call, paused=True)
+
+
+@Route(PROVIDERS, "POST", f"{_PROVIDER}/resume", {200: ProviderView}, access="admin")
+async def resume_provider(call: Call) -> Answer:
+    """Lets the provider go on; it catches up at a pace."""
+    return await _set_paused(call, paused=False)
+
+
+@Route(PROVIDERS, "GET", "/v1/providers", {200: Page[ProviderView]}, access="admin", paged=True)
+async def list_providers(call: Call) -> Answer:
+    """All providers in order of id."""
+    api = call.api
+    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
+    after = str(position_of(query.cursor, "providers", ""))
+    views, more = await api.work(_page, api, after=after, limit=query.limit)
+    return json_answer(200, Page(views, make_cursor("providers", views[-1].id) if more else None))
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:
-    parts, provider_id = call.parts, call.params["provider"]
-    put = await parts.write(
-        lambda: providers.set_provider_paused(parts.store, provider_id, paused=paused, now_ms=parts.now_ms())
+    api, provider_id = call.api, call.params["provider"]
+    put = await api.write(
+        lambda: providers.set_provider_paused(api.store, provider_id, paused=paused, now_ms=api.now_ms())
     )
-    parts.hooks.wake()
+    api.hooks.wake()
     assert put.provider is not None
-    return await _shown(parts, 200, put.provider)
+    return await _shown(api, 200, put.provider)
 
 
-def _page(parts: Parts, *, after: str, limit: int) -> tuple[list[ProviderView], bool]:
-    found = parts.store.providers(after=after, limit=limit + 1)
-    return [provider_view(parts.store, one, now_ms=parts.now_ms()) for one in found[:limit]], len(found) > limit
+def _page(api: ApiContext, *, after: str, limit: int) -> tuple[list[ProviderView], bool]:
+    found = api.store.providers(after=after, limit=limit + 1)
+    return [provider_view(api.store, one, now_ms=api.now_ms()) for one in found[:limit]], len(found) > limit
 
 
-async def _shown(parts: Parts, status: int, provider: ProviderDefinition, *headers: Header) -> Answer:
-    view = await asyncio.to_thread(provider_view, parts.store, provider, now_ms=parts.now_ms())
-    return json_answer(status, view, (b"etag", etag_of(provider).encode()), *headers)
+async def _shown(api: ApiContext, status: int, provider: ProviderDefinition, *headers: Header) -> Answer:
+    view = await api.work(provider_view, api.store, provider, now_ms=api.now_ms())
+    return json_answer(status, view, etag_header(provider), *headers)

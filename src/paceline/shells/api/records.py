@@ -2,63 +2,91 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from paceline.core.batch import BODY_BYTES_MAX, ENDPOINT_CHARS_MAX, Batch, RecordSpec, record_document
+from paceline.core.batches.batch import BODY_BYTES_MAX, ENDPOINT_CHARS_MAX, Batch, RecordSpec, record_document
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.api.answers import Answer, empty_answer, json_answer
-from paceline.shells.api.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import OWN_WEIGHT, Call, Parts
-from paceline.shells.api.problems import problem_of
-from paceline.steps import batches
-from paceline.steps.batches import PutRecord
-from paceline.steps.newcomers import plan_newcomers
+from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
+from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
+from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
+from paceline.shells.api.http.problems import problem_of
+from paceline.shells.api.http.route import Group, Route
+from paceline.steps.batches import batches
+from paceline.steps.batches.batches import PutRecord
+from paceline.steps.batches.late_records import plan_late_records
 
 LINE_BYTES_MAX = 2 * BODY_BYTES_MAX + ENDPOINT_CHARS_MAX
 REFUSALS_MAX = 1_000
+"""So many refused lines at most are named; the others are counted."""
 RECORDS_CHUNK = 1_000
 """Other writes come in between the chunks."""
 RECORDS_PER_PUT = 4
 """So many records take about as long as one put of a monitor."""
-"""So many refused lines at most are named; the others are counted."""
 _BODY = msgspec.json.Decoder(RecordsBody)
+RECORDS = Group("Batches")
+_RECORDS = "/v1/batches/{batch}/records"
+_RECORD = f"{_RECORDS}/{{record}}"
 
 
+@Route(
+    RECORDS,
+    "PUT",
+    _RECORDS,
+    {200: RecordsAnswer},
+    access="admin",
+    document="RecordsBody",
+    body_bytes_max=sys.maxsize,
+    streamed=True,
+)
 async def put_records(call: Call) -> Answer:
-    parts = call.parts
-    batch = batches.get_batch(parts.store, call.params["batch"])
+    """Puts many records, as one document or as lines of any number."""
+    api = call.api
+    batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     answer = await (_put_lines if is_lines(call.headers) else _put_items)(call, batch)
-    await parts.write(lambda: plan_newcomers(parts.store, batch, now_ms=parts.now_ms()))
-    parts.hooks.wake()
+    await api.write(lambda: plan_late_records(api.store, batch, now_ms=api.now_ms()))
+    api.hooks.wake()
     return json_answer(200, answer)
 
 
-async def show_record(call: Call) -> Answer:
-    store = call.parts.store
-    batch = batches.get_batch(store, call.params["batch"])
-    return json_answer(200, record_view(batches.get_record(store, batch, call.params["record"])))
-
-
+@Route(RECORDS, "GET", _RECORDS, {200: Page[RecordView]}, access="admin", paged=True)
 async def list_records(call: Call) -> Answer:
-    store = call.parts.store
-    batch = batches.get_batch(store, call.params["batch"])
-    asked = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
+    """The batch's records in order of id."""
+    api = call.api
+    batch = await api.read(batches.get_batch, api.store, call.params["batch"])
+    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
     scope = f"records {batch.number}"
-    found = store.records(batch, after=str(position_of(asked.cursor, scope, "")), limit=asked.limit + 1)
-    cursor = make_cursor(scope, found[asked.limit - 1].id) if len(found) > asked.limit else None
-    return json_answer(200, Page([record_view(record) for record in found[: asked.limit]], cursor))
+    after = str(position_of(asked.cursor, scope, ""))
+    found = await api.read(api.store.records, batch, after=after, limit=asked.limit + 1)
+    return json_answer(200, page_of(found, asked.limit, scope, at=lambda one: one.id, view=record_view))
 
 
+@Route(RECORDS, "GET", _RECORD, {200: RecordView}, access="admin")
+async def show_record(call: Call) -> Answer:
+    """The record."""
+    store, name = call.api.store, call.params["record"]
+
+    def find() -> RecordSpec:
+        return batches.get_record(store, batches.get_batch(store, call.params["batch"]), name)
+
+    return json_answer(200, record_view(await call.api.read(find)))
+
+
+@Route(RECORDS, "DELETE", _RECORD, {204: None}, access="admin")
 async def remove_record(call: Call) -> Answer:
-    parts, record_id = call.parts, call.params["record"]
-    batch = batches.get_batch(parts.store, call.params["batch"])
-    await parts.write(lambda: batches.remove_record(parts.store, batch, record_id))
+    """Removes the record; it runs no more, also today."""
+    store, record_id = call.api.store, call.params["record"]
+
+    def remove() -> None:
+        batches.remove_record(store, batches.get_batch(store, call.params["batch"]), record_id)
+
+    await call.api.write(remove)
     return empty_answer(204)
 
 
@@ -68,9 +96,9 @@ def record_view(record: RecordSpec) -> RecordView:
 
 async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
     """One document, bounded as a bulk put of monitors is; a disposition for each item."""
-    settings = call.parts.system.settings
+    settings = call.api.system.settings
     body = await read_body(
-        call.receive, call.headers, bytes_max=settings.body_bytes_max, timeout_s=call.parts.body_timeout_s
+        call.receive, call.headers, bytes_max=settings.body_bytes_max, timeout_s=call.api.body_timeout_s
     )
     items = decode(_BODY, body).items
     if len(items) > settings.bulk_max:
@@ -80,7 +108,7 @@ async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
     for first in range(0, len(items), RECORDS_CHUNK):
         chunk = items[first : first + RECORDS_CHUNK]
         judged = [batches.judge_record(raw, pointer=f"/items/{first + index}") for index, raw in enumerate(chunk)]
-        done = await _write(call.parts, batch, judged)
+        done = await _write(call.api, batch, judged)
         results += [_result(put, f"/items/{first + index}") for index, put in enumerate(done)]
     return _answer(Counter(result.disposition for result in results), items=results)
 
@@ -89,9 +117,9 @@ async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
     """Lines as they come, a page at a time. What was put stays, also if the rest never comes."""
     counts: Counter[str] = Counter()
     refusals: list[RefusedLine] = []
-    pages = read_line_pages(call.receive, line_bytes_max=LINE_BYTES_MAX, timeout_s=call.parts.body_timeout_s)
+    pages = read_line_pages(call.receive, line_bytes_max=LINE_BYTES_MAX, timeout_s=call.api.body_timeout_s)
     async for page in pages:
-        done = await _write(call.parts, batch, [_judge(line) for line in page])
+        done = await _write(call.api, batch, [_judge(line) for line in page])
         counts.update(put.disposition for put in done)
         for line, put in zip(page, done, strict=True):
             if put.error is not None and len(refusals) < REFUSALS_MAX:
@@ -99,10 +127,10 @@ async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
     return _answer(counts, refusals=refusals)
 
 
-async def _write(parts: Parts, batch: Batch, judged: Sequence[RecordSpec | PutRecord]) -> list[PutRecord]:
+async def _write(api: ApiContext, batch: Batch, judged: Sequence[RecordSpec | PutRecord]) -> list[PutRecord]:
     """Newcomers stay to be planned: that is done once, when all have come."""
-    return await parts.write(
-        lambda: batches.put_parsed_records(parts.store, batch, judged, now_ms=parts.now_ms()),
+    return await api.write(
+        lambda: batches.put_parsed_records(api.store, batch, judged, now_ms=api.now_ms()),
         weight=max(OWN_WEIGHT, len(judged) // RECORDS_PER_PUT),
     )
 

@@ -1,75 +1,85 @@
-"""The service itself: is it alive, is it ready, what does it count; and what an admin sees of it all."""
+"""The service itself: liveness, readiness, metrics, and the status that an admin sees."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
-from paceline.errors import StoreUnavailable
-from paceline.shells.api.answers import Answer, json_answer, text_answer
+from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.shells.api.documents import Alive, LoopView, Ready
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import Call, Parts
-from paceline.shells.api.problems import NotReady
-from paceline.shells.metrics import CONTENT_TYPE
-from paceline.steps.report import scheduler_view, status_view
+from paceline.shells.api.http.answers import Answer, json_answer, text_answer
+from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
+from paceline.shells.api.http.problems import NotReady
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.daemon.metrics import CONTENT_TYPE
+from paceline.steps.views.report import SchedulerView, StatusView, scheduler_view, status_view
 
 REFRESH_S_MAX = 0.4
 """With the wait for a trial write, /metrics answers within two seconds."""
+SERVICE = Group("Service")
 
 
+@Route(SERVICE, "GET", "/v1/schedulers", {200: Page[SchedulerView]}, access="admin", paged=True)
+async def list_schedulers(call: Call) -> Answer:
+    """All entries, in order of generation."""
+    api = call.api
+    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
+    after = int(position_of(query.cursor, "schedulers", 0))
+    rows = await api.work(api.store.schedulers, after_generation=after, limit=query.limit + 1, now_ms=api.now_ms())
+    page = page_of(rows, query.limit, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
+    return json_answer(200, page)
+
+
+@Route(SERVICE, "GET", "/v1/status", {200: StatusView}, access="admin")
+async def status(call: Call) -> Answer:
+    """Counts and ages of everything."""
+    api = call.api
+    return json_answer(200, await api.work(status_view, api.store, now_ms=api.now_ms()))
+
+
+@Route(SERVICE, "GET", "/healthz", {200: Alive}, access="open")
 async def healthz(call: Call) -> Answer:
+    """The process is alive."""
     del call
     return json_answer(200, Alive())
 
 
+@Route(SERVICE, "GET", "/readyz", {200: Ready}, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
 async def readyz(call: Call) -> Answer:
-    """Whether the store can be written and every loop turns; answered within two seconds, whatever hangs."""
-    parts = call.parts
-    await parts.readiness.check()
-    loops = parts.hooks.loops()
+    """The store can be written and every loop turns.
+
+    Whether the store can be written and every loop turns; answered within two seconds, whatever hangs.
+    """
+    api = call.api
+    await api.readiness.check()
+    loops = api.hooks.loops()
     if stuck := [loop for loop in loops if not loop.turning]:
         names = ", ".join(f"{loop.name} ({loop.age_s:.0f} s since its last turn)" for loop in stuck)
-        raise NotReady(f"Not turning: {names}. Look at the log; restart if it does not recover.")
+        raise NotReady(f"These loops do not turn: {names}. Look at the log; restart if they do not recover.")
     views = [LoopView(loop.name, loop.turning, round(loop.age_s, 3)) for loop in loops]
     return json_answer(200, Ready("ready", views))
 
 
+@Route(SERVICE, "GET", "/metrics", {200: "text/plain"}, access="open")
 async def metrics(call: Call) -> Answer:
-    parts = call.parts
+    """Figures for Prometheus."""
+    api = call.api
     try:
         # A trial write is paid for on AWS: there, one that succeeded counts for longer.
-        await parts.readiness.check(counts_s=parts.system.keep_ms / 1_000)
-        parts.hooks.metrics.set_store_up(1)
+        await api.readiness.check(counts_s=api.system.traits.keep_ms / 1_000)
+        api.hooks.metrics.set_store_up(1)
     except StoreUnavailable:
-        parts.hooks.metrics.set_store_up(0)
-    # A store that hangs must not keep the figures that there are from whoever asks.
-    await parts.readiness.look(lambda: _refresh(parts), wait_s=REFRESH_S_MAX)
-    return text_answer(200, parts.hooks.metrics.render(), CONTENT_TYPE)
+        api.hooks.metrics.set_store_up(0)
+    # A store that hangs must not delay the figures that are there already.
+    await api.readiness.look(lambda: _refresh(api), wait_s=REFRESH_S_MAX)
+    return text_answer(200, api.hooks.metrics.render(), CONTENT_TYPE)
 
 
-async def status(call: Call) -> Answer:
-    parts = call.parts
-    return json_answer(200, await asyncio.to_thread(status_view, parts.store, now_ms=parts.now_ms()))
-
-
-async def list_schedulers(call: Call) -> Answer:
-    parts = call.parts
-    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
-    after = int(position_of(query.cursor, "schedulers", 0))
-    rows = await asyncio.to_thread(
-        parts.store.schedulers, after_generation=after, limit=query.limit + 1, now_ms=parts.now_ms()
-    )
-    page = rows[: query.limit]
-    cursor = make_cursor("schedulers", page[-1].entry.generation) if len(rows) > query.limit else None
-    return json_answer(200, Page([scheduler_view(row) for row in page], cursor))
-
-
-def _refresh(parts: Parts) -> None:
-    """Gauges are read when they are asked for; anybody may ask, so not more than once a second, on AWS a minute."""
-    figures = parts.hooks.metrics
-    if not figures.take_refresh(parts.now_ms(), every_ms=parts.system.keep_ms):
+def _refresh(api: ApiContext) -> None:
+    """Reads the gauges from the store: anybody may ask, so at most once a second, on AWS once a minute."""
+    figures = api.hooks.metrics
+    if not figures.take_refresh(api.now_ms(), every_ms=api.system.traits.keep_ms):
         return
-    figures.set_loop_ages((loop.name, loop.age_s) for loop in parts.hooks.loops())
+    figures.set_loop_ages((loop.name, loop.age_s) for loop in api.hooks.loops())
     with suppress(StoreUnavailable):
-        figures.set_status(parts.store.status(), now_ms=parts.now_ms())
+        figures.set_status(api.store.status(), now_ms=api.now_ms())

@@ -7,110 +7,132 @@ from typing import TypeVar
 
 import msgspec
 
-from paceline.ports import Token, UserEdit
-from paceline.shells.api.answers import Answer, empty_answer, json_answer
-from paceline.shells.api.auth import owner_of
+from paceline.core.users import Token, UserEdit
+from paceline.errors import AlreadyExists, LimitReached
 from paceline.shells.api.documents import NewTokenBody, NewUser, NewUserBody, TokenMade, UserPatchBody
-from paceline.shells.api.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.parts import Call, Parts
+from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.auth import owner_of
+from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
+from paceline.shells.api.http.route import Group, Route
 from paceline.steps import access
-from paceline.steps.report import token_view, user_view
+from paceline.steps.views.report import TokenView, UserView, token_view, user_view
 
 T = TypeVar("T")
+USERS = Group("Users")
+_USER = "/v1/users/{user}"
 
 
+@Route(USERS, "POST", "/v1/users", {201: NewUser}, access="admin", body=NewUserBody, problems=(AlreadyExists,))
 async def add_user(call: Call) -> Answer:
+    """Adds a user with a first token, which is shown this once."""
     body: NewUserBody = call.body
-    parts = call.parts
-    user, made = await parts.write(
+    api = call.api
+    user, made = await api.write(
         lambda: access.add_user(
-            parts.store,
+            api.store,
             body.id,
             role=body.role,
             daily_credits=body.daily_credits,
             token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
-            secret_key=parts.system.secret_key,
-            now_ms=parts.now_ms(),
+            secret_key=api.system.secret_key,
+            now_ms=api.now_ms(),
         )
     )
     return json_answer(201, NewUser(user.id, made.secret), (b"location", f"/v1/users/{user.id}".encode()))
 
 
+@Route(USERS, "GET", "/v1/users", {200: Page[UserView]}, access="admin", paged=True)
 async def list_users(call: Call) -> Answer:
-    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
+    """All users in order of id."""
+    api = call.api
+    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
     after = str(position_of(query.cursor, "users", ""))
-    users = call.parts.store.users(after=after, limit=query.limit + 1)
-    cursor = make_cursor("users", users[query.limit - 1].id) if len(users) > query.limit else None
-    return json_answer(200, Page([user_view(user) for user in users[: query.limit]], cursor))
+    users = await api.read(api.store.users, after=after, limit=query.limit + 1)
+    return json_answer(200, page_of(users, query.limit, "users", at=lambda user: user.id, view=user_view))
 
 
+@Route(USERS, "GET", _USER, {200: UserView})
 async def show_user(call: Call) -> Answer:
-    return json_answer(200, user_view(access.get_user(call.parts.store, call.owner)))
+    """The user; `me` is whose token it is."""
+    return json_answer(200, user_view(await call.api.read(access.get_user, call.api.store, call.owner)))
 
 
+@Route(USERS, "PATCH", _USER, {200: UserView}, access="admin", body=UserPatchBody)
 async def edit_user(call: Call) -> Answer:
+    """Changes role or daily credits; disables or enables."""
     body: UserPatchBody = call.body
-    parts, owner = call.parts, call.owner
+    api, owner = call.api, call.owner
     edit = UserEdit(role=_given(body.role), daily_credits=_given(body.daily_credits), disabled=_given(body.disabled))
-    user = await parts.write(lambda: access.edit_user(parts.store, owner, edit, now_ms=parts.now_ms()))
-    _tell_all(parts)
+    user = await api.write(lambda: access.edit_user(api.store, owner, edit, now_ms=api.now_ms()))
+    _tell_all(api)
     return json_answer(200, user_view(user))
 
 
+@Route(USERS, "DELETE", _USER, {204: None}, access="admin")
 async def remove_user(call: Call) -> Answer:
-    parts, owner = call.parts, call.owner
-    await parts.write(lambda: access.remove_user(parts.store, owner, now_ms=parts.now_ms()))
-    _tell_all(parts)
+    """Removes the user with tokens and monitors."""
+    api, owner = call.api, call.owner
+    await api.write(lambda: access.remove_user(api.store, owner, now_ms=api.now_ms()))
+    _tell_all(api)
     return empty_answer(204)
 
 
+@Route(
+    USERS, "POST", f"{_USER}/tokens", {201: TokenMade}, body=NewTokenBody, body_needed=False, problems=(LimitReached,)
+)
 async def add_token(call: Call) -> Answer:
+    """Makes a token, which is shown this once."""
     body: NewTokenBody = call.body
-    parts, owner = call.parts, call.owner
-    made = await parts.write(lambda: _add_token(parts, owner, body.label))
+    api, owner = call.api, call.owner
+    made = await api.write(lambda: _add_token(api, owner, body.label))
     view = token_view(made.token)
     path = f"/v1/users/{owner}/tokens/{view.id}".encode()
     return json_answer(201, TokenMade(view.id, view.label, view.created_at, made.secret), (b"location", path))
 
 
+@Route(USERS, "GET", f"{_USER}/tokens", {200: Page[TokenView]}, paged=True)
 async def list_tokens(call: Call) -> Answer:
-    owner = access.get_user(call.parts.store, call.owner).id
-    query = page_query(call.query_string, limit_max=call.parts.system.settings.page_max)
+    """The user's tokens, without their secrets."""
+    owner, api = call.owner, call.api
+    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
     scope = f"tokens {owner}"
     after = str(position_of(query.cursor, scope, ""))
-    tokens = sorted((token for token in call.parts.store.tokens(owner) if token.id > after), key=_token_id)
-    cursor = make_cursor(scope, tokens[query.limit - 1].id) if len(tokens) > query.limit else None
-    return json_answer(200, Page([token_view(token) for token in tokens[: query.limit]], cursor))
+    tokens = [token for token in await api.read(_tokens, api, owner) if token.id > after]
+    return json_answer(200, page_of(tokens, query.limit, scope, at=lambda token: token.id, view=token_view))
 
 
+@Route(USERS, "DELETE", f"{_USER}/tokens/{{token_id}}", {204: None})
 async def revoke_token(call: Call) -> Answer:
-    parts, owner, token_id = call.parts, owner_of(call.user, call.params["user"]), call.params["token_id"]
-    await parts.write(lambda: access.revoke_token(parts.store, owner, token_id))
-    parts.recent.forget()
+    """Revokes a token, from the next request on."""
+    api, owner, token_id = call.api, owner_of(call.user, call.params["user"]), call.params["token_id"]
+    await api.write(lambda: access.revoke_token(api.store, owner, token_id))
+    api.tokens.forget()
     return empty_answer(204)
 
 
-def _add_token(parts: Parts, owner: str, label: str) -> access.NewToken:
+def _add_token(api: ApiContext, owner: str, label: str) -> access.NewToken:
     return access.add_token(
-        parts.store,
+        api.store,
         owner,
         label=label,
         token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
-        secret_key=parts.system.secret_key,
-        now_ms=parts.now_ms(),
+        secret_key=api.system.secret_key,
+        now_ms=api.now_ms(),
     )
 
 
-def _tell_all(parts: Parts) -> None:
-    """Tokens may count no more, entries may have begun or ceased to rest, and held runs may be free again."""
-    parts.recent.forget()
-    parts.hooks.wake()
-    parts.hooks.arrivals.notify()
-    parts.hooks.wake_jobs()
+def _tell_all(api: ApiContext) -> None:
+    """Wakes everything that depends on users: cached tokens, paused entries, held runs and jobs."""
+    api.tokens.forget()
+    api.hooks.wake()
+    api.hooks.arrivals.notify()
+    api.hooks.wake_jobs()
 
 
-def _token_id(token: Token) -> str:
-    return token.id
+def _tokens(api: ApiContext, owner: str) -> list[Token]:
+    """In order of id."""
+    return sorted(api.store.tokens(access.get_user(api.store, owner).id), key=lambda token: token.id)
 
 
 def _given(value: T | msgspec.UnsetType) -> T | None:

@@ -12,7 +12,7 @@ from mangum import Mangum
 from paceline import __version__
 from paceline.shells.api import ApiHooks, build_app
 from paceline.shells.aws_lambda.runtime import Event, engine, logger
-from paceline.shells.metrics import Metrics
+from paceline.shells.daemon.metrics import Metrics
 from paceline.wiring import keep_check_value
 
 TEXT = ["text/", "application/json", "application/problem+json", "application/x-ndjson", "application/javascript"]

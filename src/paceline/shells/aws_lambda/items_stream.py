@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.shells.aws_lambda.runtime import Event, engine, logger
-from paceline.steps.react import react_to_all
+from paceline.steps.monitors.react import react_to_all
 
 CHANGES = "changes#"
 """How the partition key of a recorded change begins; the mapping's filter says the same."""

@@ -1,7 +1,7 @@
 """Jobs, every minute: ``dispatch`` sends measurements, ``follow`` follows them to their end, ``tell`` calls webhooks.
 
-These are the daemon's own loops, turned for as long as there is something to do and time to do it in. ``dispatch`` also
-hears of new jobs from the stream of the ledger, so that they need not wait for the minute.
+These are the daemon's own loops, turned for as long as there is something to do and time to do it in. ``dispatch`` is
+also called with new jobs by the stream of the ledger, so that they need not wait for the minute.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline import __version__
-from paceline.core.definition import duration_ms
+from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Event, Time, chance, engine, logger, time_of
-from paceline.shells.job_loops import LOOK_MS, SEND_S, Dispatcher, Follower, Herald, WatchedAtlas
-from paceline.shells.loops import Turn
-from paceline.shells.metrics import Metrics
-from paceline.steps.dispatch import Desk
+from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, WatchedAtlas
+from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.metrics import Metrics
+from paceline.shells.daemon.webhooks import WebhookLoop
+from paceline.steps.jobs.dispatch import DispatchSettings
 from paceline.wiring import open_atlas, open_caller
 
 TURNS_MAX = 1_000
@@ -57,7 +58,7 @@ def follow(event: Event, context: LambdaContext) -> dict[str, Any]:
 def tell(event: Event, context: LambdaContext) -> dict[str, Any]:
     """Webhooks of finished jobs. One that is cut short is tried again when its time comes."""
     del event
-    return {"turns": _turn_on(_herald(), time_of(context), spare_s=HOOK_S)}
+    return {"turns": _turn_on(_webhooks(), time_of(context), spare_s=HOOK_S)}
 
 
 def _is_new_job(record: Event) -> bool:
@@ -76,7 +77,7 @@ def _send_new(left: Time) -> int:
     return turns + _turn_on(_dispatcher(), left, spare_s=SEND_S, sleep_ms_max=0)
 
 
-def _turn_on(loop: Dispatcher | Herald, left: Time, *, spare_s: float, sleep_ms_max: int = LOOK_MS - 1) -> int:
+def _turn_on(loop: Dispatcher | WebhookLoop, left: Time, *, spare_s: float, sleep_ms_max: int = LOOK_MS - 1) -> int:
     """Until a turn has nothing to do for longer than that; how many there were."""
     if isinstance(loop, Dispatcher):
         loop.tell()  # others may have made room since its last call
@@ -95,9 +96,9 @@ def _metrics() -> Metrics:
 
 
 @cache
-def _desk() -> Desk:
+def _desk() -> DispatchSettings:
     system = engine().system
-    return Desk(
+    return DispatchSettings(
         site=system.store.site(secrets.token_hex(4)),
         secret=system.secret_key,
         sending_max=system.settings.atlas_sends_max,
@@ -121,6 +122,6 @@ def _follower() -> Follower:
 
 
 @cache
-def _herald() -> Herald:
+def _webhooks() -> WebhookLoop:
     system = engine().system
-    return Herald(system, open_caller(system.settings, system.clock), _metrics(), chance=chance)
+    return WebhookLoop(system, open_caller(system.settings, system.clock), _metrics(), chance=chance)

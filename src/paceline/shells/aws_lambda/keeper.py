@@ -7,10 +7,10 @@ from typing import Any
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.core.definition import duration_ms
+from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
-from paceline.steps.clock import watch_clock
-from paceline.steps.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.steps.upkeep.clock import watch_clock
+from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
 
 PAGE_S = 60.0
 """With less time left no further page is begun."""
@@ -38,7 +38,9 @@ def _clock(now: Engine) -> int:
     If there is so much of that that AWS ends this call before it is done, the next one goes on with what is left.
     """
     system = now.system
-    found = watch_clock(now.store, read_ms=now.now_ms, stepped_ms=0, apart_ms=system.apart_ms, waits=system.waits)
+    found = watch_clock(
+        now.store, read_ms=now.now_ms, stepped_ms=0, apart_ms=system.traits.apart_ms, waits=system.waits
+    )
     if found is None:
         return 0
     logger.warning("clock_set_back", extra=found._asdict())

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
-from paceline.ports.messages import CallWake, CheckWake, Letter, Look, Release, Start, delay_s, write
+from paceline.ports.queue_messages import CallWake, CheckWake, Letter, Look, Release, Start, delay_s, write
+from paceline.ports.queued import MessageQueues
 
 TICKS = "ticks"
 RUNS_FIFO = "runs.fifo"
 
 
-class Post(Protocol):
-    """The queues of the deployment. Raises StoreUnavailable if something stays unsent."""
-
-    def send(self, name: str, messages: Sequence[Letter]) -> None: ...
-
-
 class Outbox:
     """The queues that the functions write to."""
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: MessageQueues) -> None:
         self._post = post
 
     def wake(self, wakes: Iterable[CheckWake | CallWake | Look]) -> None:

@@ -15,11 +15,11 @@ import msgspec
 from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 
-from paceline.core.batch import Batch, day_at
+from paceline.core.batches.batch import Batch, day_at
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger, time_of
 from paceline.shells.aws_lambda.sweeper import release_ready
-from paceline.steps.newcomers import plan_newcomers
-from paceline.steps.plan import all_batches, due_dates, plan_day
+from paceline.steps.batches.late_records import plan_late_records
+from paceline.steps.batches.plan import all_batches, due_dates, plan_day
 
 MACHINE_NAME = "PLANNER_ARN"
 PAGE_S = 60.0
@@ -54,7 +54,7 @@ def start(event: Event, context: LambdaContext) -> dict[str, Any]:
         if time.left_s <= 0:
             break
         if not batch.spec.paused:
-            newcomers += sum(plan_newcomers(now.store, batch, now_ms=now.now_ms()).values())
+            newcomers += sum(plan_late_records(now.store, batch, now_ms=now.now_ms()).values())
     report = {"started": started, "newcomers": newcomers}
     logger.info("plans_begun", extra=report)
     return report

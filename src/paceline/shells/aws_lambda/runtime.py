@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import boto3
 import structlog
@@ -16,12 +16,9 @@ from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.utilities.batch import BasePartialBatchProcessor
 
 from paceline.config import aws_prefix, load_settings
-from paceline.core.due import Due
-from paceline.core.places import Places
 from paceline.errors import WrongSetting
-from paceline.ports import Claimed, ClaimedCall, Store
-from paceline.ports.messages import Alarm
-from paceline.shells.aws_lambda.outbox import Outbox, Post
+from paceline.ports.queued import QueuedStore
+from paceline.shells.aws_lambda.outbox import Outbox
 from paceline.shells.logs import redact
 from paceline.wiring import System, open_system
 
@@ -34,43 +31,10 @@ metrics = Metrics(namespace="Paceline")
 chance: Callable[[], float] = random.SystemRandom().random
 
 
-class Swept(Protocol):
-    armed: int
-    late: int
-
-
-class Bell(Protocol):
-    """Sends alarms: by itself behind a write, while it ``rings``."""
-
-    rings: bool
-
-    def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None: ...
-
-
-class AlarmedStore(Store, Protocol):
-    """The store on AWS: woken by messages rather than by looking."""
-
-    @property
-    def bell(self) -> Bell: ...
-    @property
-    def queues(self) -> Post: ...
-    def ready_lanes(self, *, until_ms: int) -> list[tuple[int, int]]: ...
-    def ready_of(self, providers: Collection[int]) -> dict[int, int]: ...
-    def claim_calls_of(
-        self, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
-    ) -> list[ClaimedCall]: ...
-    def claim_checks_of(
-        self, generations: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
-    ) -> list[Claimed]: ...
-    def dead_letters(self) -> int: ...
-    def rung(self, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]: ...
-    def sweep_alarms(self, *, now_ms: int) -> Swept: ...
-
-
 @dataclass(frozen=True)
 class Engine:
     system: System
-    store: AlarmedStore
+    store: QueuedStore
     outbox: Outbox
 
     def now_ms(self) -> int:
@@ -97,9 +61,9 @@ def engine() -> Engine:
     system = replace(open_system(settings), takes_key=False)
     if settings.secret_key is not None:
         assert system.secret_key, "a wrong one stops every function that has one"
-    store = cast("AlarmedStore", system.store)
-    # The stream of the entries sets every alarm, whoever moved the entry: one that the writer sent would be a second.
-    store.bell.rings = False
+    store = cast("QueuedStore", system.store)
+    # The stream of the entries sets the alarm of every entry that moves: one that the writer sent would be a second.
+    store.alarms.sends = False
     return Engine(system, store, Outbox(store.queues))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.ports.messages import DELAY_MS_MAX, Alarm
+from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm
 from paceline.shells.aws_lambda.runtime import Event, answer, engine, logger
 
 
@@ -23,7 +23,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     moved = [alarm for status, alarm, _ in done if status == "success" and isinstance(alarm, Alarm)]
     soon = [alarm for alarm in moved if alarm.due <= horizon_ms]
     # Raises if it cannot: all of it then comes again, and what was sent twice is dropped by the tick.
-    now.store.bell.send(soon, now_ms=now_ms)
+    now.store.alarms.send(soon, now_ms=now_ms)
     logger.info("armed", extra={"armed": len(soon), "later": len(moved) - len(soon)})
     return answer(processor)
 

@@ -15,18 +15,18 @@ from aws_lambda_powertools.utilities.batch import SqsFifoPartialProcessor
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.core.checks import repeatable
-from paceline.core.definition import duration_ms
-from paceline.core.places import ceiling_of
-from paceline.core.provider import SAFE_METHODS, TIMEOUT_MS_MAX
-from paceline.ports import CHECKS, Order
-from paceline.ports.messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
+from paceline.core.batches.provider import SAFE_METHODS, TIMEOUT_MS_MAX
+from paceline.core.monitors.checks import repeatable
+from paceline.core.monitors.definition import duration_ms
+from paceline.core.monitors.places import ceiling_of
+from paceline.core.monitors.values import CHECKS, Order
+from paceline.ports.queue_messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release
-from paceline.shells.errands import Errands
-from paceline.steps.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
-from paceline.steps.check_secrets import CheckOpener
-from paceline.steps.send import make_orders, orders_in_time, places_of, settle
+from paceline.shells.daemon.store_threads import StoreActs
+from paceline.steps.batches.call import Fence, ProviderBook, Sent, calls_in_time, make_calls, settle_calls
+from paceline.steps.monitors.check_secrets import CheckOpener
+from paceline.steps.monitors.send import make_orders, orders_in_time, places_of, settle
 from paceline.wiring import open_caller, open_provider
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
     """Until nothing may start and nothing is out; what is still out at the end is given back if it can be repeated."""
     for work in works:
         work.done = 0
-    looks: Errands[Work, Found[Any]] = Errands("claims", apart=True, done=lambda: None, most=max(len(works), 1))
+    looks: StoreActs[Work, Found[Any]] = StoreActs("claims", apart=True, done=lambda: None, most=max(len(works), 1))
     claimed, found = True, 0
     while time.left_s > 0 and (claimed or looks.busy or any(work.out for work in works)):
         if not looks.busy and time.left_s > CLAIM_S:
@@ -110,7 +110,7 @@ def carry_out(works: Sequence[Work], time: Time) -> None:
         work.give_back()
 
 
-def _start_found(looks: Errands[Work, Found[Any]], *, wait_s: float) -> int:
+def _start_found(looks: StoreActs[Work, Found[Any]], *, wait_s: float) -> int:
     started = 0
     for work, found, error in looks.fetch(wait_s=wait_s):
         if found is None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.ports.messages import Look, Release
+from paceline.ports.queue_messages import Look, Release
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release
-from paceline.steps.react import react_to_all
+from paceline.steps.monitors.react import react_to_all
 
 AHEAD_MS = 150_000
 """Providers that become ready before the next sweep get their message now. A scheduler's minute may take two."""

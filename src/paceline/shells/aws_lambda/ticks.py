@@ -9,10 +9,10 @@ from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.core.due import Advance
-from paceline.ports.messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
+from paceline.core.monitors.due import Advance
+from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
-from paceline.steps.tick import advance_due
+from paceline.steps.monitors.tick import advance_due
 
 LOOK_MS = 60_000
 
@@ -41,7 +41,7 @@ def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
     if not alarms:
         return 0, 0
     now_ms = now.now_ms()
-    dues = now.store.rung(alarms, now_ms=now_ms)
+    dues = now.store.alarmed_entries(alarms, now_ms=now_ms)
     moved = advance_due(now.store, dues, now_ms=now_ms, catch_up=now.system.catch_up)
     release(now, _starts(now, moved, now_ms=now_ms))
     return sum(len(advance.firings) for advance in moved), len(alarms) - len(moved)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from paceline.shells.stops import end_start_when_told
+from paceline.shells.daemon.signals import end_start_when_told
 
 __all__ = ["main"]
 

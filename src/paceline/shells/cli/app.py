@@ -1,4 +1,4 @@
-"""The root of the command line, and what becomes of an error."""
+"""The root of the command line, and how an error is shown."""
 
 from __future__ import annotations
 
@@ -11,30 +11,18 @@ import typer
 
 from paceline import __version__
 from paceline.errors import PacelineError
-from paceline.shells.cli import (
-    accounts,
-    aws,
-    batch_import,
-    dead,
-    export,
-    import_,
-    jobs,
-    keys,
-    monitor_import,
-    providers,
-    runs,
-    simulator,
-    tokens,
-    up,
-    upkeep,
-    users,
-)
-from paceline.shells.cli.call import Call, ConfigOption, JsonOption, StoreOption
+from paceline.shells.cli import aws, export, import_, runs, simulator, tokens, up, upkeep, users
+from paceline.shells.cli.batches import dead, providers
+from paceline.shells.cli.batches import import_file as batch_import
+from paceline.shells.cli.call import Call
+from paceline.shells.cli.jobs import accounts, commands, keys
+from paceline.shells.cli.monitors import import_file as monitor_import
+from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption
 from paceline.shells.cli.output import EXIT_FAILED, Problem, print_problem, problem_of
 
 app = typer.Typer(
     name="paceline",
-    help="Runs work against services you do not own: evenly, in order, once, within budget.",
+    help="A durable scheduler for calling other people's APIs within their limits.",
     epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by a limit.",
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,7 +38,7 @@ app.add_typer(monitor_import.app)
 app.add_typer(providers.app)
 app.add_typer(batch_import.app)
 app.add_typer(dead.app)
-app.add_typer(jobs.app)
+app.add_typer(commands.app)
 app.add_typer(accounts.app)
 app.add_typer(keys.app)
 app.add_typer(runs.app)

@@ -1,4 +1,4 @@
-"""``paceline aws``: what the engine on DynamoDB and SQS stands on."""
+"""``paceline aws``: the tables and queues of the engine on DynamoDB and SQS."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ def init(call: Call) -> int:
             " or PACELINE_STORE."
         )
     made = make_aws(prefix)
-    if call.as_json:
-        output.print_json({"prefix": prefix, **msgspec.to_builtins(made._asdict())})
-    else:
-        for word, names in (("created", made.created), ("there already", made.existing)):
-            for name in names:
-                output.print_line(f"{word}: {name}")
-        for difference in made.differences:
-            output.print_note(f"differs: {difference}")
+    lines = [
+        f"{word}: {name}"
+        for word, names in (("created", made.created), ("there already", made.existing))
+        for name in names
+    ]
+    notes = [output.Note(f"differs: {difference}") for difference in made.differences]
+    output.emit(call, {"prefix": prefix, **msgspec.to_builtins(made._asdict())}, *lines, *notes)
     return output.EXIT_FAILED if made.differences else output.EXIT_OK

@@ -1,4 +1,4 @@
-"""What every command shares: the options that choose settings and store, and the store once it is open."""
+"""How a command runs: it parses its options, calls one function on the open store, and emits the answer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_type_hints
 
 import typer
 
-from paceline.errors import InvalidInput, NoStore, RevisionMismatch, StoreUnavailable
+from paceline.errors import InvalidInput, NoStore, StoreUnavailable
+from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption
 from paceline.shells.cli.output import print_note
 from paceline.steps import access
 
@@ -20,24 +21,8 @@ if TYPE_CHECKING:  # both are slow to import, and `--help` needs neither
     from paceline.config import Settings
     from paceline.wiring import System
 
-EDIT_TRIES_MAX = 8
 T = TypeVar("T")
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings file. [default: paceline.toml, if there is one]"),
-]
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="Store to open, for example sqlite:///paceline.db.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Set the whole: what no option names gets its default.")]
-UserOption = Annotated[
-    str | None,
-    typer.Option(
-        "--user", metavar="USER", help="The user it is about. [default: $PACELINE_USER, or the only user there is]"
-    ),
-]
+P = ParamSpec("P")
 
 
 class Call(NamedTuple):
@@ -48,13 +33,23 @@ class Call(NamedTuple):
     as_json: bool = False
 
     def with_later(self, later: Call) -> Call:
-        """What stands after the command's name wins."""
+        """Returns the options with those given after the command's name in front."""
         return Call(later.config or self.config, later.store or self.store, later.as_json or self.as_json)
 
     def settings(self, **flags: Any) -> Settings:
         from paceline.config import load_settings
 
         return load_settings(self.config, store=self.store, **flags)
+
+    def on_store(self, act: Callable[Concatenate[System, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the one function that a command is about on the store there is, and returns its answer."""
+        with self.system() as system:
+            return act(system, *args, **kwargs)
+
+    def on_store_or_new(self, act: Callable[Concatenate[System, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for a command that may be the first to declare something: it makes a store if there is none."""
+        with self._system_or_new() as system:
+            return act(system, *args, **kwargs)
 
     @contextmanager
     def system(self, settings: Settings | None = None) -> Iterator[System]:
@@ -68,15 +63,6 @@ class Call(NamedTuple):
 
             raise NoStore(no_store_text(settings.store)) from None
 
-    def system_or_new(self) -> AbstractContextManager[System]:
-        """The store there is; a new one if there is none at all: for what can be the first thing that is declared."""
-        from paceline.shells.cli.places import demo_store
-        from paceline.wiring import has_store
-
-        settings = self.settings()
-        there = any(has_store(url) for url in (settings.store, demo_store(settings.store)))
-        return self.system(settings) if there and self.store is None else self.new_system(settings)
-
     @contextmanager
     def new_system(self, settings: Settings | None = None) -> Iterator[System]:
         """The configured store, made if there is none: for the few commands that begin one."""
@@ -85,6 +71,14 @@ class Call(NamedTuple):
                 yield system
         except NoStore as error:  # on AWS it is made by another command, which the words name
             raise StoreUnavailable(error.detail) from error
+
+    def _system_or_new(self) -> AbstractContextManager[System]:
+        from paceline.shells.cli.places import demo_store
+        from paceline.wiring import has_store
+
+        settings = self.settings()
+        there = any(has_store(url) for url in (settings.store, demo_store(settings.store)))
+        return self.system(settings) if there and self.store is None else self.new_system(settings)
 
     def _there(self, settings: Settings) -> Settings:
         """Where there is nothing but a demo, and no --store was given, the demo's store is meant."""
@@ -111,14 +105,18 @@ def _opened(settings: Settings) -> Iterator[System]:
         system.store.close()
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
+def command(
+    app: typer.Typer, name: str, *, help_text: str | None = None, **fixed: Any
+) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Registers a command whose first parameter is the Call; the shared options are added to those it declares.
 
-    A parameter whose type is a NamedTuple stands for one option per field.
+    A parameter whose type is a NamedTuple stands for one option per field. ``fixed`` arguments are no options: two
+    commands such as pause and resume are then one function, each with its own help text.
     """
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
         signature = inspect.signature(function, eval_str=True)
+        signature = signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in fixed])
         groups = {p.name: p.annotation for p in signature.parameters.values() if _is_group(p.annotation)}
 
         @functools.wraps(function)
@@ -126,23 +124,15 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., int | None]]
             earlier = ctx.obj if isinstance(ctx.obj, Call) else Call()
             for group, type_ in groups.items():
                 own[group] = type_(**{field: own.pop(field) for field in type_._fields})
-            return function(earlier.with_later(Call(config, store, as_json)), **own)
+            return function(earlier.with_later(Call(config, store, as_json)), **own, **fixed)
 
         offered = _offered(signature)
         run.__signature__ = offered  # type: ignore[attr-defined]  # how a decorator tells what it takes
         run.__annotations__ = {name: parameter.annotation for name, parameter in offered.parameters.items()}
-        app.command(name)(run)
+        app.command(name, help=help_text)(run)
         return function
 
     return register
-
-
-def guarded(edit: Callable[[], T]) -> T:
-    """Reads, changes and writes again while somebody else writes in between: of two edits at once neither is lost."""
-    for _ in range(EDIT_TRIES_MAX - 1):
-        with suppress(RevisionMismatch):
-            return edit()
-    return edit()
 
 
 def owner_id(system: System, user: str | None) -> str:

@@ -15,11 +15,11 @@ import typer
 from paceline.errors import AlreadyExists, InvalidInput
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.upkeep import daemon_text, running_daemons
-from paceline.steps.move import obstacles
 
 if TYPE_CHECKING:
-    from paceline.steps.move_out import Exported
+    from paceline.steps.move.move_out import Exported
     from paceline.wiring import System
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes, mode 0600; - writes to stdout.")]
@@ -35,7 +35,8 @@ def register(app: typer.Typer) -> None:
 
 def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
-    from paceline.steps import move_out
+    from paceline.steps.move import move_out
+    from paceline.steps.move.stream import obstacles
 
     with call.system() as system:
         if not live:
@@ -44,11 +45,11 @@ def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = Fal
             raise InvalidInput(_under_way(found))
         with _open_output(file) as write:
             done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms())
-    _tell(call, file, done)
+    _emit_report(call, file, done)
 
 
 def refuse_while_running(system: System, *, act: str) -> None:
-    """What runs meanwhile would be in neither store, or in both."""
+    """InvalidInput while a daemon uses the store: what it writes meanwhile would be in neither store, or in both."""
     running = running_daemons(system.store, now_ms=system.clock.now_ms())
     if running:
         raise InvalidInput(
@@ -76,31 +77,29 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
         return
     if file.exists():
         raise AlreadyExists(f"{file} exists already. Choose another name.")
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
+    with draft_of(file) as draft:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as stream:
             yield stream.write
             stream.flush()
             os.fsync(stream.fileno())
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
-def _tell(call: Call, file: Path, done: Exported) -> None:
-    """Beside the stream, on stderr, if that is on stdout."""
+def _emit_report(call: Call, file: Path, done: Exported) -> None:
+    """Prints what was exported. If the stream is on stdout, all of it goes to stderr."""
     document = msgspec.to_builtins(done)
     left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
-    if str(file) != "-":
-        if call.as_json:
-            output.print_json({"file": str(file), **document, **left})
-            return
-        output.print_line(f"{file}: {output.byte_text(file.stat().st_size)}")
-    output.print_note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")
+    notes = [output.Note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
     if any(left.values()):
-        output.print_note(
-            f"Left behind: {left['runs_left']} runs of monitors that nobody has claimed, and"
-            f" {left['dead_letters_left']} dead letters."
+        notes.append(
+            output.Note(
+                f"Left behind: {left['runs_left']} runs of monitors that nobody has claimed, and"
+                f" {left['dead_letters_left']} dead letters."
+            )
         )
-    output.print_note("It needs the same PACELINE_SECRET_KEY where it is imported.")
+    notes.append(output.Note("It needs the same PACELINE_SECRET_KEY where it is imported."))
+    if str(file) == "-":
+        output.print_text(*notes)
+    else:
+        size = output.byte_text(file.stat().st_size)
+        output.emit(call, {"file": str(file), **document, **left}, f"{file}: {size}", *notes)

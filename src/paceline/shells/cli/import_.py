@@ -13,7 +13,7 @@ from paceline.errors import MalformedBody
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.export import refuse_while_running
-from paceline.shells.cli.monitor_items import open_input
+from paceline.shells.cli.files import open_input
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What paceline export wrote; - reads stdin.")]
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
     """Take in an export: what differs is replaced, what it does not name stays. Done twice, it is done once."""
-    from paceline.steps.move_in import import_lines
+    from paceline.steps.move.move_in import import_lines
 
     with (
         open_input(file) as stream,
@@ -42,17 +42,14 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
             now_ms=system.clock.now_ms(),
             progress=lambda lines: progress(lines, None),
         )
-    if call.as_json:
-        output.print_json(msgspec.to_builtins(done))
-        return
     words = ("created", "replaced", "unchanged", "passed over")
     rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
-    output.print_table(["KIND", *(word.upper() for word in words)], rows)
-    if done.unplaced:
-        output.print_note(
-            f"{done.unplaced} monitors were armed by something that runs on this store before they had their place:"
-            " they fire as new ones do. Stop all that runs before an import."
-        )
+    note = output.Note(
+        f"{done.unplaced} monitors were armed by something that runs on this store before they had their place:"
+        " they fire as new ones do. Stop all that runs before an import."
+    )
+    columns = ["KIND", *(word.upper() for word in words)]
+    output.emit(call, msgspec.to_builtins(done), output.Table(columns, rows), note if done.unplaced else None)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
@@ -12,8 +13,10 @@ import msgspec
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
 
-if TYPE_CHECKING:  # rich is slow to import, and `--json` needs it not
+if TYPE_CHECKING:  # rich is slow to import, and `--json` does not need it
     from rich.console import Console
+
+    from paceline.shells.cli.call import Call
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_LIMIT = 0, 1, 2, 3, 4
 _EXIT_CODES = {
@@ -29,7 +32,7 @@ _EXIT_CODES = {
     "throttled": EXIT_LIMIT,
 }
 _WIDE = 10_000
-_WHOLE = frozenset({"DUE", "NEXT DUE", "CREATED", "STATE", "HEALTH"})  # columns that make no sense in two lines
+_WHOLE = frozenset({"DUE", "NEXT DUE", "CREATED", "STATE", "HEALTH"})  # columns that are never wrapped
 _STYLES = {"ok": "green", "failing": "red", "failed": "red", "late": "yellow", "dead": "red", "unknown": "yellow"}
 
 
@@ -41,11 +44,32 @@ class Problem(NamedTuple):
     code: str
     errors: tuple[dict[str, str], ...] = ()
     figures: tuple[tuple[str, int | str], ...] = ()
-    """What a program may want to reckon with: members of their own in its JSON."""
+    """Numbers and times for programs: members of their own in the JSON document."""
 
     @property
     def exit_code(self) -> int:
         return _EXIT_CODES.get(self.code, EXIT_FAILED)
+
+
+Columns = Mapping[str, str | Callable[[Any], Any]]
+"""The columns of a table: heading, and the attribute of a view that stands below it, or a function of the view."""
+
+
+class Table(NamedTuple):
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Any]]
+
+
+class Fields(NamedTuple):
+    """The fields of one thing, a line for each."""
+
+    pairs: Iterable[tuple[str, Any]]
+
+
+class Note(NamedTuple):
+    """An aside for people; it goes to stderr, out of what a program would read."""
+
+    text: str
 
 
 class Progress(Protocol):
@@ -64,7 +88,7 @@ def problem_of(error: PacelineError) -> Problem:
 
 
 def print_problem(problem: Problem, *, as_json: bool) -> None:
-    """To stderr: one line for people, with each wrong field below; a JSON document for programs."""
+    """Prints an error to stderr: one line for people, with each wrong field below; a JSON document for programs."""
     if as_json:
         document = problem._asdict()
         _write_json(sys.stderr, document | dict(document.pop("figures")))
@@ -77,30 +101,71 @@ def print_problem(problem: Problem, *, as_json: bool) -> None:
     print(f"error: {printable(problem.detail)} ({problem.code})", file=sys.stderr)
 
 
+def emit(call: Call, document: Any, *text: str | Note | Table | Fields | None) -> None:
+    """Prints the answer of a command: the document with ``--json``, else the text for people, part by part.
+
+    It is flushed at once, because a program may be waiting for it at a pipe.
+    """
+    if call.as_json:
+        print_json(document)
+    else:
+        print_text(*text)
+    sys.stdout.flush()
+
+
+def emit_page(
+    call: Call,
+    views: Sequence[Any],
+    columns: Columns,
+    *,
+    next_cursor: str | int | None = None,
+    more: str = "",
+    none: str = "",
+) -> None:
+    """Prints a page of a list. For people a note follows: ``more`` with the next cursor, or ``none`` if it is empty."""
+    following = None if next_cursor is None else str(next_cursor)
+    note = Note(f"{more} --cursor {following}") if more and following else Note(none) if none and not views else None
+    emit(call, {"items": views, "next_cursor": following}, table(columns, views), note)
+
+
+def table(columns: Columns, views: Iterable[Any]) -> Table:
+    """A row for each view."""
+    cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
+    return Table([*columns], ([cell(view) for cell in cells] for view in views))
+
+
+def print_text(*text: str | Note | Table | Fields | None) -> None:
+    for part in text:
+        match part:
+            case Table():
+                _print_table(part)
+            case Fields():
+                _print_fields(part)
+            case Note(note):
+                print(printable(note), file=sys.stderr)
+            case str():
+                print(printable(part))
+
+
 def print_json(value: Any) -> None:
     _write_json(sys.stdout, value)
 
 
-def print_line(text: str) -> None:
-    print(printable(text))
-
-
 def print_note(text: str) -> None:
-    """An aside for people, kept out of what a program would read."""
-    print(printable(text), file=sys.stderr)
+    print_text(Note(text))
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def _print_table(shown: Table) -> None:
     """On a terminal framed and coloured; elsewhere plain columns that are never cut short."""
+    from rich import table as rich_table
     from rich.box import SIMPLE_HEAD
-    from rich.table import Table
     from rich.text import Text
 
     console = _console()
-    table = Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, show_edge=False)
-    for column in columns:
+    table = rich_table.Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, show_edge=False)
+    for column in shown.columns:
         table.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
-    for row in rows:
+    for row in shown.rows:
         cells = [_shown(cell) for cell in row]
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
     with console.capture() as captured:
@@ -108,9 +173,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def print_fields(fields: Iterable[tuple[str, Any]]) -> None:
-    """One thing, a field to a line."""
-    pairs = [(name, _shown(value)) for name, value in fields]
+def _print_fields(fields: Fields) -> None:
+    pairs = [(name, _shown(value)) for name, value in fields.pairs]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         print(f"{name:<{width}}  {value}")
@@ -133,7 +197,7 @@ def progress_bar(title: str, *, of_bytes: bool) -> Iterator[Progress]:
 
 
 def printable(text: str) -> str:
-    """Without control characters: what a user stored must not steer somebody else's terminal."""
+    """The text without control characters: what one user stored must not steer the terminal of another."""
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 

@@ -14,7 +14,7 @@ from paceline.wiring import aws_prefixes, has_store
 SQLITE = "sqlite:///"
 DEMO = "-demo"
 FILES_MAX = 500
-"""So many files of a folder are looked at."""
+"""How many files of a folder are tried at most."""
 PARENTS_MAX = 4
 NAMED_MAX = 3
 

@@ -1,10 +1,11 @@
-"""``paceline simulator atlas``: a model of RIPE Atlas on this machine."""
+"""``paceline simulator``: model servers on this machine, until they are told to stop."""
 
 from __future__ import annotations
 
 import signal
 import ssl
-import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +13,30 @@ import typer
 
 from paceline.errors import WrongSetting
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import print_json
-from paceline.shells.cli.up import simulator_app as app
+from paceline.shells.cli.output import emit
 
 if TYPE_CHECKING:
+    from paceline.simulators.http import ModelHttpServer
     from paceline.simulators.ripe_atlas import AtlasSimulator
 
-__all__ = ["app"]
+app = typer.Typer(name="simulator", help="Model providers to try things against.")
+STOPS = {signal.SIGINT, signal.SIGTERM}
+
+
+@command(app, "http")
+def simulator_http(
+    call: Call,
+    *,
+    port: Annotated[int, typer.Option(min=0, max=65_535, metavar="N", help="0 takes a free one.")] = 8090,
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed answers the same.")] = 1,
+) -> None:
+    """Run a model HTTP server on this machine: /ok, /status/N, /slow/MS, /flap, /echo."""
+    from paceline.simulators.http import ModelHttpServer
+
+    server = ModelHttpServer(host="127.0.0.1", port=port, seed=seed)
+    with _serving(server, port):
+        emit(call, {"url": server.base_url}, f"Model HTTP server: {server.base_url} (Ctrl-C stops it)")
+        signal.sigwait(STOPS)
 
 
 @command(app, "atlas")
@@ -37,21 +55,34 @@ def simulator_atlas(
     """Run a model of the RIPE Atlas API on this machine; no RIPE account is needed, and no credit is spent."""
     from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
 
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before any thread starts: they inherit it, and sigwait needs it
     simulator = AtlasSimulator(
         Model(seed=seed), port=port, clock=SimulatorClock(speed=speed), tls=_tls_context(tls_cert, tls_key)
     )
     keys = {f"account-{n}": simulator.add_account(f"account-{n}")[0] for n in range(1, accounts + 1)}
+    with _serving(simulator, port):
+        url = simulator.base_url
+        emit(
+            call,
+            {"url": url, "keys": keys},
+            f"RIPE Atlas simulator: {url}/api/v2/ (Ctrl-C stops it)",
+            *(f"  {account}: key {key}" for account, key in keys.items()),
+            f"What really happened: {url}/simulator/audit",
+        )
+        signal.sigwait(STOPS)
+
+
+@contextmanager
+def _serving(server: ModelHttpServer | AtlasSimulator, port: int) -> Iterator[None]:
+    """Starts the server, with its threads deaf to the signals that end it, and stops it at the end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # before any thread starts: they inherit it, and sigwait needs it
     try:
-        simulator.start()
+        server.start()
     except OSError as error:
         raise WrongSetting(f"Port {port} cannot be had ({error.strerror}). Choose another with --port.") from None
     try:
-        _announce(call, simulator, keys)
-        signal.sigwait(stops)
+        yield
     finally:
-        simulator.stop()
+        server.stop()
 
 
 def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
@@ -65,15 +96,3 @@ def _tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         raise WrongSetting(f"--tls-cert and --tls-key cannot be used: {error}.") from None
     return context
-
-
-def _announce(call: Call, simulator: AtlasSimulator, keys: dict[str, str]) -> None:
-    """At once: a program may be waiting for it at a pipe."""
-    url = simulator.base_url
-    if call.as_json:
-        print_json({"url": url, "keys": keys})
-    else:
-        print(f"RIPE Atlas simulator: {url}/api/v2/ (Ctrl-C stops it)")
-        print("\n".join(f"  {account}: key {key}" for account, key in keys.items()))
-        print(f"What really happened: {url}/simulator/audit")
-    sys.stdout.flush()

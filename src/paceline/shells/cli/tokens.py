@@ -1,20 +1,26 @@
-"""``paceline token``: what a user shows to be let in."""
+"""``paceline token``: make, list and revoke API tokens."""
 
 from __future__ import annotations
 
 import secrets
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from paceline.errors import NotFound
-from paceline.shells.cli.call import Call, UserOption, command, owner_id
-from paceline.shells.cli.output import print_json, print_line, print_note, print_table
-from paceline.steps import access, report
+from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.output import Columns, Note, emit, emit_page
+from paceline.steps import access
+from paceline.steps.views import report
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
 
 app = typer.Typer(name="token", help="Make, list and revoke tokens.")
 
+TOKEN_COLUMNS: Columns = {"TOKEN ID": "id", "LABEL": "label", "CREATED": "created_at"}
 UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
 
 
@@ -27,33 +33,27 @@ def new(
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the token is for.")] = "",
 ) -> None:
     """Make another token for a user and print it. It is shown this once."""
-    with call.system() as system:
-        made = access.add_token(
-            system.store,
-            owner_id(system, name or user),
+    made = call.on_store(
+        lambda at: access.add_token(
+            at.store,
+            owner_id(at, name or user),
             label=label,
             token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
-            secret_key=system.secret_key,
-            now_ms=system.clock.now_ms(),
+            secret_key=at.secret_key,
+            now_ms=at.clock.now_ms(),
         )
-    if call.as_json:
-        print_json(
-            {"user": made.token.user, **msgspec.to_builtins(report.token_view(made.token)), "token": made.secret}
-        )
-        return
-    print_note(f"A new token of {made.token.user}, id {made.token.id}. It is shown only now; keep it:")
-    print_line(made.secret)
+    )
+    view = {"user": made.token.user, **msgspec.to_builtins(report.token_view(made.token)), "token": made.secret}
+    note = Note(f"A new token of {made.token.user}, id {made.token.id}. It is shown only now; keep it:")
+    emit(call, view, note, made.secret)
 
 
 @command(app, "list")
 def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = None) -> None:
     """List a user's tokens; the secrets themselves are stored nowhere."""
-    with call.system() as system:
-        views = [report.token_view(token) for token in system.store.tokens(owner_id(system, name or user))]
-    if call.as_json:
-        print_json({"items": views, "next_cursor": None})
-    else:
-        print_table(["TOKEN ID", "LABEL", "CREATED"], [(view.id, view.label, view.created_at) for view in views])
+    tokens = call.on_store(lambda at: at.store.tokens(owner_id(at, name or user)))
+    views = [report.token_view(token) for token in tokens]
+    emit_page(call, views, TOKEN_COLUMNS)
 
 
 @command(app, "revoke")
@@ -65,15 +65,17 @@ def revoke(
 ) -> None:
     """Revoke a token; the next request with it is refused."""
     token_id = _id_of(token)
-    with call.system() as system:
-        found = system.store.token(token_id)
-        if found is None or user not in (None, found[1].id):
-            raise NotFound(f"There is no token {token_id!r}. See: paceline token list")
-        access.revoke_token(system.store, found[1].id, token_id)
-    if call.as_json:
-        print_json({"revoked": token_id})
-    else:
-        print_line(f"Revoked token {token_id} of {found[1].id}.")
+    owner = call.on_store(_revoke, token_id, user)
+    emit(call, {"revoked": token_id}, f"Revoked token {token_id} of {owner}.")
+
+
+def _revoke(system: System, token_id: str, user: str | None) -> str:
+    """Revokes the token, if it is the user's or none is named. Returns whose it was."""
+    found = system.store.token(token_id)
+    if found is None or user not in (None, found[1].id):
+        raise NotFound(f"There is no token {token_id!r}. See: paceline token list")
+    access.revoke_token(system.store, found[1].id, token_id)
+    return found[1].id
 
 
 def _id_of(token: str) -> str:

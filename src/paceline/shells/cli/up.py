@@ -1,10 +1,9 @@
-"""``paceline up``, ``worker`` and ``simulator``: what runs until it is told to stop."""
+"""``paceline up`` and ``paceline worker``: the daemon, until it is told to stop."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,16 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from paceline.errors import WrongSetting
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import print_json
+from paceline.shells.cli.output import emit
 
 if TYPE_CHECKING:
     from paceline.config import Settings
     from paceline.shells.demo import Demo
     from paceline.wiring import System
-
-simulator_app = typer.Typer(name="simulator", help="Model providers to try things against.")
 
 HostOption = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where the API listens. [default: 127.0.0.1]")]
 PortOption = Annotated[
@@ -106,37 +102,13 @@ def worker(call: Call, *, logging: Logging) -> int:
     return _run(call, call.settings(**logging._asdict()), serve_api=False)
 
 
-@command(simulator_app, "http")
-def simulator_http(
-    call: Call,
-    *,
-    port: Annotated[int, typer.Option(min=0, max=65_535, metavar="N", help="0 takes a free one.")] = 8090,
-    seed: Annotated[int, typer.Option(metavar="N", help="The same seed answers the same.")] = 1,
-) -> None:
-    """Run a model HTTP server on this machine: /ok, /status/N, /slow/MS, /flap, /echo."""
-    from paceline.simulators.http import ModelHttpServer
-
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before any thread starts: they inherit it, and sigwait needs it
-    server = ModelHttpServer(host="127.0.0.1", port=port, seed=seed)
-    try:
-        server.start()
-    except OSError as error:
-        raise WrongSetting(f"Port {port} cannot be had ({error.strerror}). Choose another with --port.") from None
-    try:
-        _say(call, {"url": server.base_url}, f"Model HTTP server: {server.base_url} (Ctrl-C stops it)")
-        signal.sigwait(stops)
-    finally:
-        server.stop()
-
-
 def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
     with call.new_system(settings) as system:
         return _daemon(system, serve_api=serve_api, ready=lambda url: _announce(call, system, url))
 
 
 def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None]) -> int:
-    from paceline.shells.daemon import run_daemon
+    from paceline.shells.daemon.daemon import run_daemon
     from paceline.shells.logs import configure_logs, warn_of_plain_http
 
     configure_logs(level=system.settings.log_level, log_format=system.settings.log_format)
@@ -154,7 +126,7 @@ def _announce(call: Call, system: System, url: str) -> None:
         document["ca"] = str(system.tls.authority)
     if not system.store.users(after="", limit=1):
         lines.append(f"There is no user yet. Add one: {_this_program(call)} user add NAME --role admin")
-    _say(call, document, *lines)
+    emit(call, document, *lines)
 
 
 def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
@@ -171,7 +143,7 @@ def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
         "atlas": demo.atlas_url,
         "job": demo.job,
     } | ({"ca": str(authority)} if authority else {})
-    _say(
+    emit(
         call,
         document,
         f"Paceline is up: {url} (store {settings.store}; Ctrl-C stops it)",
@@ -204,15 +176,6 @@ def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
         f"     PACELINE_ATLAS_URL={demo.atlas_url} {program} job results {demo.job}",
         "",
     )
-
-
-def _say(call: Call, document: dict[str, Any], *lines: str) -> None:
-    """Whoever started this may be a program that reads a pipe: what it waits for must not sit in a buffer."""
-    if call.as_json:
-        print_json(document)
-    else:
-        print("\n".join(lines))
-    sys.stdout.flush()
 
 
 def _this_program(call: Call) -> str:

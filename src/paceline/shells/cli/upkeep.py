@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
 from paceline.core.instants import to_text
+from paceline.core.monitors.values import PurgeReport
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
-from paceline.ports import PurgeReport, Store
+from paceline.ports import Store
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
-from paceline.steps import account_report, report
-from paceline.steps import purge as purge_step
-from paceline.steps.daemons import DaemonView, daemon_views
-from paceline.steps.secret import seal_checks
+from paceline.shells.cli.files import draft_of
+from paceline.steps.upkeep import purge as purge_step
+from paceline.steps.upkeep.daemons import DaemonView, daemon_views
+from paceline.steps.upkeep.secret import seal_checks
+from paceline.steps.views import account_report, report
 
 if TYPE_CHECKING:
     from paceline.config import Settings
@@ -37,7 +39,7 @@ class AccountAside(msgspec.Struct, frozen=True):
 
 
 class AtlasPause(msgspec.Struct, frozen=True):
-    """RIPE asked everybody to wait: nothing is sent before."""
+    """RIPE asked to wait: no account sends before this time."""
 
     until: str
     reason: str
@@ -74,44 +76,42 @@ def status(call: Call) -> None:
         jobs = _job_figures(system.store, now_ms=now_ms)
         running = running_daemons(system.store, now_ms=now_ms)
     url = next((one.url for one in running if one.url), None)
-    if call.as_json:
-        daemon = {"url": url or daemon_url(settings), "answering": url is not None}
-        output.print_json(
-            {"store": settings.store, **msgspec.to_builtins(view), **msgspec.to_builtins(jobs), "daemon": daemon}
-        )
-        return
-    output.print_fields(
-        [
-            ("store", f"{settings.store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else settings.store),
-            *_daemon_rows(view.daemons, running, settings),
-            ("users", view.users),
-            ("monitors", view.monitors),
-            ("entries", view.entries),
-            ("changes pending", view.changes_pending),
-            ("runs waiting", view.runs_waiting),
-            ("runs out", view.runs_out),
-            ("next due", view.next_due),
-            ("late by", f"{view.late_s:.1f} s"),
-            *((f"{kind} start late by", f"{late_s:.1f} s") for kind, late_s in view.start_late_s.items()),
-            ("oldest waiting", f"{view.queue_age_s:.1f} s"),
-            ("providers", view.providers),
-            ("batches", view.batches),
-            ("batch runs waiting", view.calls_waiting),
-            ("batch runs late by", f"{view.call_age_s:.1f} s"),
-            ("dead letters", view.dead_letters),
-            *((f"messages in {name}", count) for name, count in view.dead_messages.items()),
-            ("jobs open", jobs.jobs_open),
-            ("measurements", [f"{count} {state}" for state, count in jobs.measurements.items()]),
-            ("oldest job waiting", f"{jobs.job_age_s:.1f} s"),
-            ("accounts", f"{jobs.accounts}, {jobs.accounts - len(jobs.accounts_aside)} ready"),
-            *((f"account {one.id}", one.reason) for one in jobs.accounts_aside),
-            *(
-                [("RIPE pauses until", f"{jobs.atlas_pause.until}: {jobs.atlas_pause.reason}")]
-                if jobs.atlas_pause
-                else []
-            ),
-        ]
-    )
+    daemon = {"url": url or daemon_url(settings), "answering": url is not None}
+    document = {"store": settings.store, **msgspec.to_builtins(view), **msgspec.to_builtins(jobs), "daemon": daemon}
+    daemons = _daemon_rows(view.daemons, running, settings)
+    output.emit(call, document, output.Fields(_status_fields(view, jobs, daemons, settings.store)))
+
+
+def _status_fields(
+    view: report.StatusView, jobs: JobFigures, daemons: list[tuple[str, str]], store: str
+) -> list[tuple[str, Any]]:
+    pause = jobs.atlas_pause
+    return [
+        ("store", f"{store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else store),
+        *daemons,
+        ("users", view.users),
+        ("monitors", view.monitors),
+        ("entries", view.entries),
+        ("changes pending", view.changes_pending),
+        ("runs waiting", view.runs_waiting),
+        ("runs out", view.runs_out),
+        ("next due", view.next_due),
+        ("late by", f"{view.late_s:.1f} s"),
+        *((f"{kind} start late by", f"{late_s:.1f} s") for kind, late_s in view.start_late_s.items()),
+        ("oldest waiting", f"{view.queue_age_s:.1f} s"),
+        ("providers", view.providers),
+        ("batches", view.batches),
+        ("batch runs waiting", view.calls_waiting),
+        ("batch runs late by", f"{view.call_age_s:.1f} s"),
+        ("dead letters", view.dead_letters),
+        *((f"messages in {name}", count) for name, count in view.dead_messages.items()),
+        ("jobs open", jobs.jobs_open),
+        ("measurements", [f"{count} {state}" for state, count in jobs.measurements.items()]),
+        ("oldest job waiting", f"{jobs.job_age_s:.1f} s"),
+        ("accounts", f"{jobs.accounts}, {jobs.accounts - len(jobs.accounts_aside)} ready"),
+        *((f"account {one.id}", one.reason) for one in jobs.accounts_aside),
+        *([("RIPE pauses until", f"{pause.until}: {pause.reason}")] if pause else []),
+    ]
 
 
 def check(call: Call) -> int:
@@ -122,10 +122,7 @@ def check(call: Call) -> int:
         problems = system.store.verify()
         if problem := secret_problem(system):
             problems.append(problem)
-    if call.as_json:
-        output.print_json({"ok": not problems, "problems": problems})
-    else:
-        output.print_line("\n".join(problems) if problems else "OK")
+    output.emit(call, {"ok": not problems, "problems": problems}, "\n".join(problems) if problems else "OK")
     return output.EXIT_FAILED if problems else output.EXIT_OK
 
 
@@ -138,18 +135,14 @@ def backup(
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     if file.exists() and not force:
         raise AlreadyExists(f"{file} exists already. Choose another name, or --force to replace it.")
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        with call.system() as system, output.progress_bar("Copying", of_bytes=False) as progress:
-            system.store.backup(draft, progress=progress)
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+    with (
+        draft_of(file) as draft,
+        call.system() as system,
+        output.progress_bar("Copying", of_bytes=False) as progress,
+    ):
+        system.store.backup(draft, progress=progress)
     size = file.stat().st_size
-    if call.as_json:
-        output.print_json({"file": str(file), "bytes": size})
-    else:
-        output.print_line(f"{file}: {output.byte_text(size)}")
+    output.emit(call, {"file": str(file), "bytes": size}, f"{file}: {output.byte_text(size)}")
 
 
 def migrate(
@@ -169,17 +162,16 @@ def migrate(
         if wiring.has_key(system.settings):
             assert system.secret_key, "compared with the store's"
             seal_checks(system.store, system.vault)
-    if call.as_json:
-        output.print_json({"schema": schema, **({"adopted_key": adopted} if adopt_key else {})})
-        return
-    output.print_line(f"The store has schema {schema}, the newest this version knows.")
+    note = None
     if adopt_key:
-        output.print_note(
-            "The store now goes with this secret key: make tokens anew, put the headers of providers and checks again,"
+        note = output.Note(
+            "The store now goes with this secret key: make new tokens, put the headers of providers and checks again,"
             " and remove the accounts' keys and add them again."
             if adopted
             else "The store goes with this secret key already."
         )
+    document = {"schema": schema, **({"adopted_key": adopted} if adopt_key else {})}
+    output.emit(call, document, f"The store has schema {schema}, the newest this version knows.", note)
 
 
 def purge(
@@ -221,10 +213,11 @@ def purge(
             if not any(done) and walk.over and not removed:
                 break
     deleted += walk.runs_deleted
-    if call.as_json:
-        output.print_json({"runs_deleted": deleted, "runs_expired": expired, "measurements_deleted": measurements})
-    else:
-        output.print_line(f"{deleted} runs deleted, {expired} runs expired, {measurements} measurements deleted.")
+    output.emit(
+        call,
+        {"runs_deleted": deleted, "runs_expired": expired, "measurements_deleted": measurements},
+        f"{deleted} runs deleted, {expired} runs expired, {measurements} measurements deleted.",
+    )
 
 
 def _job_figures(store: Store, *, now_ms: int) -> JobFigures:
@@ -251,7 +244,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 
 def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
-    """Those that said so lately and, if they are on this machine, still have their process."""
+    """The daemons that reported lately and, if they are on this machine, still have their process."""
     return [one for one in daemon_views(store, now_ms=now_ms) if one.state == "running" and not _has_ended(one)]
 
 
@@ -270,7 +263,7 @@ def _daemon_rows(views: list[DaemonView], running: list[DaemonView], settings: S
 
 
 def _has_ended(daemon: DaemonView) -> bool:
-    """A process of this machine that is not there any more; of another machine nobody here can tell."""
+    """True if it is a process of this machine that has ended. Of another machine's processes nothing is known."""
     if daemon.host != socket.gethostname():
         return False
     try:

@@ -1,4 +1,4 @@
-"""``paceline user``: who may use this Paceline."""
+"""``paceline user``: add, list, limit and remove users."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from typing import Annotated
 import msgspec
 import typer
 
+from paceline.core.users import Role, User, UserEdit
 from paceline.errors import InvalidInput
-from paceline.ports import Role, Store, User, UserEdit
+from paceline.ports import Store
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import print_fields, print_json, print_line, print_note, print_table
-from paceline.steps import access, report
-from paceline.steps.job_report import budget_view
-from paceline.steps.webhook import webhook_secret
+from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
+from paceline.steps import access
+from paceline.steps.jobs.webhook import webhook_secret
+from paceline.steps.views import report
+from paceline.steps.views.job_report import budget_view
 
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's id.")]
 PAGE = 1_000
+USER_COLUMNS: Columns = {
+    "USER": "id",
+    "ROLE": "role",
+    "STATE": lambda view: "disabled" if view.disabled else "enabled",
+    "MONITORS": "monitors",
+    "DAILY CREDITS": "daily_credits",
+    "CREATED": "created_at",
+}
 CreditsOption = Annotated[
     int | None, typer.Option("--daily-credits", metavar="N", help="Credits the user may spend in a day.")
 ]
@@ -45,28 +55,15 @@ def add(
             secret_key=system.secret_key,
             now_ms=system.clock.now_ms(),
         )
-    if call.as_json:
-        print_json({"user": user.id, "token": token.secret})
-        return
-    print_note(f"Added {user.role} {user.id}. The token is shown only now; keep it:")
-    print_line(token.secret)
+    note = Note(f"Added {user.role} {user.id}. The token is shown only now; keep it:")
+    emit(call, {"user": user.id, "token": token.secret}, note, token.secret)
 
 
 @command(app, "list")
 def list_users(call: Call) -> None:
     """List the users."""
-    with call.system() as system:
-        views = [report.user_view(user) for user in _all_users(system.store)]
-    if call.as_json:
-        print_json({"items": views, "next_cursor": None})
-        return
-    print_table(
-        ["USER", "ROLE", "STATE", "MONITORS", "DAILY CREDITS", "CREATED"],
-        [
-            (v.id, v.role, "disabled" if v.disabled else "enabled", v.monitors, v.daily_credits, v.created_at)
-            for v in views
-        ],
-    )
+    views = call.on_store(lambda at: [report.user_view(user) for user in _all_users(at.store)])
+    emit_page(call, views, USER_COLUMNS)
 
 
 @command(app, "limit")
@@ -84,27 +81,18 @@ def limit(
     _edit(call, name, UserEdit(daily_credits=wanted), f"{name} may spend {wanted} credits a day.")
 
 
-@command(app, "disable")
-def disable(call: Call, name: NameArgument) -> None:
-    """Shut a user out at once; monitors rest and waiting runs are held."""
-    _edit(call, name, UserEdit(disabled=True), f"{name} is disabled; the monitors rest.")
-
-
-@command(app, "enable")
-def enable(call: Call, name: NameArgument) -> None:
-    """Let a disabled user in again; the monitors go on."""
-    _edit(call, name, UserEdit(disabled=False), f"{name} is enabled; the monitors go on.")
+@command(app, "enable", help_text="Let a disabled user in again; the monitors go on.", disabled=False)
+@command(app, "disable", help_text="Shut a user out at once; monitors rest and waiting runs are held.", disabled=True)
+def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
+    told = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
+    _edit(call, name, UserEdit(disabled=disabled), f"{name} {told}.")
 
 
 @command(app, "budget")
 def show_budget(call: Call, name: NameArgument) -> None:
     """Show what is left of a user's credits of the day, and when the next day begins."""
-    with call.system() as system:
-        view = budget_view(system.store, name, now_ms=system.clock.now_ms())
-    if call.as_json:
-        print_json(view)
-    else:
-        print_fields(msgspec.structs.asdict(view).items())
+    view = call.on_store(lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()))
+    emit(call, view, Fields(msgspec.structs.asdict(view).items()))
 
 
 @command(app, "webhook-secret")
@@ -113,30 +101,19 @@ def show_webhook_secret(call: Call, name: NameArgument) -> None:
     with call.system() as system:
         user = access.get_user(system.store, name)
         secret = webhook_secret(system.secret_key, user.id)
-    if call.as_json:
-        print_json({"user": user.id, "webhook_secret": secret})
-    else:
-        print_line(secret)
+    emit(call, {"user": user.id, "webhook_secret": secret}, secret)
 
 
 @command(app, "rm")
 def remove(call: Call, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Nothing of theirs fires afterwards."""
-    with call.system() as system:
-        access.remove_user(system.store, name, now_ms=system.clock.now_ms())
-    if call.as_json:
-        print_json({"removed": name})
-    else:
-        print_line(f"Removed {name} with all tokens and monitors.")
+    call.on_store(lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()))
+    emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
 
 def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
-    with call.system() as system:
-        user = access.edit_user(system.store, name, edit, now_ms=system.clock.now_ms())
-    if call.as_json:
-        print_json(report.user_view(user))
-    else:
-        print_line(told)
+    user = call.on_store(lambda at: access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms()))
+    emit(call, report.user_view(user), told)
 
 
 def _all_users(store: Store) -> Iterator[User]:

@@ -1,1 +1,1 @@
-"""The dashboard: one page that reads the REST API with the token of whoever looks at it, and polls."""
+"""The dashboard: one page that reads the REST API with the viewer's token, and polls."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import resources
 
-from paceline.shells.api.answers import Answer, text_answer
-from paceline.shells.api.parts import Call
-from paceline.shells.api.route import Handler, Route
+from paceline.shells.api.http.answers import Answer, text_answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none';"
@@ -32,5 +32,4 @@ def _route(path: str, name: str, content_type: str) -> Route:
         del call
         return answer
 
-    handler: Handler = show
-    return Route("GET", path, handler, "Dashboard", name, {200: content_type}, access="open")
+    return Route(Group("Dashboard"), "GET", path, {200: content_type}, access="open", handler=show, summary=name)

@@ -1,10 +1,9 @@
-"""From a request under /api/v2 to its handler, and from whatever happens there to an answer in RIPE's format."""
+"""Requests under /api/v2: calls the handler and turns its result or error into an answer in RIPE's format."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -12,10 +11,10 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from paceline.errors import InvalidInput, MalformedBody, NotFound, PacelineError
-from paceline.shells.api.answers import Answer, Stream, send_answer, send_stream
-from paceline.shells.api.bodies import ClientGone
-from paceline.shells.api.parts import Parts
-from paceline.shells.api.problems import MethodNotAllowed, internal
+from paceline.shells.api.http.answers import Answer, Stream, send_answer, send_stream
+from paceline.shells.api.http.bodies import ClientGone
+from paceline.shells.api.http.context import ApiContext
+from paceline.shells.api.http.problems import MethodNotAllowed, internal
 from paceline.shells.ripe_api.call import Call
 from paceline.shells.ripe_api.envelope import error_answer
 from paceline.shells.ripe_api.keys import find_user
@@ -23,18 +22,18 @@ from paceline.shells.ripe_api.known_probes import KnownProbes
 from paceline.shells.ripe_api.routes import ROUTES, Route
 
 GONE = 499
-"""Counted for a client that did not wait for its answer."""
+"""Status in the metrics for a client that did not wait for its answer."""
 SLOW_S = 1.0
 PARAMETERS_MAX = 100
 
 
 class RipeApi:
-    """The whole of /api/v2 as one ASGI application, on the parts of the API that it stands beside."""
+    """All of /api/v2 as one ASGI application, on the context of the REST API."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, api: ApiContext) -> None:
+        self._api = api
         self._probes = KnownProbes()
-        self._debug = parts.system.settings.log_level == "debug"
+        self._debug = api.system.settings.log_level == "debug"
         self._log = structlog.get_logger("paceline.ripe_api").bind()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,7 +52,7 @@ class RipeApi:
     async def _answer(
         self, scope: Scope, receive: Receive, route: Route | None, part: str, allowed: list[str]
     ) -> Answer | Stream | None:
-        """Whatever happens, as an answer; None: nobody is there any more."""
+        """The handler's answer, or its error as an answer; None: the client has gone."""
         if route is None:
             return _unknown(scope, allowed)
         try:
@@ -64,7 +63,7 @@ class RipeApi:
             return error_answer(error)
         except RecursionError:
             return error_answer(MalformedBody("The body is nested too deeply."))
-        except Exception:  # noqa: BLE001  the last resort: the caller is told nothing, the log all but the request
+        except Exception:  # noqa: BLE001  the caller is told nothing; the log has all but the request
             self._log.error("request_failed", route=route.name, method=scope["method"], error=traceback.format_exc())
             return error_answer(internal())
 
@@ -74,9 +73,9 @@ class RipeApi:
         client = scope["client"]
         page = scope["path"] if scope["method"] in ("GET", "HEAD") else None
         address = client[0] if client else ""
-        user = await self._parts.ask(partial(find_user, self._parts, headers, query, page=page, address=address))
+        user = await self._api.read(find_user, self._api, headers, query, page=page, address=address)
         return Call(
-            parts=self._parts.of_user(user.id if user else ""),
+            api=self._api.of_user(user.id if user else ""),
             user=user,
             method=scope["method"],
             path=scope["path"],
@@ -89,10 +88,10 @@ class RipeApi:
         )
 
     def _record(self, scope: Scope, route: Route | None, status: int, seconds: float) -> None:
-        """Never the path or the query: a key may be in it."""
+        """Metrics and log never have the path or the query: a key may be in it."""
         method = scope["method"] if route else "other"
         name = route.name if route else "unmatched"
-        self._parts.hooks.metrics.count_request(route=name, method=method, status=status, seconds=seconds)
+        self._api.hooks.metrics.count_request(route=name, method=method, status=status, seconds=seconds)
         notable = status >= 500 or (seconds > SLOW_S and not (route and route.waits))
         if notable or self._debug:
             write = self._log.info if notable else self._log.debug

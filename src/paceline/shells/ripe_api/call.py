@@ -11,21 +11,21 @@ from urllib.parse import quote
 
 from starlette.types import Receive
 
+from paceline.core.users import User
 from paceline.errors import Throttled, Unauthenticated
-from paceline.ports import User
-from paceline.shells.api.parts import Parts
+from paceline.shells.api.http.context import ApiContext
 from paceline.shells.ripe_api.keys import GRANT, page_grant
 from paceline.shells.ripe_api.known_probes import KnownProbes
 
-PATIENCE_S = 10.0
+PLACE_WAIT_S = 10.0
 LOOK_S = 0.2
 T = TypeVar("T")
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]{1,255}")
 
 
-async def patiently(act: Callable[[], Awaitable[T]]) -> T:
-    """Wait for a place among the reads from RIPE for a while: clients of RIPE's end at 429, after they have paid."""
-    until_s = time.monotonic() + PATIENCE_S
+async def wait_for_place(act: Callable[[], Awaitable[T]]) -> T:
+    """Retries while all places for reads from RIPE are taken: RIPE's own clients give up at a 429."""
+    until_s = time.monotonic() + PLACE_WAIT_S
     while True:
         try:
             return await act()
@@ -36,9 +36,9 @@ async def patiently(act: Callable[[], Awaitable[T]]) -> T:
 
 
 class Call(NamedTuple):
-    """``part`` is what the path names: an id, a type, or nothing. ``user`` None: no key was sent."""
+    """``part``: the id or type in the path, or empty. ``user`` None: no key was sent."""
 
-    parts: Parts
+    api: ApiContext
     user: User | None
     method: str
     path: str
@@ -51,27 +51,27 @@ class Call(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """Whose measurements are meant; Unauthenticated without a key."""
+        """The user's id; Unauthenticated without a key."""
         if self.user is None:
             raise Unauthenticated('Send your token as the key: the header "Authorization: Key <token>".')
         return self.user.id
 
     @property
     def owner_or_nobody(self) -> str:
-        """Without a key there is nothing to be seen, and no error: some parts of RIPE's clients send none."""
+        """The user's id, or empty without a key: some parts of RIPE's clients send none and expect no error."""
         return "" if self.user is None else self.user.id
 
     @property
     def base_url(self) -> str:
-        """As the client called us; it follows links by their path alone."""
+        """Scheme and host as the client sent them; empty if the host is not valid."""
         host = self.headers.get(b"host", b"").decode("latin-1")
         return f"{self.scheme}://{host}" if _HOST.fullmatch(host) else ""
 
     def page_url(self, page: int) -> str:
-        """A key that came in the query does not go into a link; what stands for it does, for a while."""
+        """Link to a page of the list. Instead of a key in the query it carries a grant that expires."""
         query = {name: value for name, value in self.query.items() if name not in ("page", "key", GRANT)}
         query["page"] = str(page)
-        if grant := page_grant(self.parts, self.user, self.headers, path=self.path):
+        if grant := page_grant(self.api, self.user, self.headers, path=self.path):
             query[GRANT] = grant
         text = "&".join(f"{quote(name)}={quote(value, safe=',')}" for name, value in query.items())
         return f"{self.base_url}{self.path}?{text}"

@@ -13,8 +13,8 @@ from paceline.errors import (
     PacelineError,
     Unauthenticated,
 )
-from paceline.shells.api.answers import Answer, Header, json_answer
-from paceline.shells.api.problems import retry_after_s
+from paceline.shells.api.http.answers import Answer, Header, json_answer
+from paceline.shells.api.http.problems import retry_after_s
 
 BAD_REQUEST = 102
 NO_SUCH_KEY = 104
@@ -24,12 +24,12 @@ PARAMETER = "/query/"
 
 class Conflict(PacelineError):
     code = "conflict"
-    title = "It cannot be done as things stand"
+    title = "Conflict with the current state"
     status = 409
 
 
 def error_answer(error: PacelineError, *headers: Header) -> Answer:
-    """RIPE has one status for whatever is wrong with a request: 400."""
+    """RIPE answers every invalid request with 400."""
     status = 400 if isinstance(error, InvalidInput | MalformedBody | OverDailyCredits) else error.status
     problems = error.errors
     if isinstance(error, OverDailyCredits):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.core.atlas import GRANTS
+from paceline.core.jobs.atlas import GRANTS
 from paceline.errors import NotFound
-from paceline.shells.api.answers import Answer, json_answer
+from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.ripe_api.call import Call
 from paceline.shells.ripe_api.keys import find_secret
-from paceline.steps.compatible_keys import token_of, uuid_of
+from paceline.steps.jobs.compatible_keys import token_of, uuid_of
 
 
 async def list_keys(call: Call) -> Answer:
-    """Only the one that was sent: whoever holds it learns nothing of the user's others."""
+    """Only the key that was sent; the user's other keys are not shown."""
     owner = call.owner
-    token = token_of(call.parts.store, find_secret(call.headers, call.query))
+    token = await call.api.read(token_of, call.api.store, find_secret(call.headers, call.query))
     if token is None or token.user != owner:
         raise NotFound("Not found.")
     document: dict[str, Any] = {
-        "uuid": uuid_of(token, secret_key=call.parts.system.secret_key),
+        "uuid": uuid_of(token, secret_key=call.api.system.secret_key),
         "valid_from": None,
         "valid_to": None,
         "enabled": True,

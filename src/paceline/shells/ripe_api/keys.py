@@ -6,18 +6,18 @@ import binascii
 from base64 import b64decode
 from collections.abc import Mapping
 
+from paceline.core.users import User
 from paceline.errors import Unauthenticated
-from paceline.ports import User
-from paceline.shells.api.auth import identify
-from paceline.shells.api.parts import Parts
-from paceline.steps.compatible_keys import authenticate_uuid, grant_page, granted_user, is_uuid
+from paceline.shells.api.http.auth import identify
+from paceline.shells.api.http.context import ApiContext
+from paceline.steps.jobs.compatible_keys import authenticate_uuid, grant_page, granted_user, is_uuid
 
 GRANT = "continue"
 _SCHEMES = (b"key", b"bearer", b"token")
 
 
 def find_user(
-    parts: Parts, headers: Mapping[bytes, bytes], query: Mapping[str, str], *, page: str | None, address: str
+    api: ApiContext, headers: Mapping[bytes, bytes], query: Mapping[str, str], *, page: str | None, address: str
 ) -> User | None:
     """None: no key was sent. A wrong one raises Unauthenticated, and is counted as in the rest of the API.
 
@@ -25,30 +25,30 @@ def find_user(
     """
     secret = find_secret(headers, query)
     if not secret:
-        return None if page is None or GRANT not in query else _granted(parts, query, page)
-    now_ms, secret_key = parts.now_ms(), parts.system.secret_key
-    if is_uuid(secret) and (user := authenticate_uuid(parts.store, secret, secret_key=secret_key)) is not None:
+        return None if page is None or GRANT not in query else _granted(api, query, page)
+    now_ms, secret_key = api.now_ms(), api.system.secret_key
+    if is_uuid(secret) and (user := authenticate_uuid(api.store, secret, secret_key=secret_key)) is not None:
         return user
     return identify(
-        parts.store,
+        api.store,
         {b"authorization": b"Bearer " + secret.encode("utf-8", "replace")},
         secret_key=secret_key,
-        recent=parts.recent,
-        brake=parts.brake,
+        tokens=api.tokens,
+        wrong_tokens=api.wrong_tokens,
         address=address,
         now_ms=now_ms,
     )
 
 
-def page_grant(parts: Parts, user: User | None, headers: Mapping[bytes, bytes], *, path: str) -> str:
-    """What a link must carry if the key was in the query; the key itself is never repeated."""
+def page_grant(api: ApiContext, user: User | None, headers: Mapping[bytes, bytes], *, path: str) -> str:
+    """The grant that a link carries if the key was in the query; empty otherwise. The key is never repeated."""
     if user is None or b"authorization" in headers:
         return ""
-    return grant_page(user, path, secret_key=parts.system.secret_key, now_ms=parts.now_ms())
+    return grant_page(user, path, secret_key=api.system.secret_key, now_ms=api.now_ms())
 
 
-def _granted(parts: Parts, query: Mapping[str, str], path: str) -> User:
-    user = granted_user(parts.store, query[GRANT], path, secret_key=parts.system.secret_key, now_ms=parts.now_ms())
+def _granted(api: ApiContext, query: Mapping[str, str], path: str) -> User:
+    user = granted_user(api.store, query[GRANT], path, secret_key=api.system.secret_key, now_ms=api.now_ms())
     if user is None:
         raise Unauthenticated("This link has run out. Ask for the list again, with your key.")
     return user
@@ -65,7 +65,7 @@ def find_secret(headers: Mapping[bytes, bytes], query: Mapping[str, str]) -> str
 
 
 def _password(credentials: bytes) -> str:
-    """What cannot be read is a wrong key, not a missing one."""
+    """The password of Basic credentials; "?", a wrong key, if they cannot be read."""
     try:
         name, _, password = b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):

@@ -11,7 +11,7 @@ KEPT_MAX = 10_000
 
 
 class KnownProbes:
-    """What RIPE said within the hour, also that it knows no such probe. Anybody may ask us, but not RIPE each time."""
+    """A cache of RIPE's answers for an hour, also of unknown probes, so that RIPE is not asked each time."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[dict[str, Any] | None, int]] = OrderedDict()

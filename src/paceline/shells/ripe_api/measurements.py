@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.core.compatible import API, parse_number, with_probes
-from paceline.core.compatible_lists import IGNORED, Document, Wanted, parse_fields, parse_wanted
 from paceline.core.instants import to_datetime
-from paceline.core.measurement import KINDS
+from paceline.core.jobs.compatible.lists import IGNORED, Document, Wanted, parse_fields, parse_wanted
+from paceline.core.jobs.compatible.measurements import API, parse_number, with_probes
+from paceline.core.jobs.measurement import KINDS
 from paceline.errors import AtlasUnavailable, NotFound
 from paceline.ports import Atlas
-from paceline.shells.api.answers import Answer, empty_answer, json_answer
-from paceline.shells.api.bodies import read_body
-from paceline.shells.ripe_api.call import Call, patiently
+from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.bodies import read_body
+from paceline.shells.ripe_api.call import Call, wait_for_place
 from paceline.shells.ripe_api.envelope import Conflict
-from paceline.steps import compatible
-from paceline.steps.compatible import Found, Inseparable, Listed, StopAtRipe, Unread
+from paceline.steps.jobs import compatible
+from paceline.steps.jobs.compatible import Found, Inseparable, Listed, StopAtRipe, Unread
 
 NO_KEY = "No key was sent, so nothing is listed: send your token as the key."
 
 
 async def create(call: Call) -> Answer:
-    parts, owner = call.parts, call.owner
-    bytes_max = parts.system.settings.body_bytes_max
-    body = await read_body(call.receive, call.headers, bytes_max=bytes_max, timeout_s=parts.body_timeout_s)
-    async with parts.heavy:
-        ids = await asyncio.to_thread(
+    api, owner = call.api, call.owner
+    bytes_max = api.system.settings.body_bytes_max
+    body = await read_body(call.receive, call.headers, bytes_max=bytes_max, timeout_s=api.body_timeout_s)
+    async with api.heavy:
+        ids = await api.work(
             compatible.create,
-            parts.store,
+            api.store,
             owner,
             body,
             only_type=call.part,
-            limits=parts.system.job_limits,
-            now_ms=parts.now_ms(),
+            limits=api.system.job_limits,
+            now_ms=api.now_ms(),
         )
-    parts.hooks.wake_jobs()
+    api.hooks.wake_jobs()
     return json_answer(201, {"measurements": ids})
 
 
@@ -46,25 +45,25 @@ async def list_mine(call: Call) -> Answer:
 
 
 async def list_all(call: Call) -> Answer:
-    """All that this user may see, which is the user's own; without a key nothing."""
+    """The user's own measurements; an empty list without a key."""
     return await _listed(call, call.owner_or_nobody)
 
 
 async def show(call: Call) -> Answer:
     number = parse_number(call.part, "id")
-    store = call.parts.store
-    found = compatible.find(store, call.owner_or_nobody or _nobody(), number)
+    api, owner, base_url = call.api, call.owner_or_nobody or _nobody(), call.base_url
+    found = await api.read(compatible.find, api.store, owner, number)
     fields = parse_fields(call.query)
-    document = compatible.show(store, found, base_url=call.base_url)
+    document = await api.read(compatible.show, api.store, found, base_url=base_url)
     if fields.with_probes:
         [document] = await _with_probes(call, [found], [document])
     return json_answer(200, fields.cut(document))
 
 
 async def stop(call: Call) -> Answer:
-    parts, owner, number = call.parts, call.owner, parse_number(call.part, "id")
-    store, vault = parts.store, parts.system.vault
-    stopped = await parts.write(lambda: compatible.stop(store, owner, number, now_ms=parts.now_ms()))
+    api, owner, number = call.api, call.owner, parse_number(call.part, "id")
+    store, vault = api.store, api.system.vault
+    stopped = await api.write(lambda: compatible.stop(store, owner, number, now_ms=api.now_ms()))
     if isinstance(stopped, Inseparable):
         raise Conflict(
             "It was submitted together with others and has not been sent yet, so it cannot be stopped alone. Stop all"
@@ -72,16 +71,17 @@ async def stop(call: Call) -> Answer:
         )
     if isinstance(stopped, StopAtRipe):
         order = stopped
-        problem = await parts.reads.ask(owner, lambda atlas: compatible.stop_at_ripe(store, atlas, vault, order))
+        problem = await api.reads.ask(owner, lambda atlas: compatible.stop_at_ripe(store, atlas, vault, order))
         if problem:
             raise AtlasUnavailable(f"It could not be stopped at RIPE: {problem}")
-    parts.hooks.wake_jobs()
+    api.hooks.wake_jobs()
     return empty_answer(204)
 
 
 async def show_group(call: Call) -> Answer:
     number = parse_number(call.part, "id")
-    members = compatible.group_of(call.parts.store, call.owner_or_nobody or _nobody(), number)
+    owner = call.owner_or_nobody or _nobody()
+    members = await call.api.read(compatible.group_of, call.api.store, owner, number)
     url = f"{call.base_url}{API}/measurements"
     document = {
         "group": f"{url}/groups/{number}/",
@@ -92,16 +92,16 @@ async def show_group(call: Call) -> Answer:
 
 
 async def stop_group(call: Call) -> Answer:
-    parts, owner, number = call.parts, call.owner, parse_number(call.part, "id")
-    await parts.write(lambda: compatible.stop_group(parts.store, owner, number, now_ms=parts.now_ms()))
-    parts.hooks.wake_jobs()
+    api, owner, number = call.api, call.owner, parse_number(call.part, "id")
+    await api.write(lambda: compatible.stop_group(api.store, owner, number, now_ms=api.now_ms()))
+    api.hooks.wake_jobs()
     return empty_answer(204)
 
 
 async def show_credits(call: Call) -> Answer:
-    """Of the user's own day: what is held counts as spent until it is refunded."""
-    now_ms = call.parts.now_ms()
-    budget = call.parts.store.budget(call.owner, now_ms=now_ms)
+    """The user's daily credits as RIPE shows a balance. Reserved credits count as spent until they are refunded."""
+    now_ms = call.api.now_ms()
+    budget = await call.api.read(call.api.store.budget, call.owner, now_ms=now_ms)
     if budget is None:
         raise NotFound("Not found.")
     document = {
@@ -124,9 +124,9 @@ async def _listed(call: Call, owner: str) -> Answer:
     wanted = parse_wanted(call.query, only_type=only_type)
     if not owner:
         return json_answer(200, _page(call, wanted, Listed([], 0), [_warning("key", NO_KEY)]))
-    async with contextlib.nullcontext() if wanted.is_plain or wanted.ids is not None else call.parts.heavy:
-        listed = await asyncio.to_thread(
-            compatible.list_measurements, call.parts.store, owner, wanted, base_url=call.base_url
+    async with contextlib.nullcontext() if wanted.is_plain or wanted.ids is not None else call.api.heavy:
+        listed = await call.api.work(
+            compatible.list_measurements, call.api.store, owner, wanted, base_url=call.base_url
         )
     if wanted.fields.with_probes:
         listed = listed._replace(documents=await _with_probes(call, listed.found, listed.documents))
@@ -138,15 +138,15 @@ async def _listed(call: Call, owner: str) -> Answer:
 
 
 async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[Document]) -> list[Document]:
-    """Which probes take part only RIPE knows, so it is asked, for each that was sent."""
-    store, vault = call.parts.store, call.parts.system.vault
+    """The documents with the probes that take part, which RIPE is asked for."""
+    store, vault = call.api.store, call.api.system.vault
 
     def ask(atlas: Atlas) -> list[list[int] | Unread]:
         return [compatible.participants(store, atlas, vault, one) for one in those]
 
     answers: list[list[int] | Unread] = [[] for _ in those]
     if any(one.stored.atlas for one in those):
-        answers = await patiently(lambda: call.parts.reads.ask(call.owner_or_nobody, ask))
+        answers = await wait_for_place(lambda: call.api.reads.ask(call.owner_or_nobody, ask))
     if unread := next((one for one in answers if isinstance(one, Unread)), None):
         raise AtlasUnavailable(f"RIPE did not say which probes take part: {unread.reason}")
     return [
@@ -172,5 +172,5 @@ def _warning(parameter: str, detail: str) -> dict[str, Any]:
 
 
 def _nobody() -> str:
-    """As if it were not there: a client that sends no key must not learn what there is."""
+    """Raises NotFound: a client without a key must not learn which measurements exist."""
     raise NotFound("Not found.")

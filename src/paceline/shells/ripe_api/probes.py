@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.core.atlas import Lost, Refused
-from paceline.core.compatible import parse_number, wrong_parameter
+from paceline.core.jobs.atlas import Lost, Refused
+from paceline.core.jobs.compatible.measurements import parse_number, wrong_parameter
 from paceline.errors import AtlasUnavailable, NotFound
-from paceline.shells.api.answers import Answer, json_answer
-from paceline.shells.ripe_api.call import Call, patiently
+from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.ripe_api.call import Call, wait_for_place
 
 IDS_MAX = 500
 ID_MAX = 2**31 - 1
@@ -36,10 +36,10 @@ async def show(call: Call) -> Answer:
 
 async def _find(call: Call, asked: list[int]) -> list[dict[str, Any]]:
     ids = [one for one in asked if one <= ID_MAX]
-    known, now_ms = call.probes, call.parts.now_ms()
+    known, now_ms = call.probes, call.api.now_ms()
     if missing := known.missing(ids, now_ms=now_ms):
-        answer = await patiently(
-            lambda: call.parts.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
+        answer = await wait_for_place(
+            lambda: call.api.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
         )
         if isinstance(answer, Refused | Lost):
             raise AtlasUnavailable(f"RIPE did not say: {answer.reason}")

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from paceline.core.compatible import number_in, parse_number, parse_result_filter, result_translator
+from paceline.core.jobs.compatible.measurements import number_in, parse_number, parse_result_filter, result_translator
 from paceline.errors import AtlasUnavailable, NotFound
 from paceline.ports import Atlas
-from paceline.shells.api.answers import Stream, stream_answer
 from paceline.shells.api.atlas_reads import AtlasPages
-from paceline.shells.ripe_api.call import Call, patiently
-from paceline.steps import compatible
-from paceline.steps.compatible import Found
+from paceline.shells.api.http.answers import Stream, stream_answer
+from paceline.shells.ripe_api.call import Call, wait_for_place
+from paceline.steps.jobs import compatible
+from paceline.steps.jobs.compatible import Found
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -26,8 +26,8 @@ Translate = Callable[[bytes], tuple[int, bytes] | None]
 
 
 async def stream(call: Call) -> Stream:
-    """All of them, in the order in which RIPE has them."""
-    found, translate = _question(call)
+    """All results, in RIPE's order."""
+    found, translate = await _question(call)
     writer = _Writer(lines=call.query.get("format") == "txt")
 
     def work(atlas: Atlas, take: Take) -> None:
@@ -44,8 +44,8 @@ async def stream(call: Call) -> Stream:
 
 
 async def latest(call: Call) -> Stream:
-    """The newest of each probe, or the newest few."""
-    found, translate = _question(call)
+    """The newest result of each probe, or the newest few."""
+    found, translate = await _question(call)
     writer = _Writer(lines=call.query.get("format") == "txt")
     versions = max(1, number_in(call.query, "versions", default=1, most=VERSIONS_MAX))
 
@@ -65,27 +65,28 @@ async def latest(call: Call) -> Stream:
     return await _streamed(call, found, work, writer)
 
 
-def _question(call: Call) -> tuple[Found, Translate]:
+async def _question(call: Call) -> tuple[Found, Translate]:
     if not call.owner_or_nobody:
         raise NotFound("Not found.")
-    found = compatible.find(call.parts.store, call.owner_or_nobody, parse_number(call.part, "id"))
-    return found, result_translator(found.shown, parse_result_filter(call.query, now_ms=call.parts.now_ms()))
+    number = parse_number(call.part, "id")
+    found = await call.api.read(compatible.find, call.api.store, call.owner_or_nobody, number)
+    return found, result_translator(found.shown, parse_result_filter(call.query, now_ms=call.api.now_ms()))
 
 
 def _read(call: Call, atlas: Atlas, found: Found, take: Take) -> None:
-    system = call.parts.system
+    system = call.api.system
     unread = compatible.read_results(system.store, atlas, system.vault, found, take)
     if unread is not None:
         raise AtlasUnavailable(f"Not all results could be read from RIPE: {unread.reason}")
 
 
 async def _streamed(call: Call, found: Found, work: Callable[[Atlas, Take], None], writer: _Writer) -> Stream:
-    """The first page is waited for: if RIPE does not answer at all, that can still be said with a status."""
+    """Waits for the first page: if RIPE does not answer, the status can still say so."""
 
     async def begin() -> AtlasPages:
-        return call.parts.reads.stream(found.stored.owner, work)
+        return call.api.reads.stream(found.stored.owner, work)
 
-    pages = await patiently(begin)
+    pages = await wait_for_place(begin)
     try:
         first = await asyncio.to_thread(next, pages, b"")
     except BaseException:

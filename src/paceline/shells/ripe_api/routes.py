@@ -6,9 +6,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from paceline.core.compatible import API
-from paceline.core.measurement import KINDS
-from paceline.shells.api.answers import Answer, Stream
+from paceline.core.jobs.compatible.measurements import API
+from paceline.core.jobs.measurement import KINDS
+from paceline.shells.api.http.answers import Answer, Stream
 from paceline.shells.ripe_api import key_list, measurements, probes, results
 from paceline.shells.ripe_api.call import Call
 

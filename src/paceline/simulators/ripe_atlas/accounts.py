@@ -1,4 +1,4 @@
-"""Who may do what: accounts with their limits, and keys with their grants."""
+"""Permissions: accounts with their limits, and keys with their grants."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMESPACE = uuid.UUID("5f0c3a52-0d0b-5c39-9f0e-2f1a6b1f7c11")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one account may do; RIPE raises them for some."""
+    """The limits of one account; RIPE raises them for some."""
 
     concurrent: int = 100
     daily_results: int = 100_000

@@ -1,4 +1,4 @@
-"""What really happened: every measurement there is, what it cost whom, and what was created twice."""
+"""The audit: every measurement, what it cost which account, and what was created twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has been charged: in batches, long after the results have come."""
+"""Charges of accounts. They are made in batches, long after the results have come."""
 
 from __future__ import annotations
 

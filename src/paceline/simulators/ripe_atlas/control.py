@@ -126,7 +126,7 @@ class Control:
         return self._accounts()
 
     def _accounts(self) -> dict[str, Any]:
-        """With their keys: whoever may drive the simulator may know them."""
+        """Returns the accounts with their keys: those who may drive the simulator may know them."""
         with self._world.lock:
             registry = self._world.registry
             return {

@@ -1,4 +1,4 @@
-"""What goes wrong, when it is told to: which requests, how often, and with what chance."""
+"""Faults to inject: into which requests, how often, and with what chance."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def answer_before(fault: Fault) -> Answer:
 
 
 def answer_after(fault: Fault, answer: Answer) -> Answer:
-    """What becomes of the answer once the effect is there."""
+    """Returns the answer with the fault applied, after the request took effect."""
     changed = answer._replace(delay_ms=fault.delay_ms)
     match fault.kind:
         case "error_after":

@@ -52,7 +52,7 @@ _NOT_FILTERS = {"key", "fields", "optional_fields", "sort", "page", "page_size",
 
 
 class Listed(NamedTuple):
-    """Those that fit, in order, and what of the question was ignored."""
+    """Returns the measurements that fit the query, in order, and the parameters that were ignored."""
 
     found: list[Measurement]
     warnings: list[str]

@@ -99,7 +99,7 @@ class Measurement:
 
     @property
     def results_per_day(self) -> int:
-        """What RIPE reckons with, as if every probe answered: all of a one-off, a day's flow of a periodic one."""
+        """The usage that RIPE counts, as if every probe answered: all of a one-off, one day of a periodic one."""
         if self.is_oneoff:
             return self.requested
         length_ms = DAY_MS if self.stop_ms is None else min(DAY_MS, self.stop_ms - self.start_ms)

@@ -1,4 +1,4 @@
-"""What comes in, what goes out, and RIPE's envelope for what is wrong."""
+"""Requests, answers, and RIPE's envelope for errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result costs, by RIPE's credits page. Written from that page alone, to check others by."""
+"""The price of a result, written from RIPE's credits page alone, so that other code can be checked against it."""
 
 from __future__ import annotations
 

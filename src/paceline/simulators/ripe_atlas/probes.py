@@ -37,7 +37,7 @@ class Probe(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """What was asked for, those that are given the work, and those that will answer."""
+    """The probes of a measurement: how many were requested, which got it, and which will answer."""
 
     requested: int
     scheduled: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What is refused for want of room. Several of the limits are an account's; the one on a target is everybody's."""
+"""Refusals because a limit is reached. Most limits are per account; the limit per target is for all accounts."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def check_balance(payer: Account, *, owed: int, more: int) -> None:
 
 
 class Day:
-    """What an account did in the past 24 hours. What has ended is summed up once, not counted again at each order."""
+    """The usage of an account in the past 24 hours. Ended measurements are summed up once, not at each order."""
 
     def __init__(self) -> None:
         self._open: dict[int, Measurement] = {}

@@ -38,7 +38,7 @@ pOrGwEN/46wG/AIgNh1e+y8zeHTcOkD+CyH2xROKzuZZBYTOqb3pIsOrlxo=
 def results_of(
     measurement: Measurement, probes: dict[int, Probe], *, seed: int, from_ms: int, until_ms: int, only: set[int] | None
 ) -> Iterator[dict[str, Any]]:
-    """What came from ``from_ms`` to ``until_ms``, both included, oldest round first."""
+    """Returns the results from ``from_ms`` to ``until_ms``, both included, oldest round first."""
     finish_ms = measurement.finish_ms
     last_ms = until_ms if finish_ms is None else min(until_ms, finish_ms)
     step_ms = measurement.interval_s * 1_000

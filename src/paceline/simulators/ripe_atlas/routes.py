@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 def answer(world: World, request: Request) -> Answer:
-    """One request, whole, while nobody else is served."""
+    """Answers one request; no other is served at the same time."""
     with world.lock:
         try:
             now_ms = world.now_ms()
@@ -79,7 +79,7 @@ def _list_all(call: Call) -> Answer:
 
 
 def _listed(call: Call, shown: Callable[[Measurement], bool]) -> Answer:
-    """As the index has it: the world of a little while ago."""
+    """Answers from the search index, which lags a little behind the world."""
     world, at_ms = call.world, call.now_ms - call.world.model.index_lag_ms
     page = listing.page_of(call.request)
     ids = listing.wanted_ids(call.request)

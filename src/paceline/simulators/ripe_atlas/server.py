@@ -75,7 +75,7 @@ class AtlasSimulator:
         return audit(self.world, marker=marker) | {"requests": dict(self._counts)}
 
     def answer(self, request: Request) -> Answer:
-        """What a request is answered, and its effect. What its ``cut`` and ``delay_ms`` say is left to the caller."""
+        """Carries out a request and returns its answer, whose ``cut`` and ``delay_ms`` are left to the caller."""
         if request.path.startswith(PREFIX):
             return self._control.answer(request)
         fault = self.faults.striking(request)
@@ -100,7 +100,7 @@ class AtlasSimulator:
         return f"{'https' if self._tls else 'http'}://{self._host}:{self._port}"
 
     def start(self) -> None:
-        """Returns when it listens; raises OSError if the address cannot be had."""
+        """Returns when it listens; raises OSError if the address is taken."""
         assert self._server is None
         self._server = _Server((self._host, self._port), self)
         self._port = self._server.server_address[1]
@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
         _shut(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class names it
-        """Nothing: a line would have the key in it."""
+        """Logs nothing: a line would contain the key."""
 
 
 def _shut(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""What a request to create measurements must look like. The texts are RIPE's where they are known."""
+"""Validates requests to create measurements. The error texts are RIPE's where they are known."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def time_ms(value: Any) -> int | None:
 
 
 def field_problem(name: str, value: Any, type_: str = "ping") -> str:
-    """What is wrong with the value of one field; empty if nothing is, or nothing is known of the field."""
+    """Returns the error of one field's value; empty if it is good or the field is unknown."""
     rule = COMMON[name] if name in COMMON else OWN.get(type_, {}).get(name)
     # Not "if rule": a rule without parameters is an empty tuple.
     return "" if rule is None or value is None else rule.problem(value)

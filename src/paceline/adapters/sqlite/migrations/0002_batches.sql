@@ -1,6 +1,6 @@
 -- Providers, batches and their records (cold, wide) stand apart from the ledger and the queue (hot, narrow).
 
--- A removed provider stays, without its headers, because results name it; put anew, it is the same provider.
+-- A removed provider stays, without its headers, because results name it; put again, it is the same provider.
 CREATE TABLE provider (
     id         INTEGER PRIMARY KEY AUTOINCREMENT CHECK (id < 1 << 22),
     name       TEXT NOT NULL UNIQUE,
@@ -37,7 +37,7 @@ CREATE TABLE batch (
     updated_ms INTEGER NOT NULL
 ) STRICT;
 
--- A deleted record stays as long as the ledger knows its runs: made anew on the same day, it must not run twice.
+-- A deleted record stays as long as the ledger knows its runs: put again on the same day, it must not run twice.
 -- `place` orders a provider's records over the day; it depends on the names alone.
 -- Batches and providers are never deleted from their tables, so a million rows need not each look them up again.
 CREATE TABLE record (

@@ -79,7 +79,7 @@ CREATE TABLE target (
 
 CREATE INDEX target_until ON target (until_ms);
 
--- `owner` is a user's number, which is never used again: whoever gets the name later does not get the jobs.
+-- `owner` is a user's number, which is never used again: a user who gets the name later does not get the jobs.
 -- `meter`: its owner's credits of the day it was submitted. The counts and sums follow the measurements in the same
 -- act. `hook_ms`: when its webhook is tried next; NULL: it has none, is not finished, or was told.
 CREATE TABLE job (
@@ -116,7 +116,7 @@ CREATE INDEX job_hook ON job (hook_ms) WHERE hook_ms IS NOT NULL;
 CREATE INDEX job_open ON job (owner) WHERE open > 0 AND cancelled_ms IS NULL;
 CREATE INDEX job_ended ON job (id) WHERE open = 0 AND finished_ms IS NULL;
 
--- id = job << 14 | index. `attempt` counts sends: the fence of whoever sends. `next_ms`: the next try of a parked one,
+-- id = job << 14 | index. `attempt` counts sends: the fence of its sender. `next_ms`: the next try of a parked one,
 -- the next lookup of an unknown one. `slot`: the account's slot is held. `stopping`: its user wants it no more.
 CREATE TABLE measurement (
     id            INTEGER PRIMARY KEY,
@@ -140,7 +140,7 @@ CREATE TABLE measurement (
     ended_ms      INTEGER,
     settled       INTEGER,
     reason        TEXT NOT NULL DEFAULT '',
-    -- What every new row is comes first: a list behind IN is built anew for each row that gets as far.
+    -- What every new row is comes first: a list behind IN is built again for each row that gets as far.
     CHECK (state = 'queued' AND ended_ms IS NULL AND settled IS NULL AND next_ms IS NULL AND slot = 0
         OR state IN ('parked', 'sending', 'unknown', 'ongoing', 'done', 'failed', 'cancelled')
             AND (state IN ('done', 'failed', 'cancelled')) = (ended_ms IS NOT NULL)

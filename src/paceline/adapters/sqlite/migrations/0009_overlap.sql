@@ -1,4 +1,4 @@
--- A cadence has an overlap policy. Its table is made anew, because the policy is part of what makes a cadence unique.
+-- A cadence has an overlap policy. Its table is made again, because the policy is part of what makes a cadence unique.
 PRAGMA defer_foreign_keys = ON;
 
 CREATE TEMP TABLE cadence_before AS SELECT * FROM cadence;

@@ -1,0 +1,320 @@
+"""Claims of batches' runs: for each provider that is ready core.pace decides, and one write of its lane makes it so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from paceline.adapters.aws.batches.keys import lane_shards, provider_in
+from paceline.adapters.aws.batches.lanes import (
+    LaneItem,
+    Run,
+    held_runs,
+    lanes_of,
+    ready_providers,
+    waiting_from,
+    write_lane,
+)
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.batches.settlements import settle_calls
+from paceline.adapters.aws.batches.unwanted_runs import Wishes, bring_back, take_out
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
+from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.claim import (
+    GAPS_MAX,
+    PASSES_MAX,
+    PROVIDERS_MIN,
+    backlog,
+    backlog_until_ms,
+    divide_budget,
+    first_late,
+    in_turn,
+    startable,
+)
+from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, decide_starts
+from paceline.core.batches.provider import KnownPolicy, Policy
+from paceline.core.batches.run_keys import NEVER_MS, queue_key
+from paceline.core.batches.settle import Held
+from paceline.core.batches.unwanted import may_have_arrived
+from paceline.core.batches.values import ClaimedCall
+
+READY_MAX = 100_000
+"""So many lanes of one shard at most are named in one pass."""
+TAKEN_OUT_MAX = 90
+"""One transaction takes at most so many of a provider's runs out of its queue."""
+
+
+class _Look(NamedTuple):
+    """What a claim sees of one provider. ``runs``: all that are held, and as many that wait as have a place.
+
+    ``ahead``: due times of those that wait, as far as they were read; None if they were not looked at for the backlog.
+    ``cut``: so many have ended there that the look did not reach all of the places' runs; there may be more beyond.
+    """
+
+    lane: LaneItem
+    known: KnownPolicy
+    budget: int
+    runs: list[Run]
+    beyond_ms: int
+    ahead: list[int] | None = None
+    cut: bool = False
+
+
+class _Opened(NamedTuple):
+    """``left``: the lane as it was just written, if more may start there at once. ``lost``: another came in between."""
+
+    claimed: list[ClaimedCall]
+    left: LaneItem | None = None
+    lost: bool = False
+    took_out: bool = False
+    asides: frozenset[int] = frozenset()
+
+
+class _Page(NamedTuple):
+    """Lanes to be opened. ``full``: there may be more of them."""
+
+    lanes: list[LaneItem]
+    full: bool = False
+
+
+def _claim(
+    store: BatchParts, providers: Collection[int] | None, *, now_ms: int, runs_max: int, lease_ms: int
+) -> list[ClaimedCall]:
+    """Looks for lanes that are ready once, and again only where there may be more; each is read once, too.
+
+    ``providers``: of these alone, without a look for others; None: of all.
+    """
+    claiming = _Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms)
+    page = _Page([], full=True)
+    for _ in range(PASSES_MAX):
+        left = runs_max - len(claiming.claimed)
+        if left > 0 and page.full and not page.lanes:
+            page = claiming.ready_lanes(limit=max(left, PROVIDERS_MIN))
+        if left <= 0 or not page.lanes:
+            break
+        page = claiming.open_all(page, runs_max=left)
+    return claiming.in_turn()
+
+
+def claim_calls(store: BatchParts, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+    return _claim(store, None, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+
+def claim_calls_of(
+    store: BatchParts, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
+) -> list[ClaimedCall]:
+    """``claim_calls``, of these providers alone: a function that is told of one need not look for others."""
+    return _claim(store, providers, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+
+def settle_and_claim_calls(
+    store: BatchParts, settlements: Sequence[CallSettlement], *, now_ms: int, runs_max: int, lease_ms: int
+) -> tuple[list[bool], list[ClaimedCall]]:
+    won = settle_calls(store, settlements)
+    return won, claim_calls(store, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+
+def next_call_ms(store: BatchParts) -> int | None:
+    indexed_ms = store.looks.index.first()
+    if sooner := store.looks.before(indexed_ms)[:100]:
+        for lane in lanes_of(store.db, sooner).values():
+            store.looks.note(lane)
+    first_ms = min(indexed_ms, store.looks.first_ms())
+    return first_ms if first_ms < NEVER_MS else None
+
+
+def ready_lanes(store: BatchParts, *, until_ms: int) -> list[tuple[int, int]]:
+    """(provider, when) of those that may start a run up to then, the first ones first. From an index: a hint."""
+    pages = store.db.threads.fan_out(
+        lambda shard: _ready_in(store.db, shard, until_ms=until_ms, limit=READY_MAX), lane_shards()
+    )
+    rows = sorted((row["at"], provider_in(row["pk"])) for page in pages for row in page)
+    return [(provider, ready_ms) for ready_ms, provider in rows]
+
+
+def ready_of(store: BatchParts, providers: Collection[int]) -> dict[int, int]:
+    """When each may start its next run; without those that have none, or are paused."""
+    lanes = lanes_of(store.db, providers)
+    return {number: lane.ready_ms for number, lane in lanes.items() if lane.ready_ms < NEVER_MS}
+
+
+def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[Item]:
+    return db.query(
+        RUNS,
+        "#shard = :shard AND #at <= :until",
+        index=READY_INDEX,
+        limit=limit,
+        shard=shard,
+        until=until_ms,
+    )
+
+
+class _Claiming:
+    """One claim. Each provider's part of it is an act of its own: one write of its lane."""
+
+    def __init__(self, store: BatchParts, providers: Collection[int] | None, *, now_ms: int, lease_ms: int) -> None:
+        self.claimed: list[ClaimedCall] = []
+        self._db = store.db
+        self._facts = store.facts
+        self._looks = store.looks
+        self._now_ms = now_ms
+        self._lease_ms = lease_ms
+        self._providers = providers
+        self._turns: list[int] = []
+        self._took_out = False
+
+    def in_turn(self) -> list[ClaimedCall]:
+        return in_turn(self.claimed, self._turns) if self._took_out else self.claimed
+
+    def ready_lanes(self, *, limit: int) -> _Page:
+        """Those first that have been ready for longest. The index is a hint: the lane itself says whether it is."""
+        if self._providers is not None:
+            return _Page(self._ready(self._providers))
+        providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
+        return _Page(self._ready(providers), full=len(providers) >= limit)
+
+    def _ready(self, providers: Iterable[int]) -> list[LaneItem]:
+        lanes = lanes_of(self._db, providers).values()
+        for lane in lanes:
+            self._looks.note(lane)
+        return _in_turn(lane for lane in lanes if lane.ready_ms <= self._now_ms)
+
+    def open_all(self, page: _Page, *, runs_max: int) -> _Page:
+        """Gives each its turn, as far as the budget reaches; those that are to be looked at again at once."""
+        known = self._facts.policies.of(self._db, page.lanes)
+        resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
+        self._rest(resting)
+        rests = {lane.provider for lane in resting}
+        lanes = [lane for lane in page.lanes if lane.provider not in rests]
+        self._turns += [lane.provider for lane in lanes]
+        shares = divide_budget(runs_max, [self._startable(lane, known[lane.provider].policy) for lane in lanes])
+        budgets = list(zip(lanes, shares, strict=False))
+        fan_out = self._db.threads.fan_out
+        seen = fan_out(lambda one: self._look(one[0], known[one[0].provider], one[1]), budgets)
+        now_ms = self._now_ms
+        wishes = self._facts.wishes(self._db, (run.run for look in seen for run in look.runs if run.at_ms <= now_ms))
+        opened = fan_out(lambda look: self._open(look, wishes), seen)
+        for one in opened:
+            self.claimed += one.claimed
+        self._return_late({batch for one in opened for batch in one.asides})
+        if any(one.took_out for one in opened):
+            self._took_out = True
+            return _Page([], full=True)  # what was moved may wait elsewhere now: all providers are read again
+        lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
+        left = [one.left for one in opened if one.left is not None]
+        again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
+        return _Page(_in_turn(again), page.full)
+
+    def _startable(self, lane: LaneItem, policy: Policy) -> int:
+        held_due = sum(one.at_ms <= self._now_ms for one in lane.held.values())
+        return startable(policy, held=len(lane.held), held_due=held_due)
+
+    def _rest(self, lanes: Iterable[LaneItem]) -> None:
+        """Until its provider is put again, there is nothing to look at."""
+        pairs = [(lane, lane.change(ready_ms=NEVER_MS)) for lane in lanes]
+        for (_, after), written in zip(pairs, self._db.write_each([write_lane(*pair) for pair in pairs]), strict=True):
+            if written.won:
+                self._looks.note(after)
+
+    def _look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> _Look:
+        """Where the first is late, as far ahead as its backlog needs to be known: one request for both."""
+        places = min(known.policy.max_in_flight - len(lane.held), budget)
+        if places <= 0:
+            return _Look(lane, known, budget, held_runs(lane), lane.front_ms)
+        late = lane.front_ms < self._now_ms - LATE_MS
+        asked, least = (max(places, GAPS_MAX + 1), GAPS_MAX) if late else (places, 0)
+        waiting = waiting_from(self._db, lane, lane.front_ms, limit=asked, until_ms=self._now_ms, least=least)
+        dues = [run.due_ms for run in waiting.runs]
+        beyond_ms = dues[places] if len(dues) > places else waiting.beyond_ms
+        runs = sorted(held_runs(lane) + waiting.runs[:places])
+        cut = len(dues) < places and beyond_ms < NEVER_MS and not (dues and dues[-1] > self._now_ms)
+        return _Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
+
+    def _open(self, look: _Look, wishes: Wishes) -> _Opened:
+        """Starts what may start at one provider. A write that loses to another claimer is made in the next pass."""
+        lane, now_ms = look.lane, self._now_ms
+        if any(wishes.judge(run, lane.provider, now_ms=now_ms) for run in look.runs):
+            return _Opened([], took_out=True, asides=frozenset(self._take_out(look)))
+        front = [FirstRun(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
+        starts, ready_ms, after = decide_starts(
+            look.known.policy,
+            lane.pace,
+            front,
+            now_ms=now_ms,
+            runs_max=look.budget,
+            backlog=self._backlog(look, front, wishes),
+            phase=look.known.phase,
+        )
+        ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
+        write_ms = self._db.write_ms(now_ms)
+        until_ms = write_ms + look.known.policy.timeout_ms + self._lease_ms
+        started = {start.handle for start in starts}
+        held = {run.due_ms: _out(run, until_ms, write_ms) for run in look.runs if run.due_ms in started}
+        left = [run.due_ms for run in look.runs if run.state == "waiting" and run.due_ms not in started]
+        opened = lane.change(
+            pace=after,
+            held=dict(lane.held) | held,
+            front_ms=min([*left, look.beyond_ms]),
+            ready_ms=min(ready_ms, until_ms) if starts else ready_ms,
+        )
+        if not self._db.write(write_lane(lane, opened)).won:
+            return _Opened([], lost=True)
+        self._looks.note(opened)
+        claimed = [self._claimed(look, due_ms, one, wishes) for due_ms, one in sorted(held.items())]
+        return _Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
+
+    def _claimed(self, look: _Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
+        record, day = wishes.records[one.run], wishes.day(one.run)
+        assert look.lane.revision is not None
+        return ClaimedCall(
+            queue_key(look.lane.provider, due_ms),
+            one.attempt,
+            look.lane.provider,
+            look.lane.revision,
+            day.batch,
+            record["name"],
+            day.date,
+            due_ms,
+            one.at_ms,
+            one.lost == 1,
+            record["endpoint"],
+            record.get("body"),
+        )
+
+    def _backlog(self, look: _Look, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:
+        late = first_late(front, now_ms=self._now_ms)
+        if late is None:
+            return None
+        due_ms, end_ms = look.runs[late].due_ms, wishes.day(look.runs[late].run).end_ms
+        until_ms = backlog_until_ms(due_ms, end_ms=end_ms)
+        ahead = look.ahead
+        if ahead is None:
+            waiting = waiting_from(self._db, look.lane, max(due_ms, look.lane.front_ms), limit=GAPS_MAX + 1)
+            ahead = [run.due_ms for run in waiting.runs]
+        dues = sorted([*look.lane.held, *ahead])
+        return backlog([one_ms for one_ms in dues if due_ms <= one_ms < until_ms][: GAPS_MAX + 1], end_ms=end_ms)
+
+    def _take_out(self, look: _Look) -> set[int]:
+        """Takes runs that must not start out of a provider's queue; the next pass looks again."""
+        lane = look.lane
+        waiting = waiting_from(self._db, lane, lane.front_ms, limit=TAKEN_OUT_MAX)
+        runs = sorted(held_runs(lane) + waiting.runs)
+        wishes = self._facts.wishes(self._db, (run.run for run in runs if run.at_ms <= self._now_ms))
+        return take_out(self._db, self._looks, lane, runs, wishes, front_ms=waiting.beyond_ms, now_ms=self._now_ms)
+
+    def _return_late(self, batches: set[int]) -> None:
+        """A batch that was resumed while its runs were set aside has not seen them."""
+        for number in batches:
+            if not self._facts.is_paused(self._db, number):
+                bring_back(self._db, self._looks, number)
+
+
+def _in_turn(lanes: Iterable[LaneItem]) -> list[LaneItem]:
+    return sorted(lanes, key=lambda lane: (lane.ready_ms, lane.provider))
+
+
+def _out(run: Run, until_ms: int, now_ms: int) -> Held:
+    lost = 1 if may_have_arrived(run.state, run.lost) else 0
+    return Held(run.run, "out", until_ms, run.attempt + 1, lost, now_ms)

@@ -1,0 +1,272 @@
+"""Items of a batch's days: the order in which a day is planned, and the runs that planning makes."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, placings
+from paceline.adapters.aws.batches.keys import (
+    COUNTERS,
+    SHARDS,
+    day_key,
+    day_number_key,
+    days_partition,
+    ledger_key,
+    name_partition,
+    newcomer_partition,
+    open_shard_of,
+    queue_partition,
+    record_key,
+)
+from paceline.adapters.aws.batches.lanes import wake
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.client.database import PAGE_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put, setting, update
+from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.batches.batch import Batch, Day
+from paceline.core.batches.redrive import DAYS_MAX
+from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
+from paceline.core.batches.values import PagePlan, Placements, PlanOrder
+
+RECORDS_MAX = 1 << RECORD_BITS
+FEW = 64
+"""So many late additions at most are put in their places together with their lanes."""
+PLACE_BITS = 32
+
+
+def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_ms: int) -> Day:
+    if (there := day(store, batch, date)) is not None:
+        return there
+    number = store.numbers.take("day", 1, block=1)[0]
+    assert number < 1 << 31
+    key, own = day_key(batch.id, date), day_number_key(number)
+    window = {"start_ms": start_ms, "end_ms": end_ms}
+    made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
+    named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
+    if store.db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT)]).won:
+        return _day(batch, made, enqueued=0, skipped=0)
+    opened = day(store, batch, date)
+    assert opened is not None, "another was faster"
+    return opened
+
+
+def day(store: BatchParts, batch: Batch, date: str) -> Day | None:
+    rows = store.db.query(
+        ITEMS,
+        "#pk = :pk AND #sk BETWEEN :date AND :last",
+        limit=1 + COUNTERS,
+        pk=days_partition(batch.id),
+        date=date,
+        last=f"{date}#~",
+    )
+    found = _days(batch, rows)
+    return found[0] if found else None
+
+
+def days(store: BatchParts, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
+    """A day's counters stand right behind it."""
+    rows = store.db.query(
+        ITEMS,
+        "#pk = :pk AND #sk < :before",
+        limit=limit * (1 + COUNTERS),
+        newest_first=True,
+        pk=days_partition(batch.id),
+        before=before or "~",
+    )
+    return _days(batch, rows)[:limit]
+
+
+def _days(batch: Batch, rows: Iterable[Item]) -> list[Day]:
+    items: list[Item] = []
+    enqueued: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    for row in rows:
+        date, _, counter = row["sk"].partition("#")
+        if counter:
+            enqueued[date] += row["enqueued"]
+            skipped[date] += row["skipped"]
+        else:
+            items.append(row)
+    return [_day(batch, row, enqueued=enqueued[row["sk"]], skipped=skipped[row["sk"]]) for row in items]
+
+
+def _day(batch: Batch, row: Item, *, enqueued: int, skipped: int) -> Day:
+    cursor = (row["cursor_provider"], row["cursor_record"]) if "cursor_record" in row else None
+    return Day(
+        row["number"], batch.id, row["sk"], row["start_ms"], row["end_ms"], row["state"], cursor, enqueued, skipped
+    )
+
+
+# -- the order of a plan
+
+
+def plan_order(store: BatchParts, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
+    pages = store.db.threads.fan_out(
+        lambda shard: _records_in(store.db, name_partition(batch.id, shard)), range(SHARDS)
+    )
+    begin = None
+    if cursor is not None and (last := store.db.get(ITEMS, record_key(cursor[1]))) is not None:
+        begin = last["place"] << RECORD_BITS | cursor[1]
+    return _order([row for page in pages for row in page], begin)
+
+
+def _records_in(db: Database, partition: str) -> list[int]:
+    """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
+    packed: list[int] = []
+    after = " "
+    while True:
+        rows = db.query(
+            ITEMS,
+            "#pk = :pk AND #sk > :after",
+            limit=PAGE_MAX,
+            only="#sk, #provider, #place, #number, #active, #deleted",
+            pk=partition,
+            after=after,
+        )
+        packed += [_packed(row) for row in rows if row["active"] and not row.get("deleted")]
+        if len(rows) < PAGE_MAX:
+            return packed
+        after = rows[-1]["sk"]
+
+
+def _packed(row: Item) -> int:
+    return int((row["provider"] << PLACE_BITS | row["place"]) << RECORD_BITS | row["number"])
+
+
+def _order(rows: list[int], begin: int | None) -> PlanOrder:
+    """Written in order of place: so a page has runs of all providers, and the first page those that are due first."""
+    rows.sort()
+    records = array("q", [row & RECORD_MASK for row in rows])
+    counts = Counter(row >> PLACE_BITS + RECORD_BITS for row in rows)
+    mask = (1 << PLACE_BITS + RECORD_BITS) - 1
+    places = array("Q", [row & mask for row in rows])
+    turns = array("I", sorted(range(len(rows)), key=places.__getitem__))
+    passed = sum(place <= begin for place in places) if begin is not None else 0
+    return PlanOrder(providers=list(counts.items()), records=records, turns=turns, begin=passed)
+
+
+def late_order(store: BatchParts, batch: Batch) -> PlanOrder:
+    rows = store.db.query(ITEMS, "#pk = :pk", limit=RECORDS_MAX, only="#number", pk=newcomer_partition(batch.number))
+    numbers = [row["number"] for row in rows]
+    packed: list[int] = []
+    for at in range(0, len(numbers), PAGE_MAX):
+        items = store.db.get_many(ITEMS, map(record_key, numbers[at : at + PAGE_MAX]))
+        packed += [_packed(item) for item in items.values()]
+    return _order(packed, None)
+
+
+# -- plans
+
+
+def plan_page(
+    store: BatchParts, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
+) -> PagePlan:
+    """Runs first, each once; then providers are woken; then the cursor moves. Cut short, all of it is done again."""
+    if not _stands_there(store.db, day):
+        return PagePlan(won=False, enqueued=0, already=0, skipped=0)
+    wanted = [*placings(day, page, missed=False), *placings(day, skipped, missed=True)]
+    made = enqueue(store.db, day, wanted, now_ms=now_ms)
+    wake(store.db, store.looks, made.firsts, now_ms=now_ms)
+    won = store.db.write(_move_day(day, {"cursor_provider": cursor[0], "cursor_record": cursor[1]})).won
+    store.change_counter.bump()
+    already = len(wanted) - made.enqueued - made.skipped
+    return PagePlan(won=won, enqueued=made.enqueued, already=already, skipped=made.skipped)
+
+
+def close_day(store: BatchParts, day: Day) -> bool:
+    return store.db.write(_move_day(day, {"state": "planned"})).won
+
+
+def _stands_there(db: Database, day: Day) -> bool:
+    item = db.get(ITEMS, day_key(day.batch, day.date))
+    assert item is not None
+    cursor = (item["cursor_provider"], item["cursor_record"]) if "cursor_record" in item else None
+    return item["state"] == "planning" and cursor == day.cursor
+
+
+def _move_day(day: Day, values: dict[str, str | int]) -> Action:
+    """If the cursor still stands where it was seen."""
+    change, given = setting(values)
+    when = "#state = :planning AND attribute_not_exists(#cursor_record)"
+    if day.cursor is not None:
+        when = "#state = :planning AND #cursor_provider = :was_provider AND #cursor_record = :was_record"
+        given |= {"was_provider": day.cursor[0], "was_record": day.cursor[1]}
+    return update(ITEMS, day_key(day.batch, day.date), change, when=when, planning="planning", **given)
+
+
+def plan_late_records(store: BatchParts, day: Day, page: Placements) -> PagePlan:
+    wanted = placings(day, page, missed=False)
+    if len(wanted) <= FEW:
+        enqueued = enqueue_with_lane(store.db, store.looks, day, wanted)
+    else:
+        made = enqueue(store.db, day, wanted, now_ms=0)
+        wake(store.db, store.looks, made.firsts, now_ms=NEVER_MS)
+        enqueued = made.enqueued
+    store.change_counter.bump()
+    return PagePlan(won=True, enqueued=enqueued, already=len(wanted) - enqueued, skipped=0)
+
+
+def unplanned(store: BatchParts, day: Day, records: Sequence[int]) -> set[int]:
+    keys = {ledger_key(run_key(day.number, record)): record for record in records}
+    return set(records) - {keys[key] for key in store.db.get_many(RUNS, keys)}
+
+
+def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+    """Due times of the provider's runs that have not ended, in order. DynamoDB filters none: it would read on."""
+    if isinstance(of, Day):
+        return _taken_on(store, of, from_ms=from_ms, to_ms=to_ms, limit=limit)
+    dues: list[int] = []
+    asked = min(limit, PAGE_MAX)
+    while to_ms > from_ms and len(dues) < limit:
+        rows = store.db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=asked,
+            only="#sk, #state",
+            pk=queue_partition(of),
+            first=padded(max(from_ms, 0)),
+            last=padded(max(to_ms - 1, 0)),
+        )
+        dues += [int(row["sk"]) for row in rows if row["state"] == "waiting"]
+        if len(rows) < asked:
+            break
+        from_ms, asked = int(rows[-1]["sk"]) + 1, PAGE_MAX
+    return dues[:limit]
+
+
+def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
+    """From the index of what has not ended: where a run of the last moment is missing, no harm is done."""
+    if to_ms <= from_ms:
+        return []
+    pages = store.db.threads.fan_out(
+        lambda shard: store.db.query(
+            RUNS,
+            "#shard = :shard AND #at BETWEEN :first AND :last",
+            index=READY_INDEX,
+            limit=limit,
+            only="#at",
+            shard=open_shard_of(day.number, shard),
+            first=from_ms,
+            last=to_ms - 1,
+        ),
+        range(SHARDS),
+    )
+    return list(islice(sorted(row["at"] for page in pages for row in page), limit))
+
+
+def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[str, set[int]]:
+    """The numbers of days, by batch."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    if batch is not None:
+        partition = days_partition(batch)
+        for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX * (1 + COUNTERS), pk=partition):
+            if "number" in row and date in (None, row["sk"]):
+                found[batch].add(row["number"])
+        return found
+    for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days"):
+        if date in (None, row["date"]):
+            found[row["batch"]].add(int(row["sk"]))
+    return found

@@ -1,0 +1,240 @@
+"""Items of dead letters: listed, put back into their queues, or let go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from paceline.adapters.aws import dead_queues
+from paceline.adapters.aws.batches.days import days_chosen
+from paceline.adapters.aws.batches.enqueue import free_dues_ms
+from paceline.adapters.aws.batches.keys import (
+    SHARDS,
+    dead_shard,
+    ledger_key,
+    open_shard,
+    place_key,
+    provider_key,
+    record_key,
+)
+from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_of_run, write_lane
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.batches.results import Entry, entries_by_run, runs_of
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.batches.provider import Policy
+from paceline.core.batches.redrive import (
+    BEYOND,
+    CHUNK_ROWS,
+    REDRIVEN,
+    asks_first,
+    redrive_dues_ms,
+    redrive_gap_ms,
+    redrive_target,
+)
+from paceline.core.batches.run_keys import (
+    RECORD_BITS,
+    RECORD_MASK,
+    TIME_MASK,
+    due_ms_of,
+    provider_of,
+    queue_key,
+)
+from paceline.core.batches.values import CallRun, DeadChoice
+
+RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
+"""Of a run that is put back: its old place, its new one, and the ledger; and the lane once."""
+STILL_DEAD = "#run = :seen AND #dead = :yes AND #ended_ms = :ended"
+
+
+class Dead(NamedTuple):
+    place: int
+    run: int
+    ended_ms: int
+    unknown: bool
+
+
+def dead(store: BatchParts, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]:
+    found = list(islice(_chosen(store.db, choice, after=after), limit + 1))
+    page = found[:limit]
+    runs = runs_of(store, [Entry(one.run, provider_of(one.place), due_ms_of(one.place)) for one in page])
+    return [run for run in runs if run.dead], page[-1].place if len(found) > limit else None
+
+
+def redrive(store: BatchParts, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
+    """Provider by provider; each run in one transaction with its lane, so that it is put back once."""
+    wanted = _chosen(store.db, choice)
+    made = 0
+    firsts: dict[int, int] = {}
+    # Fewer than the limit means that there are no more: those that another was faster with do not count.
+    while made < limit and (chunk := list(islice(wanted, limit - made))):
+        groups: dict[int, list[Dead]] = defaultdict(list)
+        for one, target in _targets(store.db, [one for one in chunk if one.ended_ms <= now_ms]):
+            groups[target].append(one)
+        for target, items in sorted(groups.items()):
+            items.sort(key=lambda one: one.place & TIME_MASK)
+            for at in range(0, len(items), RUNS_PER_WRITE):
+                part = items[at : at + RUNS_PER_WRITE]
+                dues = _redrive_at(store, target, part, gap_ms=gap_ms, now_ms=now_ms)
+                made += len(dues)
+                if dues:
+                    firsts.setdefault(target, dues[0])
+    dead_queues.tell(store.queues, firsts, now_ms=now_ms)
+    store.change_counter.bump()
+    return made
+
+
+def discard(store: BatchParts, choice: DeadChoice, *, limit: int) -> int:
+    change, _ = setting({"dead": None, "shard": None, "at": None})
+    wanted = _chosen(store.db, choice)
+    done = 0
+    while done < limit and (chunk := list(islice(wanted, limit - done))):
+        actions = [
+            update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
+            for one in chunk
+        ]
+        done += sum(written.won for written in store.db.write_each(actions))
+    return done
+
+
+def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
+    """Each with the provider to which it goes back, as core decides; without those that stay dead letters."""
+    records = db.get_many(ITEMS, (record_key(one.run & RECORD_MASK) for one in items))
+    named = {one.run: records.get(record_key(one.run & RECORD_MASK)) for one in items}
+    numbers = {provider_of(one.place) for one in items} | {item["provider"] for item in named.values() if item}
+    there = {number for number, lane in lanes_of(db, numbers).items() if lane.revision is not None}
+    found = []
+    for one in items:
+        record = named[one.run]
+        names = record["provider"] if record is not None and not record.get("deleted") else None
+        target = redrive_target(sent=provider_of(one.place), named=names, unknown=one.unknown, there=there)
+        if target is not None:
+            found.append((one, target))
+    return found
+
+
+def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_ms: int, now_ms: int) -> list[int]:
+    """When those that were put back are due."""
+    left = list(items)
+    for _ in attempts():
+        lane = lane_of(store.db, provider)
+        assert lane is not None
+        if lane.revision is None:
+            return []  # removed meanwhile: they stay dead letters
+        policy = store.facts.policies.of(store.db, [lane])[provider].policy
+        gap_ms = redrive_gap_ms(gap_ms, policy)
+        wanted = redrive_dues_ms(len(left), gap_ms=gap_ms, redriven_ms=lane.redriven_ms, now_ms=now_ms)
+        dues = free_dues_ms(store.db, provider, wanted)
+        after = lane.woken(dues[0]).change(redriven_ms=dues[-1] + gap_ms)
+        after = after.change(ready_ms=min(after.ready_ms, dues[0]))
+        moves = [_move(policy, after, one, due_ms) for one, due_ms in zip(left, dues, strict=True)]
+        if store.db.transact([write_lane(lane, after), *(action for move in moves for action in move)]).won:
+            store.looks.note(after)
+            return dues
+        left = _still_dead(store.db, left)
+        if not left:
+            return []  # another was faster
+    raise busy_lane(provider)
+
+
+def _move(policy: Policy, lane: LaneItem, one: Dead, due_ms: int) -> list[Action]:
+    item = place_of_run(lane.provider, due_ms) | {
+        "run": one.run,
+        "state": "waiting",
+        "lost": 1 if asks_first(policy, unknown=one.unknown) else None,
+        "reason": REDRIVEN,
+        "shard": open_shard(one.run),
+        "at": due_ms,
+    }
+    change, values = setting({"provider": lane.provider, "due_ms": due_ms})
+    return [
+        delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms),
+        put(RUNS, item, when=ABSENT),
+        update(RUNS, ledger_key(one.run), change, when=PRESENT, **values),
+    ]
+
+
+def _still_dead(db: Database, items: Sequence[Dead]) -> list[Dead]:
+    rows = db.get_many(RUNS, map(_place, items))
+    return [one for one in items if (row := rows.get(_place(one))) is not None and _read(one.place, row) == one]
+
+
+def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dead]:
+    """In order of place, read in chunks. The index is a hint: each is looked at itself."""
+    bounds = _bounds(db, choice)
+    days = _days(db, choice)
+    if bounds is None or days == set():
+        return
+    after, beyond = max(after, bounds[0] - 1), bounds[1]
+    if choice.handles is not None:
+        named = sorted(queue_key(entry.provider, entry.due_ms) for entry in entries_by_run(db, choice.handles))
+        places = [place for place in named if after < place < beyond]
+        for at in range(0, len(places), CHUNK_ROWS):
+            yield from _read_all(db, places[at : at + CHUNK_ROWS], days, set(choice.handles))
+        return
+    shards = range(SHARDS) if choice.provider is None else [provider_of(bounds[0])]
+    while True:
+        pages = db.threads.fan_out(partial(_indexed, db, after=after, beyond=beyond), shards)
+        places = list(islice(merge(*pages), CHUNK_ROWS))
+        yield from _read_all(db, places, days, None)
+        if len(places) < CHUNK_ROWS:
+            return
+        after = places[-1]
+
+
+def _indexed(db: Database, shard: int, *, after: int, beyond: int) -> list[int]:
+    rows = db.query(
+        RUNS,
+        "#shard = :shard AND #at BETWEEN :first AND :last",
+        index=READY_INDEX,
+        limit=CHUNK_ROWS,
+        only="#at",
+        shard=dead_shard(shard),
+        first=after + 1,
+        last=beyond - 1,
+    )
+    return [row["at"] for row in rows]
+
+
+def _read_all(db: Database, places: Sequence[int], days: set[int] | None, runs: set[int] | None) -> Iterator[Dead]:
+    rows = db.get_many(RUNS, (place_key(provider_of(place), due_ms_of(place)) for place in places))
+    for place in places:
+        row = rows.get(place_key(provider_of(place), due_ms_of(place)))
+        one = _read(place, row) if row is not None else None
+        if one is None or (days is not None and one.run >> RECORD_BITS not in days):
+            continue
+        if runs is None or one.run in runs:
+            yield one
+
+
+def _read(place: int, row: Item) -> Dead | None:
+    return Dead(place, row["run"], row["ended_ms"], row["state"] == "unknown") if row.get("dead") else None
+
+
+def _place(one: Dead) -> Key:
+    return place_key(provider_of(one.place), due_ms_of(one.place))
+
+
+def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
+    """The places among which to look; None if there is no such provider."""
+    if choice.provider is None:
+        return 0, BEYOND
+    item = db.get(ITEMS, provider_key(choice.provider))
+    if item is None:
+        return None
+    first = queue_key(item["number"], 0)
+    return first, first + TIME_MASK + 1
+
+
+def _days(db: Database, choice: DeadChoice) -> set[int] | None:
+    """The days that are meant; None for all."""
+    if choice.batch is None and choice.date is None:
+        return None
+    found = days_chosen(db, batch=choice.batch, date=choice.date)
+    return {number for numbers in found.values() for number in numbers}

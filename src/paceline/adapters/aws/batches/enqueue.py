@@ -1,0 +1,236 @@
+"""Runs are put into the ledger and into their places: each once, and no two of a provider in one millisecond."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import NamedTuple, TypeVar
+
+from paceline.adapters.aws.batches.keys import (
+    COUNTERS,
+    LAST,
+    counter_key,
+    ledger_key,
+    open_shard,
+    place_key,
+    queue_partition,
+)
+from paceline.adapters.aws.batches.lanes import Looks, lane_of, write_lane
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, Action, padded, put, update
+from paceline.adapters.aws.client.tables import ITEMS, RUNS
+from paceline.core.batches.batch import Day
+from paceline.core.batches.free_keys import CHUNK_KEYS, FreeKeys, UsedKeys, used_keys
+from paceline.core.batches.run_keys import run_key
+from paceline.core.batches.unwanted import MISSED_WHEN_PLANNED
+from paceline.core.batches.values import Placements
+from paceline.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+RUNS_PER_WRITE = (ACTIONS_MAX - 2) // 2
+"""Two items for each run; and the day's counter, and the lane where it moves in the same act."""
+
+
+class Placing(NamedTuple):
+    """A run to be made. ``missed``: it ends at once."""
+
+    provider: int
+    due_ms: int
+    run: int
+    missed: bool
+
+
+class Made(NamedTuple):
+    """How many were really made, and the first due time of each provider that has a run of the page waiting."""
+
+    enqueued: int
+    skipped: int
+    firsts: dict[int, int]
+
+
+def placings(day: Day, page: Placements, *, missed: bool) -> list[Placing]:
+    return [
+        Placing(provider, due_ms, run_key(day.number, record), missed)
+        for record, provider, due_ms in zip(*page, strict=True)
+    ]
+
+
+def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -> Made:
+    """All of them, in transactions of some fifty.
+
+    Hopes that all of it is new and free, as it nearly always is, and looks closer at those whose transaction was lost.
+    What is there already was perhaps left by a planner that died before it woke the provider: it is woken for too.
+    """
+    left = _apart(sorted(wanted))
+    enqueued = skipped = 0
+    firsts: dict[int, int] = {}
+    for _ in attempts():
+        lost: list[Placing] = []
+        chained = chains(left, provider_of=lambda placing: placing.provider, size=RUNS_PER_WRITE)
+        for chunk, won in _write(db, day, chained, now_ms=now_ms):
+            if won:
+                enqueued += sum(not placing.missed for placing in chunk)
+                skipped += sum(placing.missed for placing in chunk)
+                _note_firsts(firsts, chunk)
+            else:
+                lost += chunk
+        left = lost
+        if not left:
+            return Made(enqueued, skipped, firsts)
+        left, known = _unknown(db, left)
+        _note_firsts(firsts, known)
+        left = _free(db, left)
+    raise StoreUnavailable("AWS: the same day is planned by too many at once: try again in a moment.")
+
+
+def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> list[list[list[T]]]:
+    """What is to be written, in transactions of so many; those of a chain one after the other. Rows are by provider.
+
+    A provider's queue is one partition of a thousand write units a second, and its claims and settlements need some of
+    them: so no two transactions full of one provider's runs are under way at once. What is left of all goes together.
+    """
+    found: list[list[list[T]]] = []
+    rest: list[T] = []
+    for _, group in groupby(rows, key=provider_of):
+        mine = list(group)
+        full = len(mine) // size * size
+        if full:
+            found.append([mine[at : at + size] for at in range(0, full, size)])
+        rest += mine[full:]
+    return found + [[rest[at : at + size]] for at in range(0, len(rest), size)]
+
+
+def _write(
+    db: Database, day: Day, chained: Sequence[list[list[Placing]]], *, now_ms: int
+) -> list[tuple[list[Placing], bool]]:
+    """Each transaction's runs, and whether it happened."""
+
+    def write(numbered: tuple[int, list[list[Placing]]]) -> list[tuple[list[Placing], bool]]:
+        turn, chain = numbered
+        return [(chunk, db.transact([*_runs(chunk, now_ms=now_ms), _count(day, turn, chunk)]).won) for chunk in chain]
+
+    return [one for chain in db.threads.fan_out(write, enumerate(chained)) for one in chain]
+
+
+def enqueue_with_lane(db: Database, looks: Looks, day: Day, wanted: Sequence[Placing]) -> int:
+    """A few, each provider's with its lane in one act: nobody comes back to wake it."""
+    made = 0
+    for provider, group in groupby(_apart(sorted(wanted)), key=lambda placing: placing.provider):
+        mine = list(group)
+        for at in range(0, len(mine), RUNS_PER_WRITE):
+            made += _enqueue_at(db, looks, day, provider, mine[at : at + RUNS_PER_WRITE])
+    return made
+
+
+def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Sequence[Placing]) -> int:
+    left = list(wanted)
+    for attempt in attempts():
+        lane = lane_of(db, provider)
+        assert lane is not None
+        after = lane.woken(min(placing.due_ms for placing in left)).change()
+        actions = [*_runs(left, now_ms=0), _count(day, attempt.number, left), write_lane(lane, after)]
+        if db.transact(actions).won:
+            looks.note(after)
+            return len(left)
+        left, _ = _unknown(db, left)
+        left = _free(db, left)
+        if not left:
+            return 0
+    raise StoreUnavailable("AWS: the same provider is planned for by too many at once: try again in a moment.")
+
+
+def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
+    actions: list[Action] = []
+    for provider, due_ms, run, missed in chunk:
+        key, place = ledger_key(run), place_key(provider, due_ms)
+        row = {"pk": place.pk, "sk": place.sk, "run": run, "state": "waiting", "shard": open_shard(run), "at": due_ms}
+        if missed:
+            ended = {
+                "state": "skipped",
+                "attempt": 0,
+                "ended_ms": now_ms,
+                "reason": MISSED_WHEN_PLANNED,
+                "shard": None,
+                "at": None,
+            }
+            row |= ended
+        actions.append(put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": due_ms}, when=ABSENT))
+        actions.append(put(RUNS, row, when=ABSENT))
+    return actions
+
+
+def _count(day: Day, turn: int, chunk: Sequence[Placing]) -> Action:
+    """In the same transaction, so that the day's figures are true whatever crashes."""
+    missed = sum(placing.missed for placing in chunk)
+    key = counter_key(day.batch, day.date, turn % COUNTERS)
+    change = "ADD #enqueued :enqueued, #skipped :skipped"
+    return update(ITEMS, key, change, when="", enqueued=len(chunk) - missed, skipped=missed)
+
+
+def _note_firsts(firsts: dict[int, int], chunk: Iterable[Placing]) -> None:
+    for placing in chunk:
+        if not placing.missed:
+            firsts[placing.provider] = min(firsts.get(placing.provider, placing.due_ms), placing.due_ms)
+
+
+def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
+    """(those that the ledger has not, those that it has, as they stand there)."""
+    found = db.get_many(RUNS, (ledger_key(placing.run) for placing in chunk))
+    left = [placing for placing in chunk if ledger_key(placing.run) not in found]
+    known = [
+        placing._replace(provider=item["provider"], due_ms=item["due_ms"])
+        for placing in chunk
+        if (item := found.get(ledger_key(placing.run))) is not None
+    ]
+    return left, known
+
+
+def _apart(rows: Iterable[Placing]) -> list[Placing]:
+    """In due order, and no two of a provider in one millisecond."""
+    moved: list[Placing] = []
+    for placing in rows:
+        last = moved[-1] if moved else None
+        meets = last is not None and last.provider == placing.provider and last.due_ms >= placing.due_ms
+        moved.append(placing._replace(due_ms=last.due_ms + 1) if last and meets else placing)
+    return moved
+
+
+def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
+    by_provider: dict[int, list[Placing]] = defaultdict(list)
+    for placing in rows:
+        by_provider[placing.provider].append(placing)
+    dues = db.threads.fan_out(
+        lambda group: free_dues_ms(db, group[0], [placing.due_ms for placing in group[1]]), list(by_provider.items())
+    )
+    groups = zip(by_provider.values(), dues, strict=True)
+    return [
+        placing._replace(due_ms=due_ms) for group, mine in groups for placing, due_ms in zip(group, mine, strict=True)
+    ]
+
+
+def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int]:
+    """For each time, in rising order, itself or the next free one: no run of the provider is there, ended or not."""
+    free = FreeKeys(partial(_used_from, db, queue_partition(provider)))
+    dues: list[int] = []
+    last = -1
+    for due_ms in wanted:
+        last = free.next_free(max(due_ms, last + 1))
+        dues.append(last)
+    return dues
+
+
+def _used_from(db: Database, partition: str, due_ms: int) -> UsedKeys:
+    rows = db.query(
+        RUNS,
+        "#pk = :pk AND #sk BETWEEN :first AND :last",
+        limit=CHUNK_KEYS,
+        only="#sk",
+        pk=partition,
+        first=padded(due_ms),
+        last=LAST,
+    )
+    return used_keys([int(row["sk"]) for row in rows])

@@ -1,0 +1,149 @@
+"""Where the items of batches stand, and the integers that name runs.
+
+Table ``items``
+    providers / id                      number, revision, spec, created_ms, updated_ms, deleted
+    provider#number / -                 id
+    batches / id                        number, revision, spec, created_ms, updated_ms
+    name#batch#shard / record's id      number, provider, place, active, deleted, version: all that a plan needs
+    record#number / -                   batch, name, provider, place, active, deleted, endpoint, body: what a call needs
+    newcomer#batch's number / number    a record that came while a day was on
+    gone / number                       a record that was removed, until no run names it
+    days#batch / date                   number, start_ms, end_ms, state, cursor
+    days#batch / date#counter           enqueued, skipped: parts of a sum, so that pages do not wait for each other
+    days / number                       batch, batch_number, date, start_ms, end_ms; gone once its runs are deleted
+Table ``runs``
+    d#day#shard / record's number       provider, due_ms: the ledger, each run once for ever, and where it stands
+    q#provider / due_ms                 the run itself, from plan to result, in its place; in index ``ready`` while it
+                                        has not ended (day#day#shard, by due time) or is a dead letter (dead#shard)
+    q#provider / lane                   the provider's lane, with what is out or in back-off; in index ``ready``
+    aside#batch's number / provider#due a run that came up while its batch was paused
+"""
+
+from __future__ import annotations
+
+from paceline.adapters.aws.client.items import DIGITS, Key, joined, padded, shard_of
+from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK
+
+SHARDS = 8
+"""Partitions over which the records of a batch, the ledger of a day and dead letters are spread."""
+LANE_SHARDS = 4
+"""A claim asks each: few, and still enough for a thousand calls a second."""
+COUNTERS = 16
+LANE = "lane"
+LAST = "9" * DIGITS
+
+
+# -- items
+
+
+def provider_key(provider_id: str) -> Key:
+    return Key("providers", provider_id)
+
+
+def provider_number_key(number: int) -> Key:
+    return Key(joined("provider", number), "-")
+
+
+def batch_key(batch_id: str) -> Key:
+    return Key("batches", batch_id)
+
+
+def name_partition(batch_id: str, shard: int) -> str:
+    return joined("name", batch_id, shard)
+
+
+def name_key(batch_id: str, record_id: str) -> Key:
+    return Key(name_partition(batch_id, shard_of(record_id, SHARDS)), record_id)
+
+
+def record_key(number: int) -> Key:
+    return Key(joined("record", number), "-")
+
+
+def newcomer_partition(batch_number: int) -> str:
+    return joined("newcomer", batch_number)
+
+
+def newcomer_key(batch_number: int, record: int) -> Key:
+    return Key(newcomer_partition(batch_number), padded(record))
+
+
+def gone_key(record: int) -> Key:
+    return Key("gone", padded(record))
+
+
+def days_partition(batch_id: str) -> str:
+    return joined("days", batch_id)
+
+
+def day_key(batch_id: str, date: str) -> Key:
+    return Key(days_partition(batch_id), date)
+
+
+def counter_key(batch_id: str, date: str, counter: int) -> Key:
+    return Key(days_partition(batch_id), f"{date}#{counter:02}")
+
+
+def day_number_key(number: int) -> Key:
+    return Key("days", padded(number))
+
+
+# -- runs
+
+
+def ledger_partition(day: int, shard: int) -> str:
+    return joined("d", day, shard)
+
+
+def ledger_key(run: int) -> Key:
+    record = run & RECORD_MASK
+    return Key(ledger_partition(run >> RECORD_BITS, record % SHARDS), padded(record))
+
+
+def queue_partition(provider: int) -> str:
+    return joined("q", provider)
+
+
+def place_key(provider: int, due_ms: int) -> Key:
+    return Key(queue_partition(provider), padded(due_ms))
+
+
+def lane_key(provider: int) -> Key:
+    return Key(queue_partition(provider), LANE)
+
+
+def provider_in(partition: str) -> int:
+    """The inverse of ``queue_partition``."""
+    return int(partition[2:])
+
+
+def aside_partition(batch_number: int) -> str:
+    return joined("aside", batch_number)
+
+
+def aside_key(batch_number: int, provider: int, due_ms: int) -> Key:
+    return Key(aside_partition(batch_number), f"{padded(provider)}#{padded(due_ms)}")
+
+
+# -- shards of the index ``ready``
+
+
+def lane_shard(number: int) -> str:
+    return f"lane#{number % LANE_SHARDS}"
+
+
+def lane_shards() -> list[str]:
+    return [lane_shard(number) for number in range(LANE_SHARDS)]
+
+
+def open_shard(run: int) -> str:
+    """Of a run that has not ended."""
+    return open_shard_of(run >> RECORD_BITS, (run & RECORD_MASK) % SHARDS)
+
+
+def open_shard_of(day: int, shard: int) -> str:
+    return f"day#{day}#{shard}"
+
+
+def dead_shard(provider: int) -> str:
+    return f"dead#{provider % SHARDS}"

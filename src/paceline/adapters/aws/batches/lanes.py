@@ -1,0 +1,302 @@
+"""A provider's lane: the item with its pace, when to look at it, and its runs that are out or in back-off.
+
+Every change of a run that has not ended goes through its lane: the lane is written only at the version that was read,
+so of two claimers, settlers or editors one loses and looks again. What is out or in back-off stands in the lane, not in
+an item of its own; so a claim is one write, however many runs it starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from paceline.adapters.aws.batches.keys import (
+    LAST,
+    lane_key,
+    lane_shard,
+    lane_shards,
+    place_key,
+    provider_in,
+    queue_partition,
+)
+from paceline.adapters.aws.cache.change_counter import ChangeCounter
+from paceline.adapters.aws.cache.index_cache import Index, IndexCache
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import PAGE_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put
+from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
+from paceline.core.batches.pace import Pace
+from paceline.core.batches.run_keys import NEVER_MS
+from paceline.core.batches.settle import Held
+from paceline.errors import StoreUnavailable
+
+SKEW_MS = 300_000
+"""So far apart at most are the clocks of those who plan and those who claim."""
+LOOK_ROWS = 16
+"""So many are asked for first where it is not known how many are due."""
+LOOKS_MAX = 64
+"""So many requests at most look along a queue for waiting runs."""
+
+
+class LaneItem(msgspec.Struct, frozen=True):
+    """``front_ms``: no waiting run is due before. ``ready_ms``: when to look. Both may be too early, never too late.
+
+    ``revision`` is the provider's, None if it was removed. ``held`` is by due time. ``aside`` counts runs that are.
+    """
+
+    provider: int
+    version: int = 1
+    revision: int | None = 1
+    ready_ms: int = NEVER_MS
+    front_ms: int = NEVER_MS
+    pace: Pace = Pace()
+    redriven_ms: int = 0
+    held: Mapping[int, Held] = {}
+    aside: int = 0
+
+    def change(self, **fields: Any) -> LaneItem:
+        return msgspec.structs.replace(self, version=self.version + 1, **fields)
+
+    @property
+    def first_ms(self) -> int:
+        """When the first of its runs was, or is, due."""
+        return min((self.front_ms, *self.held))
+
+    def woken(self, due_ms: int) -> LaneItem:
+        """With a run that waits and is due then."""
+        if max(self.front_ms, self.ready_ms) <= due_ms:
+            return self
+        return self.change(front_ms=min(self.front_ms, due_ms), ready_ms=min(self.ready_ms, due_ms))
+
+
+class Run(NamedTuple):
+    """A run that has not ended."""
+
+    due_ms: int
+    run: int
+    state: Literal["waiting", "out", "retry"]
+    at_ms: int
+    attempt: int
+    lost: int
+
+
+class Waiting(NamedTuple):
+    """Runs that wait, in due order, and no later than when the next one beyond them is due."""
+
+    runs: list[Run]
+    beyond_ms: int
+
+
+def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
+    """Wins if the lane is still as it was before; None: if there is none."""
+    assert before is None or after.version > before.version
+    pace = after.pace
+    item = {
+        "pk": lane_key(after.provider).pk,
+        "sk": lane_key(after.provider).sk,
+        "version": after.version,
+        "revision": after.revision,
+        "shard": lane_shard(after.provider) if after.ready_ms < NEVER_MS else None,
+        "at": after.ready_ms if after.ready_ms < NEVER_MS else None,
+        "front_ms": after.front_ms,
+        "rate_us": pace.rate_us,
+        "paced_ms": pace.paced_ms,
+        "closed_until_ms": pace.closed_until_ms,
+        "failures": pace.failures,
+        "staggered": pace.staggered,
+        "redriven_ms": after.redriven_ms,
+        "held": {str(due_ms): list(one) for due_ms, one in after.held.items()},
+        "aside": after.aside,
+    }
+    if before is None:
+        return put(RUNS, item, when=ABSENT)
+    return put(RUNS, item, when="#version = :seen", seen=before.version)
+
+
+def read_lane(item: Item) -> LaneItem:
+    return LaneItem(
+        provider=provider_in(item["pk"]),
+        version=item["version"],
+        revision=item.get("revision"),
+        ready_ms=item.get("at", NEVER_MS),
+        front_ms=item["front_ms"],
+        pace=Pace(
+            rate_us=item["rate_us"],
+            paced_ms=item["paced_ms"],
+            closed_until_ms=item["closed_until_ms"],
+            failures=item["failures"],
+            staggered=item["staggered"],
+        ),
+        redriven_ms=item["redriven_ms"],
+        held={int(due_ms): Held._make(one) for due_ms, one in item["held"].items()},
+        aside=item["aside"],
+    )
+
+
+def lane_of(db: Database, provider: int) -> LaneItem | None:
+    item = db.get(RUNS, lane_key(provider))
+    return read_lane(item) if item else None
+
+
+def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
+    found = db.get_many(RUNS, map(lane_key, providers))
+    return {lane.provider: lane for lane in map(read_lane, found.values())}
+
+
+def ready_index(db: Database, counter: ChangeCounter) -> IndexCache:
+    """When the next lane is to be looked at."""
+    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", lane_shards))
+
+
+class Looks:
+    """When lanes that this process wrote or read are to be looked at.
+
+    The index says so too, but a moment later, and by then what this process has just made possible would be late. What
+    is noted here may be wrong, since others write as well: it only says which lanes to read.
+    """
+
+    KEPT_MAX = 4_096
+
+    def __init__(self, index: IndexCache) -> None:
+        self.index = index
+        self._ready: dict[int, int] = {}
+        self._lanes: dict[int, LaneItem] = {}
+
+    def note(self, lane: LaneItem) -> None:
+        ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS else None
+        self.index.moved(lane_shard(lane.provider), queue_partition(lane.provider), ready_ms)
+        self._ready.pop(lane.provider, None)
+        self._lanes.pop(lane.provider, None)
+        if lane.held:
+            if len(self._lanes) >= self.KEPT_MAX:
+                self._lanes = dict(list(self._lanes.items())[self.KEPT_MAX // 2 :])
+            self._lanes[lane.provider] = lane
+        if lane.ready_ms >= NEVER_MS:
+            return
+        if len(self._ready) >= self.KEPT_MAX:
+            self._ready = dict(list(self._ready.items())[self.KEPT_MAX // 2 :])
+        self._ready[lane.provider] = lane.ready_ms
+
+    def last_seen(self, provider: int) -> LaneItem | None:
+        """A lane with runs out, as this process wrote or read it last: a guess, which a write at its version proves."""
+        return self._lanes.get(provider)
+
+    def before(self, limit_ms: int) -> list[int]:
+        return [provider for provider, ready_ms in list(self._ready.items()) if ready_ms < limit_ms]
+
+    def first_ms(self) -> int:
+        return min(list(self._ready.values()), default=NEVER_MS)
+
+
+def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
+    """Changes and writes until nobody came in between. A change that changes nothing is not written."""
+    provider = lane.provider
+    before: LaneItem | None = lane
+    for _ in attempts():
+        assert before is not None, f"provider {provider} has no lane"
+        after = change(before)
+        if after == before:
+            return before
+        written = db.write(write_lane(before, after))
+        if written.won:
+            looks.note(after)
+            return after
+        before = read_lane(written.item) if written.item else lane_of(db, provider)
+    raise busy_lane(provider)
+
+
+def busy_lane(provider: int) -> StoreUnavailable:
+    return StoreUnavailable(f"AWS: too many write to the lane of provider {provider} at once: try again in a moment.")
+
+
+def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
+    """Lets a claim look at each of these providers no later than when its run, which waits already, is due.
+
+    A claim that has looked along the queue before the run was there must not win after this. Only a lane that is ready
+    is claimed from; so such a lane gets another version, whatever its front says.
+    """
+
+    def woken(lane: LaneItem) -> LaneItem:
+        after = lane.woken(firsts[lane.provider])
+        return lane.change() if after is lane and lane.ready_ms <= now_ms + SKEW_MS else after
+
+    lanes = lanes_of(db, firsts)
+    late = [lanes[provider] for provider in firsts if woken(lanes[provider]) is not lanes[provider]]
+    db.threads.fan_out(lambda lane: change_lane(db, looks, lane, woken), late)
+
+
+def waiting_from(
+    db: Database, lane: LaneItem, from_ms: int, *, limit: int, until_ms: int = NEVER_MS, least: int = 0
+) -> Waiting:
+    """Looks on until there are more than the limit, so that it is known what comes next.
+
+    Or until one is due after ``until_ms``, if there are more than ``least`` by then: what is read is paid for.
+    """
+    found: list[Run] = []
+    if from_ms >= NEVER_MS:
+        return Waiting(found, NEVER_MS)
+    few = limit if until_ms >= NEVER_MS else min(limit, max(least + 1, LOOK_ROWS))
+    asked = few + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
+    for _ in range(LOOKS_MAX):
+        rows = db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=asked,
+            only="#sk, #run, #state, #attempt, #lost",
+            pk=queue_partition(lane.provider),
+            first=padded(from_ms),
+            last=LAST,
+        )
+        found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
+        if len(found) > limit:
+            return Waiting(found[:limit], found[limit].due_ms)
+        if len(rows) < asked:
+            return Waiting(found, NEVER_MS)
+        from_ms = int(rows[-1]["sk"]) + 1
+        if len(found) > least and found[-1].due_ms > until_ms:
+            break
+        asked = 256
+    return Waiting(found, from_ms)
+
+
+def states_from(db: Database, provider: int, from_ms: int) -> Iterator[str]:
+    """Of all the provider's runs that are due from then on, page by page."""
+    while from_ms < NEVER_MS:
+        rows = db.query(
+            RUNS,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=PAGE_MAX,
+            only="#sk, #state",
+            pk=queue_partition(provider),
+            first=padded(from_ms),
+            last=LAST,
+        )
+        yield from (row["state"] for row in rows)
+        if len(rows) < PAGE_MAX:
+            return
+        from_ms = int(rows[-1]["sk"]) + 1
+
+
+def _waiting(row: Item) -> Run:
+    due_ms = int(row["sk"])
+    return Run(due_ms, row["run"], "waiting", due_ms, row.get("attempt", 0), row.get("lost", 0))
+
+
+def held_runs(lane: LaneItem) -> list[Run]:
+    return [
+        Run(due_ms, one.run, one.state, one.at_ms, one.attempt, one.lost) for due_ms, one in sorted(lane.held.items())
+    ]
+
+
+def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
+    """Those that may be ready: what the index says, and what this process knows."""
+    rows = sorted((row["at"], provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
+    return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
+
+
+def place_of_run(provider: int, due_ms: int) -> dict[str, str]:
+    """The key of a run's item, as a part of it."""
+    key = place_key(provider, due_ms)
+    return {"pk": key.pk, "sk": key.sk}

@@ -1,0 +1,376 @@
+"""Batches and their records as their operator declared them, and the records that come while a day is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.adapters.aws.batches.days import days
+from paceline.adapters.aws.batches.keys import (
+    SHARDS,
+    batch_key,
+    gone_key,
+    name_key,
+    name_partition,
+    newcomer_key,
+    newcomer_partition,
+    provider_key,
+    record_key,
+)
+from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.batches.unwanted_runs import bring_back
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put
+from paceline.adapters.aws.client.numbers import Numbers
+from paceline.adapters.aws.client.tables import ITEMS
+from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
+from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.run_keys import RECORD_BITS
+from paceline.core.batches.spread import place_of
+from paceline.core.batches.values import BatchPut, LateRecord, RecordPut
+from paceline.errors import StoreUnavailable
+
+DAYS_MAX = 16
+WRITE_BYTES_MAX = 1_000_000
+"""Of bodies in one transaction; AWS takes four megabytes, names and all."""
+ACTIONS_PER_RECORD = 4
+"""Its name, itself, and at most that it came and that it is no longer gone."""
+
+
+def put_batch(
+    store: BatchParts, batch_id: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int
+) -> BatchPut:
+    for _ in attempts():
+        now = batch(store, batch_id)
+        revision, same = (now.revision, now.spec == spec) if now is not None else (None, False)
+        disposition = put_disposition(revision=revision, expected=expected_revision, same=same)
+        if disposition in ("revision_mismatch", "unchanged"):
+            return BatchPut(disposition, now)
+        if now is None:
+            after = Batch(
+                batch_id, store.numbers.take("batch", 1, block=1)[0], 1, spec, created_ms=now_ms, updated_ms=now_ms
+            )
+            action = put(ITEMS, _batch_item(after), when=ABSENT)
+        else:
+            after = msgspec.structs.replace(now, revision=now.revision + 1, spec=spec, updated_ms=now_ms)
+            action = put(ITEMS, _batch_item(after), when="#revision = :seen", seen=now.revision)
+        if store.db.write(action).won:
+            if now is not None and now.spec.paused and not spec.paused:
+                bring_back(store.db, store.looks, now.number)
+            store.change_counter.bump()
+            return BatchPut(disposition, after)
+    raise StoreUnavailable(f"AWS: batch {batch_id} is written to all the time: try again in a moment.")
+
+
+def batch(store: BatchParts, batch_id: str) -> Batch | None:
+    item = store.db.get(ITEMS, batch_key(batch_id))
+    return read_batch(item) if item else None
+
+
+def batches(store: BatchParts, *, after: str, limit: int) -> list[Batch]:
+    rows = store.db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk="batches", after=after or " ")
+    return [read_batch(row) for row in rows]
+
+
+def read_batch(item: Item) -> Batch:
+    return Batch(
+        item["sk"],
+        item["number"],
+        item["revision"],
+        parse_stored_batch(item["spec"]),
+        created_ms=item["created_ms"],
+        updated_ms=item["updated_ms"],
+    )
+
+
+def _batch_item(after: Batch) -> Item:
+    key = batch_key(after.id)
+    return {
+        "pk": key.pk,
+        "sk": key.sk,
+        "number": after.number,
+        "revision": after.revision,
+        "spec": msgspec.json.encode(after.spec).decode(),
+        "created_ms": after.created_ms,
+        "updated_ms": after.updated_ms,
+    }
+
+
+# -- records
+
+
+class _Change(NamedTuple):
+    """A record that is put. ``before`` None: it is new. ``version``: of the item before, 0 if there was none."""
+
+    before: RecordState | None
+    after: RecordState
+    version: int
+
+
+def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+    results: dict[int, RecordPut] = {}
+    left = list(enumerate(records))
+    day_is_on = _day_is_on(store, batch, now_ms=now_ms) if records else False
+    came: list[int] = []
+    written: dict[str, _Change] = {}
+    for _ in attempts():
+        if not left:
+            break
+        page = _Page(store.db, store.numbers, batch, left, day_is_on=day_is_on)
+        results |= page.results
+        lost = page.write()
+        written |= {name: change for name, change in page.changes().items() if name not in lost}
+        came += [number for name, number in page.came.items() if name not in lost]
+        left = [(index, record) for index, record in left if record.id in lost]
+    if left:
+        raise StoreUnavailable(f"AWS: records of {batch.id} are written to all the time: try again in a moment.")
+    for name in _undo_orphans(store, batch, written):
+        results |= {index: "no_provider" for index, record in enumerate(records) if record.id == name}
+    # A day that was opened meanwhile may have been planned without them.
+    if came and not day_is_on and _day_is_on(store, batch, now_ms=now_ms):
+        store.db.write_many(put(ITEMS, _newcomer(batch, number)) for number in came)
+    store.change_counter.bump()
+    return [results[index] for index in range(len(records))]
+
+
+class _Page:
+    """Records judged one by one against what is there, and written together, some to a transaction."""
+
+    def __init__(
+        self, db: Database, numbers: Numbers, batch: Batch, records: list[tuple[int, RecordSpec]], *, day_is_on: bool
+    ) -> None:
+        self._db = db
+        self._batch = batch
+        self._day_is_on = day_is_on
+        providers = db.get_many(ITEMS, (provider_key(record.provider) for _, record in records))
+        self._providers = {key.sk: one["number"] for key, one in providers.items() if not one.get("deleted")}
+        self._before, self._versions = _states(db, batch, {record.id for _, record in records})
+        self._now = dict(self._before)
+        new = new_names((one for _, one in records), providers=self._providers, known=self._before)
+        self._fresh = dict(zip(new, numbers.take("record", len(new), block=1) if new else (), strict=True))
+        assert not self._fresh or max(self._fresh.values()) < 1 << RECORD_BITS
+        self.came: dict[str, int] = {}
+        self._went: set[str] = set()
+        self.results: dict[int, RecordPut] = {index: self._judge(record) for index, record in records}
+
+    def _judge(self, record: RecordSpec) -> RecordPut:
+        provider = self._providers.get(record.provider)
+        if provider is None:
+            return "no_provider"
+        now = self._now.get(record.id)
+        number = now.number if now else self._fresh[record.id]
+        after = wanted_state(record, number=number, provider=provider)
+        change = put_record(now, after)
+        self._now[record.id] = after
+        if change.late == "comes":
+            self.came[record.id] = number
+            self._went.discard(record.id)
+        elif change.late == "goes":
+            self.came.pop(record.id, None)
+            self._went.add(record.id)
+        return change.disposition
+
+    def changes(self) -> dict[str, _Change]:
+        """What is to be written, by name."""
+        changes = {
+            name: _Change(self._before.get(name), after, self._versions.get(name, 0))
+            for name, after in self._now.items()
+        }
+        return {name: change for name, change in changes.items() if change.before != change.after}
+
+    def write(self) -> set[str]:
+        """The names of those that somebody else wrote meanwhile; nothing of theirs, or of their company, is written."""
+        changed = list(self.changes())
+        size = ACTIONS_MAX // ACTIONS_PER_RECORD if self._before or self._day_is_on else ACTIONS_MAX // 2
+        groups = self._groups(changed, size)
+        done = self._db.transact_each([[act for name in group for act in self._actions(name)] for group in groups])
+        return {name for group, one in zip(groups, done, strict=True) if not one.won for name in group}
+
+    def _groups(self, names: Sequence[str], size: int) -> list[list[str]]:
+        """So many to a transaction at most, and no more bytes than it takes."""
+        groups: list[list[str]] = []
+        size_bytes = WRITE_BYTES_MAX
+        for name in names:
+            own_bytes = len((self._now[name].body or "").encode()) + len(self._now[name].endpoint) + 4 * len(name)
+            if not groups or len(groups[-1]) >= size or size_bytes + own_bytes > WRITE_BYTES_MAX:
+                groups.append([])
+                size_bytes = 0
+            groups[-1].append(name)
+            size_bytes += own_bytes
+        return groups
+
+    def _actions(self, name: str) -> list[Action]:
+        before, after, version = self._before.get(name), self._now[name], self._versions.get(name, 0)
+        named, item = _record_items(self._batch, name, after, version=version + 1)
+        if before is None:
+            actions = [put(ITEMS, named, when=ABSENT)]
+        else:
+            actions = [put(ITEMS, named, when="#version = :seen", seen=version)]
+        actions.append(put(ITEMS, item))
+        if before is not None and before.deleted:
+            actions.append(delete(ITEMS, gone_key(after.number)))
+        if name in self._went and before is not None:
+            actions.append(delete(ITEMS, newcomer_key(self._batch.number, after.number)))
+        elif name in self.came and self._day_is_on:
+            actions.append(put(ITEMS, _newcomer(self._batch, after.number)))
+        return actions
+
+
+def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) -> tuple[Item, Item]:
+    """(what a plan needs, what a call needs)."""
+    key, own = name_key(batch.id, name), record_key(state.number)
+    facts = {
+        "number": state.number,
+        "provider": state.provider,
+        "place": place_of(batch.id, name),
+        "active": state.active,
+        "deleted": state.deleted or None,
+    }
+    named = {"pk": key.pk, "sk": key.sk, "version": version} | facts
+    more = {"batch": batch.id, "name": name, "endpoint": state.endpoint, "body": state.body}
+    return named, {"pk": own.pk, "sk": own.sk} | facts | more
+
+
+def _newcomer(batch: Batch, number: int) -> Item:
+    key = newcomer_key(batch.number, number)
+    return {"pk": key.pk, "sk": key.sk, "number": number}
+
+
+def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
+    """Records by name, also those that were deleted, and the versions of their items."""
+    named = db.get_many(ITEMS, (name_key(batch.id, name) for name in names))
+    records = db.get_many(ITEMS, (record_key(one["number"]) for one in named.values()))
+    states = {
+        key.sk: RecordState(
+            number=one["number"],
+            provider=one["provider"],
+            active=one["active"],
+            deleted=bool(one.get("deleted")),
+            endpoint=records[record_key(one["number"])]["endpoint"],
+            body=records[record_key(one["number"])].get("body"),
+        )
+        for key, one in named.items()
+    }
+    return states, {key.sk: one["version"] for key, one in named.items()}
+
+
+def _undo_orphans(store: BatchParts, batch: Batch, written: Mapping[str, _Change]) -> list[str]:
+    """Records that were written while their provider was being removed are as they were; their names.
+
+    Whoever removes a provider looks for records before and after: one that it did not see was written after that, and
+    so finds the provider removed here.
+    """
+    lanes = lanes_of(store.db, {change.after.provider for change in written.values()})
+    orphans = [name for name, change in written.items() if _is_removed(lanes, change.after.provider)]
+    for name in orphans:
+        was, _, version = written[name]
+        if was is None or was.deleted or _is_removed(lanes, was.provider):
+            remove_record(store, batch, name)
+            continue
+        named, item = _record_items(batch, name, was, version=version + 2)
+        # Whoever has written it since knew of the provider's removal.
+        store.db.transact([put(ITEMS, named, when="#version = :seen", seen=version + 1), put(ITEMS, item)])
+    return orphans
+
+
+def _is_removed(lanes: Mapping[int, LaneItem], provider: int) -> bool:
+    return provider in lanes and lanes[provider].revision is None
+
+
+def _day_is_on(store: BatchParts, batch: Batch, *, now_ms: int) -> bool:
+    return any(day.end_ms > now_ms for day in days(store, batch, before=None, limit=DAYS_MAX))
+
+
+def record(store: BatchParts, batch: Batch, record_id: str) -> RecordSpec | None:
+    named = store.db.get(ITEMS, name_key(batch.id, record_id))
+    if named is None or named.get("deleted"):
+        return None
+    item = store.db.get(ITEMS, record_key(named["number"]))
+    return _read_records(store, [item])[0] if item is not None else None
+
+
+def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
+    """In order of their names: the first of each shard, put together; on over those that are deleted."""
+    named: list[Item] = []
+    asked = limit
+    while asked > 0:
+        partitions = [name_partition(batch.id, shard) for shard in range(SHARDS)]
+        pages = store.db.threads.fan_out(partial(_names_in, store.db, after=after, limit=asked), partitions)
+        page = sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:asked]
+        named += [row for row in page if not row.get("deleted")]
+        if len(page) < asked:
+            break
+        after, asked = page[-1]["sk"], limit - len(named)
+    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in named))
+    return _read_records(store, [item for row in named if (item := items.get(record_key(row["number"])))])
+
+
+def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
+    return db.query(
+        ITEMS,
+        "#pk = :pk AND #sk > :after",
+        limit=limit,
+        only="#sk, #number, #deleted",
+        pk=partition,
+        after=after or " ",
+    )
+
+
+def _read_records(store: BatchParts, items: Sequence[Item]) -> list[RecordSpec]:
+    names = store.facts.policies.names(store.db, (item["provider"] for item in items))
+    return [
+        RecordSpec(item["name"], names[item["provider"]], item["endpoint"], item.get("body"), active=item["active"])
+        for item in items
+    ]
+
+
+def remove_record(store: BatchParts, batch: Batch, record_id: str) -> bool:
+    for _ in attempts():
+        states, versions = _states(store.db, batch, [record_id])
+        now = states.get(record_id)
+        if now is None or now.deleted:
+            return False
+        version = versions[record_id]
+        named, item = _record_items(batch, record_id, now._replace(deleted=True), version=version + 1)
+        key = gone_key(now.number)
+        gone = {"pk": key.pk, "sk": key.sk, "number": now.number, "batch": batch.id, "batch_number": batch.number}
+        actions = [
+            put(ITEMS, named, when="#version = :seen", seen=version),
+            put(ITEMS, item),
+            put(ITEMS, gone | {"name": record_id}),
+            delete(ITEMS, newcomer_key(batch.number, now.number)),
+        ]
+        if store.db.transact(actions).won:
+            return True
+    raise StoreUnavailable(f"AWS: record {record_id} is written to all the time: try again in a moment.")
+
+
+def record_names(store: BatchParts, numbers: Sequence[int]) -> dict[int, str]:
+    return {item["number"]: item["name"] for item in store.db.get_many(ITEMS, map(record_key, numbers)).values()}
+
+
+# -- newcomers
+
+
+def late_records(store: BatchParts, batch: Batch, *, limit: int) -> list[LateRecord]:
+    rows = store.db.query(ITEMS, "#pk = :pk", limit=limit, only="#number", pk=newcomer_partition(batch.number))
+    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in rows))
+    found = sorted(items.values(), key=itemgetter("number"))
+    return [LateRecord(item["number"], item["provider"], item["place"]) for item in found]
+
+
+def forget_late_records(store: BatchParts, done: Sequence[int]) -> None:
+    items = store.db.get_many(ITEMS, map(record_key, done))
+    numbers = {name: batch(store, name) for name in {item["batch"] for item in items.values()}}
+    gone = [
+        delete(ITEMS, newcomer_key(there.number, item["number"]))
+        for item in items.values()
+        if (there := numbers[item["batch"]]) is not None
+    ]
+    store.db.write_many(gone)

@@ -1,0 +1,208 @@
+"""A day's runs as they are reported. The ledger says where each run stands; no more than its day is read."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from paceline.adapters.aws.batches.keys import (
+    LAST,
+    SHARDS,
+    day_key,
+    ledger_key,
+    ledger_partition,
+    name_key,
+    place_key,
+    provider_key,
+    record_key,
+)
+from paceline.adapters.aws.batches.lanes import lanes_of
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item, padded
+from paceline.adapters.aws.client.tables import ITEMS, RUNS
+from paceline.core.batches.batch import Day
+from paceline.core.batches.calls import CallState
+from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK, run_key
+from paceline.core.batches.unwanted import ASIDE
+from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount
+
+CHUNK_RUNS = 1_000
+NUMBER_BITS = 22
+NUMBER_MASK = (1 << NUMBER_BITS) - 1
+"""Of a provider's number."""
+
+
+class Entry(NamedTuple):
+    """A run in the ledger, and where it stands."""
+
+    run: int
+    provider: int
+    due_ms: int
+
+
+def day_counts(store: BatchParts, day: Day) -> list[DayCount]:
+    counts: Counter[tuple[int, CallState]] = Counter()
+    for some in store.db.threads.fan_out(lambda shard: _counts_in(store.db, day.number, shard), range(SHARDS)):
+        counts += some
+    names = store.facts.policies.names(store.db, {provider for provider, _ in counts})
+    return sorted(DayCount(names[provider], state, runs) for (provider, state), runs in counts.items())
+
+
+def _counts_in(db: Database, day: int, shard: int) -> Counter[tuple[int, CallState]]:
+    counts: Counter[tuple[int, CallState]] = Counter()
+    for page in _pages_of(db, day, shard):
+        states = _states(db, page)
+        counts.update((entry.provider, states[entry.run]["state"]) for entry in page if entry.run in states)
+    return counts
+
+
+def day_dues(store: BatchParts, day: Day) -> tuple[array[int], array[int]]:
+    """Each run is kept as one number, so that a day of a million fits."""
+    places: list[int] = []
+    for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day.number, shard), range(SHARDS)):
+        places += some
+    places.sort()
+    return array("q", [one >> NUMBER_BITS for one in places]), array("q", [one & NUMBER_MASK for one in places])
+
+
+def _places_in(db: Database, day: int, shard: int) -> list[int]:
+    return [entry.due_ms << NUMBER_BITS | entry.provider for page in _pages_of(db, day, shard) for entry in page]
+
+
+def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:
+    """All runs of a day in one shard of the ledger."""
+    after = 0
+    while page := _entries_in(db, day, shard, after=after, limit=CHUNK_RUNS):
+        yield page
+        if len(page) < CHUNK_RUNS:
+            return
+        after = page[-1].run & RECORD_MASK
+
+
+def day_runs(
+    store: BatchParts, day: Day, *, state: CallState | None, provider: str | None, after: int, limit: int
+) -> tuple[list[CallRun], int | None]:
+    number = _number(store.db, provider) if provider is not None else None
+    looked_at_max = RUNS_READ_MAX if state or provider is not None else limit + 1
+    entries = entries_of(store.db, day.number, after=after, limit=looked_at_max)
+    found: list[Entry] = []
+    seen, looked = after, 0
+    for at in range(0, len(entries), CHUNK_RUNS):
+        chunk = entries[at : at + CHUNK_RUNS]
+        states = _states(store.db, chunk) if state else {}
+        for entry in chunk:
+            wanted = state is None or (entry.run in states and states[entry.run]["state"] == state)
+            wanted = wanted and (provider is None or entry.provider == number)
+            if wanted and len(found) == limit:
+                return runs_of(store, found), seen
+            if wanted:
+                found.append(entry)
+            seen, looked = entry.run & RECORD_MASK, looked + 1
+    return runs_of(store, found), seen if looked == looked_at_max else None
+
+
+def find_call_run(store: BatchParts, batch_id: str, record_id: str, date: str) -> CallRun | None:
+    found = store.db.get_many(ITEMS, [day_key(batch_id, date), name_key(batch_id, record_id)])
+    day, named = found.get(day_key(batch_id, date)), found.get(name_key(batch_id, record_id))
+    if day is None or named is None:
+        return None
+    runs = runs_of(store, entries_by_run(store.db, [run_key(day["number"], named["number"])]))
+    return runs[0] if runs else None
+
+
+def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]:
+    """In order of record number, those after the given one: the first of each shard, put together."""
+    pages = db.threads.fan_out(lambda shard: _entries_in(db, day, shard, after=after, limit=limit), range(SHARDS))
+    return list(islice(merge(*pages), limit))
+
+
+def _entries_in(db: Database, day: int, shard: int, *, after: int, limit: int) -> list[Entry]:
+    rows = db.query(
+        RUNS,
+        "#pk = :pk AND #sk BETWEEN :first AND :last",
+        limit=limit,
+        only="#sk, #provider, #due_ms",
+        pk=ledger_partition(day, shard),
+        first=padded(after + 1),
+        last=LAST,
+    )
+    return [Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows]
+
+
+def entries_by_run(db: Database, runs: Iterable[int]) -> list[Entry]:
+    """Those that the ledger has, in order."""
+    keys = {ledger_key(run): run for run in runs}
+    found = db.get_many(RUNS, keys)
+    return sorted(Entry(keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
+
+
+def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
+    """In the order given."""
+    states = _states(store.db, entries)
+    records = store.db.get_many(ITEMS, (record_key(entry.run & RECORD_MASK) for entry in entries))
+    days = store.facts.days(store.db, (entry.run >> RECORD_BITS for entry in entries))
+    names = store.facts.policies.names(store.db, (entry.provider for entry in entries))
+    runs = []
+    for entry in entries:
+        if (row := states.get(entry.run)) is not None:
+            day, record = days[entry.run >> RECORD_BITS], records[record_key(entry.run & RECORD_MASK)]
+            named = (entry.run, day["batch"], record["name"], day["date"], names[entry.provider], entry.due_ms)
+            runs.append(_run(named, row))
+    return runs
+
+
+def _states(db: Database, entries: Sequence[Entry]) -> dict[int, Item]:
+    """Each run's item; of one that is held, as its lane has it. A run that moves while it is looked for is left out."""
+    rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    found = {
+        entry.run: row
+        for entry in entries
+        if (row := rows.get(place_key(entry.provider, entry.due_ms))) is not None and row["run"] == entry.run
+    }
+    waiting = [entry for entry in entries if entry.run in found and found[entry.run]["state"] == "waiting"]
+    lanes = lanes_of(db, {entry.provider for entry in waiting})
+    for entry in waiting:
+        one = lanes[entry.provider].held.get(entry.due_ms) if entry.provider in lanes else None
+        if one is not None and one.run == entry.run:
+            told = {"reason": ""} if one.state == "out" else {}
+            held = {"state": one.state, "at_ms": one.at_ms, "attempt": one.attempt, "started_ms": one.started_ms}
+            found[entry.run] = found[entry.run] | held | told
+    return found
+
+
+def _run(named: tuple[int, str, str, str, str, int], row: Item) -> CallRun:
+    state, reason = row["state"], row.get("reason", "")
+    if state in ("waiting", "out", "retry"):
+        return CallRun(
+            *named,
+            state=state,
+            attempt=row.get("attempt", 0),
+            reason=reason,
+            until_ms=row.get("at_ms"),
+            started_ms=row.get("started_ms"),
+        )
+    if state == "aside":
+        return CallRun(*named, state="aside", reason=ASIDE)
+    latency_ms = row.get("latency_ms")
+    return CallRun(
+        *named,
+        state=state,
+        attempt=row["attempt"],
+        reason=reason,
+        started_ms=row.get("started_ms"),
+        ended_ms=row["ended_ms"],
+        latency_ms=float(latency_ms) if latency_ms is not None else None,
+        code=row.get("code"),
+        payload=row.get("payload"),
+        dead=bool(row.get("dead")),
+    )
+
+
+def _number(db: Database, provider: str) -> int | None:
+    item = db.get(ITEMS, provider_key(provider))
+    return int(item["number"]) if item else None

@@ -1,0 +1,206 @@
+"""Writes what core.batches.unwanted decides: runs that end, stand aside with their batch, or move."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from paceline.adapters.aws.batches.enqueue import free_dues_ms
+from paceline.adapters.aws.batches.keys import aside_key, aside_partition, dead_shard, ledger_key, open_shard, place_key
+from paceline.adapters.aws.batches.lanes import (
+    LaneItem,
+    Looks,
+    Run,
+    busy_lane,
+    lane_of,
+    place_of_run,
+    write_lane,
+)
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put, setting, update
+from paceline.adapters.aws.client.tables import RUNS
+from paceline.core.batches.run_keys import RECORD_BITS, queue_key
+from paceline.core.batches.settle import DEAD_STATES
+from paceline.core.batches.unwanted import DayFacts, End, RunFacts, Unwanted, judge_run, may_have_arrived
+
+ASIDE_MAX = 10_000
+"""So many come back from aside in one look; there are as many looks as it takes."""
+LOOKS_MAX = 10_000
+MOVES_MAX = 32
+IN_PLACE = "#run = :seen AND #state = :was"
+
+
+class Wishes(NamedTuple):
+    """What records, days and batches want now: of every run that a claim may start."""
+
+    records: dict[int, Item]
+    """By run."""
+    days: dict[int, DayFacts]
+
+    def day(self, run: int) -> DayFacts:
+        return self.days[run >> RECORD_BITS]
+
+    def record(self, run: int) -> Item | None:
+        """The run's record, if it is there and wants to run."""
+        record = self.records.get(run)
+        return record if record is not None and record["active"] and not record.get("deleted") else None
+
+    def judge(self, run: Run, provider: int, *, now_ms: int) -> Unwanted | None:
+        """What core decides for a run of this provider's queue."""
+        if run.at_ms > now_ms:
+            return None  # its record was not read
+        record = self.record(run.run)
+        named = record["provider"] if record is not None else None
+        facts = RunFacts(run.state, run.due_ms, run.at_ms, run.attempt, run.lost, provider, named)
+        return judge_run(facts, self.day(run.run), now_ms=now_ms)
+
+
+def take_out(
+    db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes, *, front_ms: int, now_ms: int
+) -> set[int]:
+    """Takes runs that must not start out of a provider's queue, as far as one transaction reaches.
+
+    ``runs`` are all that are held and the first that wait; ``front_ms``: when the next after them is due. Returns the
+    numbers of the batches for which runs were set aside.
+    """
+    judged = [(run, wishes.judge(run, lane.provider, now_ms=now_ms)) for run in runs]
+    if moved := [run for run, verdict in judged if verdict == "move"]:
+        _move_some(db, looks, lane, moved[:MOVES_MAX], wishes)
+        return set()
+    actions: list[Action] = []
+    gone: set[int] = set()
+    asides: list[int] = []
+    for run, verdict in judged:
+        if verdict is None:
+            continue
+        if len(actions) + 3 > ACTIONS_MAX:
+            break
+        gone.add(run.due_ms)
+        if isinstance(verdict, End):
+            actions.append(_end(lane.provider, run, verdict, now_ms=now_ms))
+        else:
+            asides.append(wishes.day(run.run).batch_number)
+            actions += _set_aside(lane.provider, run, asides[-1])
+    left = [run.due_ms for run in runs if run.state == "waiting" and run.due_ms not in gone]
+    after = lane.change(
+        held={due_ms: one for due_ms, one in lane.held.items() if due_ms not in gone},
+        front_ms=min([*left, front_ms]),
+        aside=lane.aside + len(asides),
+    )
+    if not db.transact([write_lane(lane, after), *actions]).won:
+        return set()
+    looks.note(after)
+    return set(asides)
+
+
+def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
+    lost = 1 if may_have_arrived(run.state, run.lost) else 0
+    change, values = setting({"state": "aside", "attempt": run.attempt, "lost": lost, "shard": None, "at": None})
+    key = aside_key(batch_number, provider, run.due_ms)
+    return [
+        update(RUNS, place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values),
+        put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": run.due_ms, "run": run.run}),
+    ]
+
+
+def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
+    dead = verdict.state in DEAD_STATES
+    change, values = setting(
+        {
+            "state": verdict.state,
+            "attempt": run.attempt,
+            "ended_ms": now_ms,
+            "reason": verdict.reason,
+            "dead": dead or None,
+            "shard": dead_shard(provider) if dead else None,
+            "at": queue_key(provider, run.due_ms) if dead else None,
+        }
+    )
+    key = place_key(provider, run.due_ms)
+    return update(RUNS, key, change, when=IN_PLACE, seen=run.run, was="waiting", **values)
+
+
+def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes) -> None:
+    """One after the other; the first that loses, and those after it, are moved by the next look."""
+    now: LaneItem | None = lane
+    for run in runs:
+        if now is not None:
+            now = _move(db, looks, now, run, wishes)
+
+
+def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) -> LaneItem | None:
+    """To its record's provider, with its due time and its attempts. The lane afterwards; None: it lost."""
+    target = lane_of(db, wishes.records[run.run]["provider"])
+    assert target is not None
+    due_ms = free_dues_ms(db, target.provider, [run.due_ms])[0]
+    held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
+    after, woken = lane.change(held=held), target.woken(due_ms).change()
+    item = place_of_run(target.provider, due_ms) | {
+        "run": run.run,
+        "state": "waiting",
+        "attempt": run.attempt,
+        "shard": open_shard(run.run),
+        "at": due_ms,
+    }
+    old = place_key(lane.provider, run.due_ms)
+    change, values = setting({"provider": target.provider, "due_ms": due_ms})
+    done = db.transact(
+        [
+            write_lane(lane, after),
+            write_lane(target, woken),
+            delete(RUNS, old, when=IN_PLACE, seen=run.run, was="waiting"),
+            put(RUNS, item, when=ABSENT),
+            update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
+        ]
+    )
+    if not done.won:
+        return None
+    looks.note(after)
+    looks.note(woken)
+    return after
+
+
+def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
+    """What stood aside for the batch waits again, in its place."""
+    back = 0
+    for _ in range(LOOKS_MAX):
+        rows = db.query(RUNS, "#pk = :pk", limit=ASIDE_MAX, pk=aside_partition(batch_number))
+        by_provider: dict[int, list[Item]] = defaultdict(list)
+        for row in rows:
+            by_provider[row["provider"]].append(row)
+        db.threads.fan_out(lambda group: _bring_back_at(db, looks, batch_number, *group), list(by_provider.items()))
+        back += len(rows)
+        if len(rows) < ASIDE_MAX:
+            break
+    return back
+
+
+def _bring_back_at(db: Database, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
+    size = (ACTIONS_MAX - 1) // 2
+    for at in range(0, len(rows), size):
+        _bring_back_some(db, looks, batch_number, provider, rows[at : at + size])
+
+
+def _bring_back_some(db: Database, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
+    left = list(rows)
+    for _ in attempts():
+        lane = lane_of(db, provider)
+        assert lane is not None
+        first_ms = min(row["due_ms"] for row in left)
+        after = lane.woken(first_ms).change(aside=lane.aside - len(left))
+        actions = [write_lane(lane, after)]
+        for row in left:
+            change, values = setting({"state": "waiting", "shard": open_shard(row["run"]), "at": row["due_ms"]})
+            place, pointer = place_key(provider, row["due_ms"]), aside_key(batch_number, provider, row["due_ms"])
+            actions.append(update(RUNS, place, change, when=IN_PLACE, seen=row["run"], was="aside", **values))
+            actions.append(delete(RUNS, pointer))
+        if db.transact(actions).won:
+            looks.note(after)
+            return
+        there = db.get_many(RUNS, (aside_key(batch_number, provider, row["due_ms"]) for row in left))
+        left = [row for row in left if aside_key(batch_number, provider, row["due_ms"]) in there]
+        if not left:
+            return  # another brought them back
+    raise busy_lane(provider)

@@ -1,0 +1,231 @@
+"""Retention of batches' runs, and their counts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from paceline.adapters.aws.base import BatchCounts
+from paceline.adapters.aws.batches.enqueue import chains
+from paceline.adapters.aws.batches.keys import (
+    SHARDS,
+    day_key,
+    day_number_key,
+    dead_shard,
+    gone_key,
+    ledger_key,
+    name_key,
+    newcomer_key,
+    place_key,
+    record_key,
+)
+from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, states_from, waiting_from, wake
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.batches.providers import BATCHES_MAX, live_providers
+from paceline.adapters.aws.batches.records import batches
+from paceline.adapters.aws.batches.results import Entry, entries_of
+from paceline.adapters.aws.batches.unwanted_runs import bring_back
+from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, padded, update
+from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
+from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
+from paceline.core.batches.values import CallPurge
+
+KEPT_DAYS_MAX = 1_000_000
+"""All of them: a day is kept for as long as its runs are."""
+TOMBSTONES_MAX = 50
+PROVIDERS_MAX = 10_000
+QUEUES_MAX = 100
+"""Waiting runs are counted in the queues of so many providers, with so many requests in all."""
+DEAD_MAX = 10_000
+"""Dead letters are counted up to so many in each of their shards."""
+BATCHES_PAGE = 1_000
+ENDED = "#run = :seen AND #ended_ms = :ended"
+
+
+def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
+    """Walks on through the ledger from ``after``. A walk that begins also finishes what somebody left half done."""
+    if after <= 0:
+        _return_left_aside(store)
+    looked = deleted = 0
+    days = _days_from(store.db, after)
+    for row in days:
+        day = int(row["sk"])
+        beyond = run_key(day + 1, 0) - 1
+        if row["end_ms"] >= ended_before_ms or row.get("gone"):
+            after = beyond
+            continue
+        first = after & RECORD_MASK if after >> RECORD_BITS == day else 0
+        entries = entries_of(store.db, day, after=first, limit=limit - looked)
+        gone = _purge_some(
+            store.db, store.looks, entries, ended_before_ms=ended_before_ms, dead_before_ms=dead_before_ms
+        )
+        deleted += gone
+        looked += len(entries)
+        if looked >= limit:
+            return CallPurge(deleted, after=entries[-1].run)
+        if first == 0 and gone == len(entries):
+            _note_gone(store.db, row)
+        after = beyond
+    return CallPurge(deleted, after=after if len(days) == PURGED_DAYS_MAX else None)
+
+
+def _days_from(db: Database, after: int) -> list[Item]:
+    first = max(after + 1, 0) >> RECORD_BITS
+    return db.query(ITEMS, "#pk = :pk AND #sk >= :first", limit=PURGED_DAYS_MAX, pk="days", first=padded(first))
+
+
+def _purge_some(
+    db: Database, looks: Looks, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
+) -> int:
+    """What still waits long after its day is looked at once more: its planner may have died before it woke anyone."""
+    rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    old: list[_Pair] = []
+    firsts: dict[int, int] = {}
+    for entry in entries:
+        row = rows.get(place_key(entry.provider, entry.due_ms))
+        if row is None or row["run"] != entry.run:
+            continue
+        if row["state"] == "waiting":
+            firsts[entry.provider] = min(firsts.get(entry.provider, entry.due_ms), entry.due_ms)
+        elif is_old(
+            row.get("ended_ms"),
+            dead=bool(row.get("dead")),
+            ended_before_ms=ended_before_ms,
+            dead_before_ms=dead_before_ms,
+        ):
+            place = place_key(entry.provider, entry.due_ms)
+            gone = delete(RUNS, place, when=ENDED, seen=entry.run, ended=row["ended_ms"])
+            old.append(_Pair(entry.provider, [gone, delete(RUNS, ledger_key(entry.run))]))
+    held = lanes_of(db, firsts)
+    missed = {one: due_ms for one, due_ms in firsts.items() if due_ms not in held[one].held}
+    wake(db, looks, missed, now_ms=ended_before_ms)
+    return _delete_pairs(db, old)
+
+
+class _Pair(NamedTuple):
+    """A run and its row in the ledger, to be deleted together."""
+
+    provider: int
+    actions: list[Action]
+
+
+def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
+    """Some at once; where one of them was put back meanwhile, each by itself."""
+
+    def delete_some(chain: list[list[_Pair]]) -> list[tuple[list[_Pair], bool]]:
+        return [(part, db.transact([action for pair in part for action in pair.actions]).won) for part in chain]
+
+    by_provider = sorted(pairs, key=lambda pair: pair.provider)
+    chained = chains(by_provider, provider_of=lambda pair: pair.provider, size=ACTIONS_MAX // 2)
+    done = [one for chain in db.threads.fan_out(delete_some, chained) for one in chain]
+    lost = [pair.actions for part, won in done if not won for pair in part]
+    return sum(len(part) for part, won in done if won) + sum(one.won for one in db.transact_each(lost))
+
+
+def _note_gone(db: Database, row: Item) -> None:
+    """Of a planned day whose runs are all deleted: walks need not look at it again."""
+    day = db.get(ITEMS, day_key(row["batch"], row["date"]))
+    if day is not None and day["state"] == "planned":
+        key = day_number_key(int(row["sk"]))
+        db.write(update(ITEMS, key, "SET #gone = :yes", when=PRESENT, yes=True))
+
+
+def _return_left_aside(store: BatchParts) -> None:
+    after = ""
+    for _ in range(BATCHES_MAX // BATCHES_PAGE):
+        page = batches(store, after=after, limit=BATCHES_PAGE)
+        for batch in page:
+            if not batch.spec.paused:
+                bring_back(store.db, store.looks, batch.number)
+        if len(page) < BATCHES_PAGE:
+            return
+        after = page[-1].id
+
+
+def purge_records(store: BatchParts, *, after: int) -> CallPurge:
+    rows = store.db.query(
+        ITEMS, "#pk = :pk AND #sk > :after", limit=TOMBSTONES_MAX, pk="gone", after=padded(max(after, 0))
+    )
+    if not rows:
+        return CallPurge(0, after=None)
+    days = _kept_days(store.db)
+    keys = {
+        ledger_key(run_key(int(day["sk"]), row["number"])): row["number"] for row in rows for day in days[row["batch"]]
+    }
+    named = {keys[key] for key in store.db.get_many(RUNS, keys)}
+    planned = {batch for batch in {row["batch"] for row in rows} if _is_planned(store.db, batch, days[batch])}
+    gone = [row for row in rows if row["number"] not in named and row["batch"] in planned]
+    deleted = sum(one.won for one in store.db.transact_each([_forget(row) for row in gone]))
+    return CallPurge(deleted, after=rows[-1]["number"] if len(rows) == TOMBSTONES_MAX else None)
+
+
+def _kept_days(db: Database) -> dict[str, list[Item]]:
+    """By batch, the days of which runs may be in the ledger."""
+    found: dict[str, list[Item]] = defaultdict(list)
+    kept = "attribute_not_exists(#gone)"
+    for row in db.query(ITEMS, "#pk = :pk", limit=KEPT_DAYS_MAX, filtered=kept, pk="days"):
+        found[row["batch"]].append(row)
+    return found
+
+
+def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
+    """Not while a plan is under way: it may have seen a record that was removed since, and make a run of it yet."""
+    there = db.get_many(ITEMS, (day_key(batch, row["date"]) for row in days))
+    return all(day["state"] == "planned" for day in there.values())
+
+
+def _forget(row: Item) -> list[Action]:
+    """Returns the actions that delete a record for good, unless it was put again meanwhile."""
+    number = row["number"]
+    return [
+        delete(ITEMS, name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
+        delete(ITEMS, record_key(number)),
+        delete(ITEMS, newcomer_key(row["batch_number"], number)),
+        delete(ITEMS, gone_key(number)),
+    ]
+
+
+def batch_counts(store: BatchParts) -> BatchCounts:
+    """Costs a few hundred requests at most, however much waits; counts that they do not reach say "at least"."""
+    providers = live_providers(store.db, after="", limit=PROVIDERS_MAX)
+    lanes = sorted(lanes_of(store.db, (item["number"] for item in providers)).values(), key=lambda lane: lane.first_ms)
+    queues = [lane for lane in lanes if lane.first_ms < NEVER_MS][:QUEUES_MAX]
+    limit = QUEUES_MAX // max(len(queues), 1) * PAGE_MAX
+    ready = [lane for lane in lanes if lane.ready_ms < NEVER_MS]
+    return BatchCounts(
+        providers=len(providers),
+        batches=store.db.count(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="batches"),
+        calls_waiting=sum(store.db.threads.fan_out(lambda lane: _waiting(store.db, lane, limit=limit), queues)),
+        calls_aside=sum(lane.aside for lane in lanes),
+        dead_letters=dead_letters(store),
+        oldest_call_due_ms=_oldest_due_ms(store.db, ready[:QUEUES_MAX]),
+        call_start_ms=min((lane.ready_ms for lane in ready), default=None),
+    )
+
+
+def dead_letters(store: BatchParts) -> int:
+    def count(shard: int) -> int:
+        return store.db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=DEAD_MAX, shard=dead_shard(shard))
+
+    return sum(store.db.threads.fan_out(count, range(SHARDS)))
+
+
+def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:
+    """From the first on that has not ended."""
+    states = islice(states_from(db, lane.provider, lane.first_ms), limit)
+    return sum(state == "waiting" for state in states)
+
+
+def _oldest_due_ms(db: Database, lanes: Sequence[LaneItem]) -> int | None:
+    """When the first run was due that has not ended. A lane may say too early a time, so the first ones are read."""
+    oldest_ms = NEVER_MS
+    for lane in lanes:
+        if lane.first_ms >= oldest_ms:
+            break
+        waiting = waiting_from(db, lane, lane.front_ms, limit=1)
+        oldest_ms = min([oldest_ms, *lane.held, *(run.due_ms for run in waiting.runs)])
+    return oldest_ms if oldest_ms < NEVER_MS else None

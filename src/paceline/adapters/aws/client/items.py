@@ -1,0 +1,177 @@
+"""Items as Python values, keys as text, and writes as values: each says what it believes, every name aliased.
+
+An expression is written with ``#name`` for an attribute and ``:value`` for a value; both are gathered from the text, so
+that no attribute name meets DynamoDB's 573 reserved words (counter, key, state, url, …), and no value is left over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+from urllib.parse import quote
+from zlib import crc32
+
+Value = str | int | float | bool | bytes | list[Any] | dict[str, Any] | None
+Item = dict[str, Any]
+"""An item as Python values. An attribute that is None is not there."""
+Wire = dict[str, dict[str, Any]]
+"""An item as DynamoDB speaks it."""
+Kind = Literal["Put", "Update", "Delete", "ConditionCheck"]
+
+ITEM_BYTES_MAX = 400 * 1024
+DIGITS = 19
+"""As many as the largest signed 64-bit number has: numbers in sort keys are padded to them."""
+_NAME = re.compile(r"#(\w+)")
+_VALUE = re.compile(r":(\w+)")
+
+
+class Key(NamedTuple):
+    """Where an item is."""
+
+    pk: str
+    sk: str
+
+
+PK_BYTES_MAX, SK_BYTES_MAX = 2_048, 1_024
+
+
+def is_possible(key: Key) -> bool:
+    """Return whether an item can have this key: a caller may ask for a longer name than DynamoDB allows."""
+    return 0 < len(key.pk.encode()) <= PK_BYTES_MAX and 0 < len(key.sk.encode()) <= SK_BYTES_MAX
+
+
+class Action(NamedTuple):
+    """One write, or one check, of one item: alone or as a part of a transaction. ``table`` is without the prefix."""
+
+    kind: Kind
+    table: str
+    key: Key
+    params: dict[str, Any]
+
+
+def put(table: str, item: Mapping[str, Any], *, when: str = "", **values: Value) -> Action:
+    """Writes the whole item. ``when=ABSENT`` is put-if-absent."""
+    params = {"Item": encode_item(item)} | _expressions(when=when, values=values)
+    return Action("Put", table, Key(item["pk"], item["sk"]), params)
+
+
+def update(table: str, key: Key, change: str, *, when: str, **values: Value) -> Action:
+    """``change`` is an update expression. Without ``when`` it makes a deleted item again."""
+    params = {"Key": encode_key(key)} | _expressions(when=when, change=change, values=values)
+    return Action("Update", table, key, params)
+
+
+def delete(table: str, key: Key, *, when: str = "", **values: Value) -> Action:
+    return Action("Delete", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
+
+
+def check(table: str, key: Key, *, when: str, **values: Value) -> Action:
+    """Writes nothing: the transaction is won only if it holds."""
+    return Action("ConditionCheck", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
+
+
+ABSENT = "attribute_not_exists(#pk)"
+PRESENT = "attribute_exists(#pk)"
+
+
+def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """An update expression that makes the attributes be so, and its values: SET for a value, REMOVE for None."""
+    given = {name: value for name, value in values.items() if value is not None}
+    gone = [f"#{name}" for name, value in values.items() if value is None]
+    parts = ["SET " + ", ".join(f"#{name} = :{name}" for name in given)] if given else []
+    parts += ["REMOVE " + ", ".join(gone)] if gone else []
+    return " ".join(parts), given
+
+
+def query_params(*, where: str, filtered: str = "", only: str = "", values: Mapping[str, Any]) -> dict[str, Any]:
+    """``where`` chooses by keys, ``filtered`` among what was read, ``only`` names the attributes wanted."""
+    texts = {"KeyConditionExpression": where, "FilterExpression": filtered, "ProjectionExpression": only}
+    return _gathered({name: text for name, text in texts.items() if text}, values)
+
+
+def _expressions(*, when: str, values: Mapping[str, Any], change: str = "") -> dict[str, Any]:
+    texts = {"ConditionExpression": when, "UpdateExpression": change}
+    return _gathered({name: text for name, text in texts.items() if text}, values)
+
+
+def _gathered(texts: dict[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    whole = " ".join(texts.values())
+    names = set(_NAME.findall(whole))
+    used = set(_VALUE.findall(whole))
+    assert used == set(values), f"{whole}: {used ^ set(values)} is in the text or in the values, not in both"
+    params: dict[str, Any] = dict(texts)
+    if names:
+        params["ExpressionAttributeNames"] = {f"#{name}": name for name in sorted(names)}
+    if used:
+        params["ExpressionAttributeValues"] = {f":{name}": encode(values[name]) for name in sorted(used)}
+    return params
+
+
+def encode(value: Value) -> dict[str, Any]:
+    """A Python value as DynamoDB types it."""
+    match value:
+        case str():
+            return {"S": value}
+        case bool():
+            return {"BOOL": value}
+        case int() | float():
+            return {"N": repr(value)}
+        case bytes():
+            return {"B": value}
+        case None:
+            return {"NULL": True}
+        case list():
+            return {"L": [encode(part) for part in value]}
+        case dict():
+            return {"M": {name: encode(part) for name, part in value.items()}}
+
+
+def decode(wire: Mapping[str, Any]) -> Any:
+    """The inverse of ``encode``, but that DynamoDB writes 1.0 as 1: a float that is whole comes back as an int."""
+    ((kind, value),) = wire.items()
+    match kind:
+        case "N":
+            return float(value) if set(value) & set(".eE") else int(value)
+        case "L":
+            return [decode(part) for part in value]
+        case "M":
+            return {name: decode(part) for name, part in value.items()}
+        case "NULL":
+            return None
+        case "B":
+            return bytes(value)
+        case _:
+            return value
+
+
+def encode_item(item: Mapping[str, Any]) -> Wire:
+    return {name: encode(value) for name, value in item.items() if value is not None}
+
+
+def decode_item(wire: Mapping[str, Any]) -> Item:
+    return {name: decode(value) for name, value in wire.items()}
+
+
+def encode_key(key: Key) -> Wire:
+    return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
+
+
+def key_of(item: Mapping[str, Any]) -> Key:
+    return Key(item["pk"], item["sk"])
+
+
+def joined(kind: str, *parts: str | int) -> str:
+    """One key of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
+    return "#".join([kind, *(quote(str(part), safe="") for part in parts)])
+
+
+def padded(number: int) -> str:
+    """A number that sorts as text as it sorts as a number."""
+    assert 0 <= number < 10**DIGITS
+    return f"{number:0{DIGITS}d}"
+
+
+def shard_of(name: str | int, shards: int) -> int:
+    """The same for ever: it is written into items."""
+    return crc32(str(name).encode()) % shards

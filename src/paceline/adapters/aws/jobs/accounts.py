@@ -1,0 +1,297 @@
+"""Accounts, their meters and their keys, on DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from paceline.adapters.aws.cache.row_cache import RowCache
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Item, delete, joined, padded, put, setting, update
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import (
+    account_key,
+    key_key,
+    secret_key,
+    too_busy,
+    tries,
+    type_key,
+    vault_key,
+)
+from paceline.adapters.aws.jobs.meters import (
+    Write,
+    account_action,
+    balance_of,
+    balance_write,
+    difference,
+    freshened,
+    joined_write,
+    meter_of,
+    new_meters,
+    releases_in,
+    with_expired,
+    with_limit,
+)
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.core.jobs import accounts as rules
+from paceline.core.jobs.accounts import ACCOUNTS_MAX, KEYS_MAX, TYPES_MAX, limits_of, meter_name, pool_key, slots_back
+from paceline.core.jobs.atlas import MeterName
+from paceline.core.jobs.meters import NEVER_MS, Meter, Reading, read_balance, sync
+from paceline.core.jobs.names import key_id, key_number
+from paceline.core.jobs.pool import Account, Barred
+from paceline.core.jobs.refusals import quarantine_reason
+from paceline.core.jobs.values import AccountPut, AccountSpec, AddKey, KeyAdded, SeenAccount, StoredKey
+
+SLOTS_MAX = 100_000
+PARTS_MAX = KEYS_MAX + SLOTS_MAX
+
+
+def put_account(store: JobParts, name: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+    limits = limits_of(spec)
+    for _ in tries():
+        found = store.db.get(LEDGER, account_key(name))
+        done = rules.put_account(spec, None if found is None else _spec(found), seen)
+        if done in ("revision_mismatch", "unchanged"):
+            return done
+        if found is None:
+            if _create(store.db, name, spec, limits):
+                store.change_counter.bump()
+                return done
+            continue
+        meters = [with_limit(meter_of(found, meter), limit) for meter, limit in limits.items()]
+        write = difference(found, {meter.name: meter for meter in meters})
+        if found["enabled"] != spec.enabled:
+            write = joined_write(write, Write({}, {"enabled": spec.enabled}, bound=found["v"]))
+        if store.db.write(account_action(name, write)).won:
+            store.change_counter.bump()
+            return done
+    raise too_busy()
+
+
+def _spec(item: Item) -> AccountSpec:
+    return AccountSpec(
+        meter_of(item, "concurrent").limit,
+        meter_of(item, "results").limit,
+        meter_of(item, "credits").limit,
+        item["enabled"],
+    )
+
+
+def account(store: JobParts, name: str, *, now_ms: int) -> Account | None:
+    return _account(store.db, name, now_ms=now_ms, until_ms=NEVER_MS)
+
+
+def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Account]:
+    listed = store.db.query(LEDGER, "#pk = :pk", limit=ACCOUNTS_MAX, pk="accounts")
+    until_ms = max(now_ms, releases_until_ms)
+    found = store.db.threads.fan_out(
+        lambda item: _account(store.db, item["sk"], now_ms=now_ms, until_ms=until_ms, seen=store.row_cache),
+        listed,
+    )
+    return [one for one in found if one is not None]
+
+
+def names(database: Database) -> list[str]:
+    return [item["sk"] for item in database.query(LEDGER, "#pk = :pk", limit=ACCOUNTS_MAX, pk="accounts")]
+
+
+def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
+    for _ in tries():
+        owner = store.db.get(LEDGER, account_key(add.account))
+        if owner is None:
+            return KeyAdded("no_account")
+        holder = _holder(store.db, add)
+        if holder is not None:
+            item = store.db.get(LEDGER, key_key(*holder))
+            if item is not None:
+                return KeyAdded("already", _stored_key(item))
+            continue
+        [number] = store.numbers.take("key", 1, block=1)
+        item = {
+            **key_key(add.account, number)._asdict(),
+            "number": number,
+            "account": add.account,
+            "sealed": add.sealed,
+            "last_four": add.last_four,
+            "label": add.label,
+            "enabled": True,
+            "quarantine": "",
+            "created_ms": now_ms,
+        }
+        once = {**vault_key(add.account, add.sealed)._asdict(), "number": number}
+        whose = {**secret_key(add.sealed)._asdict(), "account": add.account, "number": number}
+        if store.db.transact([put(LEDGER, one, when=ABSENT) for one in (item, once, whose)]).won:
+            _allow_types(store.db, add.account)
+            store.change_counter.bump()
+            return KeyAdded("created", _stored_key(item))
+    raise too_busy()
+
+
+def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
+    """The account that has this secret, and the key's number. Keys that were added by older versions name no holder."""
+    found = database.get(LEDGER, secret_key(add.sealed))
+    if found is not None:
+        return found["account"], found["number"]
+    accounts_found = {vault_key(name, add.sealed): name for name in names(database)}
+    vaults = database.get_many(LEDGER, accounts_found)
+    return next(((accounts_found[key], item["number"]) for key, item in vaults.items()), None)
+
+
+def _allow_types(database: Database, account_name: str) -> None:
+    """An operator changed its keys: RIPE is asked again whether the account may make what it might not."""
+    pk = account_key(account_name).pk
+    found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=TYPES_MAX, pk=pk, kind="type#")
+    for item in found:
+        database.write(delete(LEDGER, type_key(account_name, item["type"])))
+
+
+def keys(store: JobParts, account_name: str) -> list[StoredKey]:
+    pk = account_key(account_name).pk
+    found = store.db.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=KEYS_MAX, pk=pk, kind="key#")
+    return [_stored_key(item) for item in found]
+
+
+def key_item(database: Database, account_name: str, key_id: str) -> Item | None:
+    number = key_number(key_id)
+    return None if number < 0 else database.get(LEDGER, key_key(account_name, number))
+
+
+def sealed_key(store: JobParts, account_name: str, key_id: str) -> str | None:
+    if (sealed := store.row_cache.take_sealed(account_name, key_number(key_id))) is not None:
+        return sealed
+    found = key_item(store.db, account_name, key_id)
+    return None if found is None else str(found["sealed"])
+
+
+def change_key(store: JobParts, account_name: str, key_id: str, **changes: bool | str) -> Item | None:
+    """The key as it is then; None: there is no such key."""
+    number = key_number(key_id)
+    if number < 0:
+        return None
+    change, values = setting(changes)
+    written = store.db.write(update(LEDGER, key_key(account_name, number), change, when=PRESENT, **values))
+    return written.item if written.won else None
+
+
+def enable_key(store: JobParts, account_name: str, key_id: str, *, enabled: bool) -> StoredKey | None:
+    change = rules.enable_key(enabled=enabled)
+    quarantine = {} if change.quarantine is None else {"quarantine": change.quarantine}
+    found = change_key(store, account_name, key_id, enabled=change.enabled, **quarantine)
+    if found is not None and change.allows_types:
+        _allow_types(store.db, account_name)
+        store.change_counter.bump()
+    return None if found is None else _stored_key(found)
+
+
+def quarantine_key(store: JobParts, account_name: str, key_id: str, *, reason: str) -> bool:
+    return change_key(store, account_name, key_id, quarantine=quarantine_reason(reason)) is not None
+
+
+def remove_key(store: JobParts, account_name: str, key_id: str) -> bool:
+    store.row_cache.take_sealed(account_name, key_number(key_id))
+    found = key_item(store.db, account_name, key_id)
+    if found is None:
+        return False
+    gone = delete(LEDGER, key_key(account_name, found["number"]), when=PRESENT)
+    names_of_it = (vault_key(account_name, found["sealed"]), secret_key(found["sealed"]))
+    return store.db.transact([gone, *(delete(LEDGER, key) for key in names_of_it)]).won
+
+
+def sync_meters(store: JobParts, name: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
+    for _ in tries():
+        found = store.db.get(LEDGER, account_key(name))
+        if found is None:
+            return False
+        if not readings:
+            return True
+        found = freshened(store.db, found, now_ms=now_ms)
+        meters: dict[str, Meter] = {}
+        for meter, reading in readings:
+            if meter == "balance":
+                continue
+            before = meter_of(found, meter)
+            meters[before.name] = sync(meters.get(before.name, before), reading)
+        write = difference(found, meters)
+        for meter, reading in readings:
+            if meter == "balance":
+                balance = read_balance(balance_of(found), meter_of(found, "credits"), reading)
+                write = balance_write(found, write, balance)
+        if not write.sets or store.db.write(account_action(name, write)).won:
+            return True
+    raise too_busy()
+
+
+def slots_seen(store: JobParts, name: str, atlas_ids: Sequence[int]) -> int:
+    if not atlas_ids:
+        return 0
+    found = store.db.query(
+        LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=SLOTS_MAX, pk=account_key(name).pk, kind="slot#"
+    )
+    wanted = set(atlas_ids)
+    return sum(atlas_id in wanted for item in found for atlas_id in item["atlas_ids"])
+
+
+def _create(database: Database, name: str, spec: AccountSpec, limits: dict[MeterName, int]) -> bool:
+    item = {
+        **account_key(name)._asdict(),
+        "name": name,
+        "enabled": spec.enabled,
+        "closed_until_ms": 0,
+        "reason": "",
+        "sends": 0,
+        "v": 0,
+        **new_meters(limits),
+    }
+    listed = put(LEDGER, {"pk": "accounts", "sk": name})
+    return database.transact([put(LEDGER, item, when=ABSENT), listed]).won
+
+
+def _account(
+    database: Database, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
+) -> Account | None:
+    """Everything of an account is in one partition, in an order in which one query has what is asked for."""
+    items = database.query(
+        LEDGER, "#pk = :pk AND #sk <= :last", limit=PARTS_MAX,
+        pk=joined("account", name), last=f"until#{padded(until_ms)}",
+    )  # fmt: skip
+    if not items or items[0]["sk"] != "-":
+        return None
+    item = items[0]
+    meters = with_expired(item, releases_in(items), now_ms=now_ms)
+    slots = [one for one in items if one["sk"].startswith("slot#")]
+    keys_found = [one for one in items if one["sk"].startswith("key#")]
+    if seen is not None:
+        for one in keys_found:
+            seen.note_sealed(name, one["number"], one["sealed"])
+    back = slots_back(((one["expected_ms"], one["concurrent"]) for one in slots), now_ms=now_ms, until_ms=until_ms)
+    return Account(
+        id=name,
+        concurrent=msgspec.structs.replace(meters[meter_name(name, "concurrent")], releases=back),
+        results=meters[meter_name(name, "results")],
+        credits=meters[meter_name(name, "credits")],
+        keys=tuple(
+            pool_key(one["number"], enabled=one["enabled"], quarantine=one["quarantine"])
+            for one in keys_found[:KEYS_MAX]
+        ),
+        enabled=item["enabled"],
+        closed_until_ms=item["closed_until_ms"],
+        reason=item["reason"],
+        sends=item["sends"],
+        balance=balance_of(item),
+        barred=tuple(
+            Barred(one["type"], one["until_ms"], one["reason"]) for one in items if one["sk"].startswith("type#")
+        ),
+    )
+
+
+def _stored_key(item: Item) -> StoredKey:
+    return StoredKey(
+        key_id(item["number"]),
+        item["account"],
+        item["last_four"],
+        item["label"],
+        item["enabled"],
+        item["quarantine"],
+        item["created_ms"],
+    )

@@ -1,0 +1,262 @@
+"""Writes what became of a send, as ``core.jobs.transitions`` decides it, and what its refusal means for others."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, assert_never
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Action, Item, Key, put
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import (
+    GATE,
+    LINE,
+    account_key,
+    after_move,
+    atlas_key,
+    handle_in,
+    hinted,
+    job_key,
+    moved,
+    read,
+    row_key,
+    slot_key,
+    target_key,
+    too_busy,
+    tries,
+)
+from paceline.adapters.aws.jobs.measurement_actions import job_adds, sending_over, unsent_ends
+from paceline.adapters.aws.jobs.meters import (
+    Write,
+    account_action,
+    applied,
+    empty_write,
+    freshened,
+    refunding,
+)
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.adapters.aws.jobs.read import measurement_in
+from paceline.adapters.aws.jobs.refusals import account_after, actions_beside, clear_effects, key_beside
+from paceline.adapters.aws.jobs.turns import joins
+from paceline.core.jobs.atlas import expected_end_ms
+from paceline.core.jobs.measurement import targets_of
+from paceline.core.jobs.names import INDEX_BITS, key_id
+from paceline.core.jobs.refusals import touches_account
+from paceline.core.jobs.transitions import (
+    LOST,
+    EndsUnsent,
+    GoesBack,
+    IsUnknown,
+    Runs,
+    after_answer,
+    is_given_up,
+    may_answer,
+)
+from paceline.core.jobs.values import MeterFull, RefusalEffect, Rejected, SendOutcome, Sent
+
+SENDING_MAX = 10_000
+ATLAS_TOGETHER_MAX = 80
+"""So many ids of RIPE's are noted in the transaction itself; those of a larger measurement before it."""
+
+
+class _Out(NamedTuple):
+    """A measurement that is out, with all that an answer to it can concern."""
+
+    row: Item
+    job: Item
+    account: Item
+    turns: int
+    gate: Item | None
+    targets: list[Item]
+    refused_item: Item | None
+
+
+def answer(
+    store: JobParts,
+    handle: int,
+    attempt: int,
+    outcome: SendOutcome,
+    *,
+    effect: RefusalEffect | None = None,
+    now_ms: int,
+) -> bool:
+    known = store.row_cache.take(handle)
+    if known is not None and effect is None and _answer_as_seen(store, known, attempt, outcome, now_ms=now_ms):
+        won = True
+    else:
+        won = _answer(store, known, handle, attempt, outcome, effect=effect, now_ms=now_ms)
+    if won and not isinstance(outcome, Sent | Rejected):
+        store.shard_cache.touch("unknown", "parked", "turn")
+    return won
+
+
+def _answer_as_seen(
+    store: JobParts, known: tuple[Item, Item], attempt: int, outcome: SendOutcome, *, now_ms: int
+) -> bool:
+    """Answers in one request, from cached rows. Returns False if account or gates have to be read first."""
+    row, job = known
+    if not may_answer(row["state"], is_attempt=row["attempt"] == attempt):
+        return False
+    answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
+    match answered:
+        case Runs() if row["state"] == "sending" and store.row_cache.is_unblamed(targets_of(measurement_in(row))):
+            actions = _sent(store.db, row, answered.atlas_ids, now_ms=now_ms)
+            after = after_move(row, **_sent_changes(answered.atlas_ids, now_ms=now_ms))
+        case IsUnknown():
+            actions = _unsure(row, answered)
+            after = after_move(row, state="unknown", **answered._asdict())
+        case _:
+            return False
+    if not store.db.transact(actions).won:
+        return False
+    _note_answered(store, row)
+    store.row_cache.note(after, job)
+    return True
+
+
+def _note_answered(store: JobParts, row: Item) -> None:
+    if row["state"] == "sending":
+        store.row_cache.note_sending(-1)
+
+
+def _answer(
+    store: JobParts,
+    known: tuple[Item, Item] | None,
+    handle: int,
+    attempt: int,
+    outcome: SendOutcome,
+    *,
+    effect: RefusalEffect | None,
+    now_ms: int,
+) -> bool:
+    for _ in tries():
+        out = _out(store.db, known, handle, attempt, effect)
+        known = None
+        if out is None:
+            return False
+        if isinstance(effect, MeterFull):
+            out = out._replace(account=freshened(store.db, out.account, now_ms=now_ms))
+        write, actions = _following(store.db, out, outcome, now_ms=now_ms)
+        if touches_account(effect) or write.adds:
+            write = account_after(out.account, write, effect, now_ms=now_ms)
+            actions.append(account_action(out.row["account"], write))
+        actions += actions_beside(
+            effect, account=out.row["account"], key=key_id(out.row["key_number"]), seen=out.refused_item
+        )
+        if not store.db.transact(actions).won:
+            continue
+        _note_answered(store, out.row)
+        if effect is not None:
+            store.row_cache.forget_gates()
+        if isinstance(outcome, Sent):
+            account = applied(out.account, write)
+            clear_effects(store.db, account=account, gate=out.gate, targets=out.targets, now_ms=now_ms)
+            store.row_cache.forget_gates()
+        return True
+    raise too_busy()
+
+
+def _out(
+    database: Database, known: tuple[Item, Item] | None, handle: int, attempt: int, effect: RefusalEffect | None
+) -> _Out | None:
+    """Returns the measurement with all items that its answer touches; None if it is not out."""
+    keys = [row_key(handle), job_key(handle >> INDEX_BITS), LINE, GATE]
+    beside = [] if known is None or "account" not in known[0] else _concerned(known[0], effect)
+    found = database.get_many(LEDGER, [*keys, *beside])
+    row, job, line, gate = (found.get(key) for key in keys)
+    if row is None or job is None or not may_answer(row["state"], is_attempt=row["attempt"] == attempt):
+        return None
+    concerned = _concerned(row, effect)
+    if missing := [key for key in concerned if key not in beside]:
+        found |= database.get_many(LEDGER, missing)
+    refused_key = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
+    return _Out(
+        row,
+        job,
+        found[account_key(row["account"])],
+        (line or {}).get("turns", 0),
+        gate,
+        [found[key] for key in map(target_key, sorted(targets_of(measurement_in(row)))) if key in found],
+        found.get(refused_key) if refused_key else None,
+    )
+
+
+def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
+    """Returns the keys of its account, its targets and the item that its refusal concerns."""
+    targets = [target_key(name) for name in sorted(targets_of(measurement_in(row)))]
+    beside = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
+    return [account_key(row["account"]), *targets, *([beside] if beside else [])]
+
+
+def _following(database: Database, out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[Write, list[Action]]:
+    """Returns the write to the account, and the actions beside it."""
+    row = out.row
+    answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
+    match answered:
+        case Runs():
+            return empty_write(), _sent(database, row, answered.atlas_ids, now_ms=now_ms)
+        case IsUnknown():
+            return empty_write(), _unsure(row, answered)
+        case GoesBack():
+            actions = _back(out, answered)
+        case EndsUnsent():
+            actions = unsent_ends(row, out.job, answered, now_ms=now_ms)
+        case _:
+            assert_never(answered)
+    closing = refunding(row, now_ms=now_ms)
+    return closing.write, [*actions, *closing.beside, *sending_over(row)]
+
+
+def _back(out: _Out, back: GoesBack) -> list[Action]:
+    row = moved(out.row, **back._asdict(), slot=0, account=None, key_number=None)
+    actions = [row, job_adds(out.job, waiting=1)]
+    if back.state == "queued":
+        actions.append(joins(out.row["owner"], out.job["user"], 1, turns=out.turns))
+    return actions
+
+
+def _unsure(row: Item, unknown: IsUnknown) -> list[Action]:
+    return [moved(row, state="unknown", **unknown._asdict()), *sending_over(row)]
+
+
+def _sent_changes(atlas_ids: tuple[int, ...], *, now_ms: int) -> Item:
+    atlas = [[atlas_id, None, 0] for atlas_id in atlas_ids]
+    return {"state": "ongoing", "answered_ms": now_ms, "next_ms": None, "reason": "", "atlas": atlas}
+
+
+def _sent(database: Database, row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]:
+    assert len(atlas_ids) == row["concurrent"]
+    # From the intent: one that was found by a lookup began long before its answer.
+    expected_ms = expected_end_ms(measurement_in(row), sent_ms=row["intent_ms"])
+    slot = {
+        **slot_key(row["account"], row["handle"])._asdict(),
+        "expected_ms": expected_ms,
+        "concurrent": row["concurrent"],
+        "atlas_ids": list(atlas_ids),
+    }
+    move = moved(row, **_sent_changes(atlas_ids, now_ms=now_ms))
+    noted = [put(LEDGER, {**atlas_key(one)._asdict(), "handle": row["handle"]}) for one in atlas_ids]
+    if len(noted) > ATLAS_TOGETHER_MAX:
+        # Whoever finds such a note looks whether the measurement has the id, so one that comes too early says nothing.
+        database.write_many(noted)
+        noted = []
+    return [move, put(LEDGER, slot), *noted, *sending_over(row)]
+
+
+def lose(store: JobParts, *, intent_before_ms: int, look_ms: int) -> int:
+    lost = 0
+    for hint in hinted(store.db, "sending", limit=SENDING_MAX):
+        lost += _lose_one(store.db, handle_in(hint), intent_before_ms=intent_before_ms, look_ms=look_ms)
+    if lost:
+        store.shard_cache.touch("unknown")
+    return lost
+
+
+def _lose_one(database: Database, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
+    for _ in tries():
+        [row] = read(database, [row_key(handle)])
+        if row is None or not is_given_up(row["state"], row.get("intent_ms", 0), intent_before_ms=intent_before_ms):
+            return False
+        move = moved(row, state="unknown", next_ms=look_ms, reason=LOST)
+        if database.transact([move, *sending_over(row)]).won:
+            return True
+    raise too_busy()

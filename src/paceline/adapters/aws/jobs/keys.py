@@ -1,0 +1,247 @@
+"""Keys of all items of jobs in the table ``ledger``, and their places in its index.
+
+| pk                     | sk               | what it is                                                             |
+|------------------------|------------------|------------------------------------------------------------------------|
+| account#NAME           | -                | an account with its three meters: limit, spent, held, foreign, free; v |
+|                        | key#N, vault#…   | its keys; that it has each secret once                                 |
+|                        | slot#HANDLE      | a measurement at RIPE that holds slots of it                           |
+|                        | type#TYPE        | a type of measurement that RIPE does not let it make                   |
+|                        | until#MS         | what of its day leaves the window then                                 |
+| secret#DIGEST          | -                | whose key that is                                                      |
+| accounts               | NAME             | a name in the list                                                     |
+| job#N                  | -                | a job: counts and sums, and so the user's line of the ledger           |
+| job#N#BUCKET           | INDEX            | a measurement; its user's hold (credits) and close (settled)            |
+| jobs, jobs#OWNER       | N                | the lists                                                              |
+| numbered               | NUMBER           | a job, by the number of its first definition                            |
+| once#OWNER#DIGEST      | -                | an idempotency key                                                     |
+| credits#OWNER#DAY      | -                | a user's day: spent, held, used (their sum), jobs                      |
+| posting#HANDLE         | ATTEMPT#KIND     | what a send held of its account's meters, and how that was closed      |
+| turn#OWNER             | USER             | a user in the line: how many are queued, when served                   |
+| line                   | -                | how many are being sent, and how many turns there were                 |
+| submitting             | N                | a large job whose rows are being written                               |
+| atlas#ID, atlas, target| -, -, NAME       | whose an id of RIPE's is; everybody's pause and our site; full targets |
+| duty#NAME              | -                | when a duty was last taken                                             |
+
+In the index ``ready``, by shard and at: queued#OWNER by handle, parked and unknown by next_ms, sending, ongoing and
+what has ended with its slot held by handle; turn by turn; jobs open and ended by number, hook by hook_ms, finished by
+finished_ms; day by day; submitting by time. The index is a hint: whatever it shows is read again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from paceline.adapters.aws.cache.index_cache import END
+from paceline.adapters.aws.client.connect import back_off
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Action, Item, Key, joined, padded, setting, update
+from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
+from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK, handle_of
+from paceline.errors import StoreUnavailable
+
+BUCKET_BITS = 10
+"""A partition has so many measurements of a job: ten thousand are written to ten of them at once."""
+TRIES_MAX = 12
+"""How often an act that lost to another reads and decides again."""
+TRIES_AT_ONCE = 3
+TRANSACTED_BYTES_MAX = 2_000_000
+"""Of the items of one transaction; AWS allows 4 MB."""
+LINE = Key("line", "-")
+GATE = Key("atlas", "-")
+_BY_HANDLE = frozenset({"sending", "ongoing"})
+
+
+def job_key(number: int) -> Key:
+    return Key(joined("job", number), "-")
+
+
+def row_key(handle: int) -> Key:
+    index = handle & INDEX_MASK
+    return Key(bucket_key(handle >> INDEX_BITS, index >> BUCKET_BITS), padded(index))
+
+
+def bucket_key(number: int, bucket: int) -> str:
+    return joined("job", number, bucket)
+
+
+def account_key(name: str) -> Key:
+    return Key(joined("account", name), "-")
+
+
+def key_key(account: str, number: int) -> Key:
+    return Key(joined("account", account), f"key#{padded(number)}")
+
+
+def vault_key(account: str, sealed: str) -> Key:
+    return Key(joined("account", account), f"vault#{_digest(sealed)}")
+
+
+def secret_key(sealed: str) -> Key:
+    """A secret belongs to one account."""
+    return Key(joined("secret", _digest(sealed)), "-")
+
+
+def type_key(account: str, kind: str) -> Key:
+    return Key(joined("account", account), f"type#{kind}")
+
+
+def slot_key(account: str, handle: int) -> Key:
+    return Key(joined("account", account), f"slot#{padded(handle)}")
+
+
+def release_key(account: str, at_ms: int) -> Key:
+    return Key(joined("account", account), f"until#{padded(at_ms)}")
+
+
+def posting_key(handle: int, attempt: int, kind: str) -> Key:
+    return Key(joined("posting", handle), f"{attempt:05d}#{kind}")
+
+
+def day_key(owner: int, day: int) -> Key:
+    return Key(joined("credits", owner, day), "-")
+
+
+def turn_key(owner: int, user: str) -> Key:
+    """The index shows keys, and so whose turn it is without a further read."""
+    return Key(joined("turn", owner), user)
+
+
+def once_key(owner: int, idempotency_key: str) -> Key:
+    return Key(joined("once", owner, _digest(idempotency_key)), "-")
+
+
+def submitting_key(number: int) -> Key:
+    return Key("submitting", padded(number))
+
+
+def listed_keys(number: int, owner: int) -> tuple[Key, Key]:
+    """Returns the job's keys in the list of all jobs and in its owner's."""
+    return Key("jobs", padded(number)), Key(joined("jobs", owner), padded(number))
+
+
+def numbered_key(number: int) -> Key:
+    """A job by the number of its first definition."""
+    return Key("numbered", padded(number))
+
+
+def atlas_key(atlas_id: int) -> Key:
+    return Key(joined("atlas", atlas_id), "-")
+
+
+def target_key(name: str) -> Key:
+    return Key("target", name)
+
+
+def duty_key(name: str) -> Key:
+    return Key(joined("duty", name), "-")
+
+
+def queue_of(owner: int) -> str:
+    return joined("queued", owner)
+
+
+def row_place(row: Item) -> tuple[str | None, int | None]:
+    """A measurement's shard and place in the index; Nones: nobody looks for it."""
+    state = row["state"]
+    if state == "queued":
+        return queue_of(row["owner"]), row["handle"]
+    if state in {"parked", "unknown"}:
+        return state, row["next_ms"]
+    if state in _BY_HANDLE or row["slot"]:
+        return state, row["handle"]
+    return None, None
+
+
+def moved(row: Item, **changes: Any) -> Action:
+    """The measurement so changed, if it is still as it was read; its place in the index follows."""
+    change, values = setting(_with_place(row, changes))
+    return update(LEDGER, row_key(row["handle"]), change, when="#v = :was", was=row["v"], **values)
+
+
+def after_move(row: Item, **changes: Any) -> Item:
+    """Returns the row as it is after ``moved`` was won."""
+    return {name: value for name, value in (row | _with_place(row, changes)).items() if value is not None}
+
+
+def _with_place(row: Item, changes: dict[str, Any]) -> dict[str, Any]:
+    shard, at = row_place(row | changes)
+    return changes | {"v": row["v"] + 1, "shard": shard, "at": at}
+
+
+def first_place(database: Database, shard: str) -> int:
+    """Return the first place in the index that is taken, END if none is."""
+    hints = hinted(database, shard, limit=1)
+    return int(hints[0]["at"]) if hints else END
+
+
+def hinted(
+    database: Database, shard: str, *, limit: int, after: int = -1, until: int | None = None, newest_first: bool = False
+) -> list[Item]:
+    """Keys and places in the index beyond ``after`` and up to ``until``, in order."""
+    values: dict[str, Any] = {"after": after}
+    where = "#shard = :shard AND #at > :after"
+    if until is not None:
+        where, values = ("#shard = :shard AND #at BETWEEN :after AND :until", {"after": after + 1, "until": until})
+        if until <= after:
+            return []
+    return database.query(
+        LEDGER, where, index=READY_INDEX, limit=limit, newest_first=newest_first, shard=shard, **values
+    )
+
+
+def counted(database: Database, shard: str, *, limit: int) -> int:
+    return database.count(LEDGER, "#shard = :shard", index=READY_INDEX, limit=limit, shard=shard)
+
+
+def handle_in(hint: Item) -> int:
+    """The handle of the measurement whose key that is."""
+    return handle_of(int(hint["pk"].split("#")[1]), int(hint["sk"]))
+
+
+def owner_of(turn: Key) -> int:
+    """The number of the user whose turn that is; ``sk`` has the name."""
+    return int(turn.pk.split("#")[1])
+
+
+def number_in(hint: Item) -> int:
+    """The number of the job whose key that is."""
+    return int(hint["pk"].split("#")[1])
+
+
+def pieces(rows: Iterable[Item], *, rows_max: int) -> Iterator[list[Item]]:
+    """Yields the rows in order in pieces small enough for one transaction, by count and by bytes."""
+    piece: list[Item] = []
+    size = 0
+    for row in rows:
+        weight = len(row["body"])
+        if piece and (len(piece) == rows_max or size + weight > TRANSACTED_BYTES_MAX):
+            yield piece
+            piece, size = [], 0
+        piece.append(row)
+        size += weight
+    if piece:
+        yield piece
+
+
+def read(database: Database, keys: Sequence[Key]) -> list[Item | None]:
+    """Returns the items in the order of the keys."""
+    found = database.get_many(LEDGER, keys)
+    return [found.get(key) for key in keys]
+
+
+def tries() -> Iterator[int]:
+    """For an act that reads, decides and writes, and may lose: at once at first, then with pauses that grow."""
+    for number in range(TRIES_MAX):
+        if number >= TRIES_AT_ONCE:
+            back_off(number - TRIES_AT_ONCE)
+        yield number
+
+
+def too_busy() -> StoreUnavailable:
+    return StoreUnavailable("AWS: too many change the same job or account at once: try again in a moment.")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,140 @@
+"""Writes what a refusal means for account, key, target or everybody, as ``core.jobs.refusals`` decides it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import GATE, account_key, key_key, read, target_key, type_key
+from paceline.adapters.aws.jobs.meters import (
+    Write,
+    applied,
+    balance_of,
+    balance_write,
+    difference,
+    joined_write,
+    meter_of,
+)
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.core.jobs.names import key_number
+from paceline.core.jobs.refusals import (
+    clears_account,
+    clears_pause,
+    clears_target,
+    closed_until,
+    full_meter,
+    later_pause,
+    later_target,
+    quarantine_reason,
+    too_low_balance,
+)
+from paceline.core.jobs.values import (
+    AccountClosed,
+    KeyRefused,
+    MeterFull,
+    Paused,
+    RefusalEffect,
+    TargetFull,
+    TypeBarred,
+)
+
+_OR_NEW = "attribute_not_exists(#until_ms) OR #until_ms = :was"
+
+
+def gates(store: JobParts, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
+    gate, *found = read(store.db, [GATE, *map(target_key, targets)])
+    store.row_cache.note_gates(gate, dict(zip(targets, found, strict=True)))
+    return _paused(gate), [_target(item) for item in found if item is not None]
+
+
+def site(store: JobParts, proposed: str) -> str:
+    written = store.db.write(
+        update(LEDGER, GATE, "SET #site = if_not_exists(#site, :proposed)", when="", proposed=proposed)
+    )
+    assert written.item is not None
+    return str(written.item["site"])
+
+
+def account_after(account: Item, write: Write, effect: RefusalEffect | None, *, now_ms: int) -> Write:
+    """Returns the write to the account with what the refusal adds to it."""
+    match effect:
+        case MeterFull(meter="balance"):
+            balance = too_low_balance(balance_of(applied(account, write)), effect, now_ms=now_ms)
+            return balance_write(account, write, balance)
+        case MeterFull():
+            meter = meter_of(applied(account, write), effect.meter)
+            full = full_meter(meter, effect, now_ms=now_ms)
+            return joined_write(write, difference(applied(account, write), {meter.name: full}))
+        case AccountClosed():
+            until_ms = closed_until(account["closed_until_ms"], effect)
+            return joined_write(
+                write, Write({}, {"closed_until_ms": until_ms, "reason": effect.reason}, bound=account["v"])
+            )
+        case _:
+            return write
+
+
+def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen: Item | None) -> list[Action]:
+    """Returns what is written beside the account. ``seen``: the item that ``key_beside`` names, as it was read."""
+    match effect:
+        case KeyRefused():
+            if seen is None:  # a key that was removed meanwhile need not be quarantined
+                return []
+            reason, where = quarantine_reason(effect.reason), key_key(account, key_number(key))
+            return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
+        case TypeBarred():
+            told = {"until_ms": effect.until_ms, "reason": effect.reason}
+            return [put(LEDGER, {**type_key(account, one)._asdict(), "type": one, **told}) for one in effect.types]
+        case TargetFull():
+            after = later_target(None if seen is None else _target(seen), effect)
+            item = {**target_key(after.target)._asdict(), "until_ms": after.until_ms}
+            item |= {"refusals": after.refusals, "words": after.words}
+            was = (seen or {}).get("until_ms", -1)
+            return [put(LEDGER, item, when=_OR_NEW, was=was)]
+        case Paused():
+            was = (seen or {}).get("until_ms", 0)
+            change, values = setting(later_pause(_paused(seen), effect)._asdict())
+            return [update(LEDGER, GATE, change, when=_OR_NEW, was=was, **values)]
+        case _:
+            return []
+
+
+def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key | None:
+    """Returns the key of the item that ``actions_beside`` needs; None: it needs none."""
+    match effect:
+        case KeyRefused():
+            return key_key(account, key_number(key))
+        case TargetFull():
+            return target_key(effect.target)
+        case Paused():
+            return GATE
+        case _:
+            return None
+
+
+def clear_effects(
+    database: Database, *, account: Item, gate: Item | None, targets: Iterable[Item], now_ms: int
+) -> None:
+    """Removes what refusals before left behind, because RIPE took a send. What is lost here, the next send does."""
+    if gate is not None and clears_pause(_paused(gate), now_ms=now_ms):
+        when = "#until_ms = :was AND #refusals = :refused"
+        seen = {"was": gate["until_ms"], "refused": gate["refusals"]}
+        database.write(update(LEDGER, GATE, "SET #refusals = :none", when=when, none=0, **seen))
+    if clears_account(account["reason"], account["closed_until_ms"], now_ms=now_ms):
+        when = "#closed_until_ms = :was"
+        change = "SET #reason = :none ADD #v :one"
+        was = account["closed_until_ms"]
+        database.write(update(LEDGER, account_key(account["name"]), change, when=when, was=was, none="", one=1))
+    for item in targets:
+        if clears_target(_target(item), now_ms=now_ms):
+            database.write(delete(LEDGER, target_key(item["sk"]), when="#until_ms = :was", was=item["until_ms"]))
+
+
+def _paused(gate: Item | None) -> Paused | None:
+    return Paused(gate["until_ms"], gate["refusals"], gate["reason"]) if gate and gate.get("until_ms") else None
+
+
+def _target(item: Item) -> TargetFull:
+    return TargetFull(item["sk"], item["until_ms"], item["refusals"], item["words"])

@@ -1,0 +1,248 @@
+"""Begins a send: writes the intent and takes every meter at once. Parks or refuses what is not sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Action, Item, check, update
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import (
+    LINE,
+    account_key,
+    after_move,
+    job_key,
+    key_key,
+    moved,
+    pieces,
+    read,
+    row_key,
+    too_busy,
+    tries,
+)
+from paceline.adapters.aws.jobs.measurement_actions import job_started, unsent_ends
+from paceline.adapters.aws.jobs.meters import (
+    Write,
+    account_action,
+    balance_of,
+    cost_of,
+    freshened,
+    hold_posting,
+    joined_write,
+    meters_of,
+    needs_of,
+    taking,
+)
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.adapters.aws.jobs.read import chances, stored_measurement
+from paceline.adapters.aws.jobs.turns import leaves, served
+from paceline.core.jobs.meters import Short, take
+from paceline.core.jobs.names import ATTEMPTS_MAX, INDEX_BITS, key_number
+from paceline.core.jobs.transitions import EndsUnsent, is_usable, refuse_begin, short_of_balance
+from paceline.core.jobs.values import Busy, StoredMeasurement
+
+PARKED_TOGETHER_MAX = 45
+"""Of one transaction: with each of them may come another user's turn."""
+
+
+class _Sender(NamedTuple):
+    """With which account and key a send begins, and when."""
+
+    account: str
+    key: int
+    sending_max: int
+    now_ms: int
+    intent_ms: int
+    """When it is written, which may be long after ``now_ms``, by which the account was chosen."""
+
+
+def begin(
+    store: JobParts, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+) -> StoredMeasurement | Short | Busy | None:
+    """Begins in one request, from cached rows. If that write is lost, reads everything and decides."""
+    sender = _Sender(account, max(key_number(key), 0), sending_max, now_ms, store.db.write_ms(now_ms))
+    return _begin_as_seen(store, item, sender) or _begin(store, item, sender)
+
+
+def _begin_as_seen(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredMeasurement | None:
+    """Returns None if the row is not cached or has changed. The turn only orders users, so it may be a little old."""
+    known, turn = store.row_cache.take(item.handle), store.row_cache.next_turn(sending_max=sender.sending_max)
+    if known is None or turn is None or item.attempt >= ATTEMPTS_MAX:
+        return None
+    row, job = known
+    if (row["attempt"], row["state"]) != (item.attempt, "queued"):
+        return None
+    # An account that was closed for a reason is read first: the next send that RIPE takes removes the reason.
+    took = _taking(sender, row, when="#reason = :unblamed", unblamed="")
+    if not store.db.transact(_intents(row, job, sender, took, turn=turn)).won:
+        return None
+    return _begun(store, row, job, item, sender, unblamed=True)
+
+
+def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredMeasurement | Short | Busy | None:
+    account, now_ms = sender.account, sender.now_ms
+    job_number = item.handle >> INDEX_BITS
+    keys = [row_key(item.handle), job_key(job_number), LINE, account_key(account), key_key(account, sender.key)]
+    for _ in tries():
+        row, job, line, account_item, key_item = read(store.db, keys)
+        store.row_cache.note_line(line)
+        if row is None or job is None or (row["attempt"], row["state"]) != (item.attempt, "queued"):
+            return None
+        line = line or {}
+        refused = refuse_begin(
+            attempt=item.attempt,
+            reason=item.reason,
+            sending=line.get("sending", 0),
+            sending_max=sender.sending_max,
+            usable=_usable(account_item, key_item, now_ms=now_ms),
+        )
+        match refused:
+            case Busy():
+                return refused
+            case "unusable":
+                return None
+            case EndsUnsent():
+                if store.db.transact(unsent_ends(row, job, refused, now_ms=now_ms)).won:
+                    return None
+                continue
+        assert account_item is not None
+        account_item = freshened(store.db, account_item, now_ms=now_ms)
+        if (short := _short(account_item, item, now_ms=now_ms)) is not None:
+            return short
+        sender = sender._replace(intent_ms=store.db.write_ms(now_ms))
+        actions = _intents(row, job, sender, _taking(sender, row), turn=line.get("turns", 0) + 1)
+        if store.db.transact(actions).won:
+            return _begun(store, row, job, item, sender, unblamed=not account_item["reason"])
+    raise too_busy()
+
+
+def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | None:
+    """Returns the meter or the balance of the account that has too little room."""
+    balance = balance_of(account)
+    if short := short_of_balance(account["name"], item.cost, None if balance is None else balance.free):
+        return short
+    taken = take("", needs_of(account["name"], item.cost), meters_of(account), now_ms=now_ms)
+    return taken if isinstance(taken, Short) else None
+
+
+def _intents(row: Item, job: Item, sender: _Sender, took: Action, *, turn: int) -> list[Action]:
+    """Returns all actions that begin a send: the intent, what it takes of every meter, and the user's turn."""
+    key = key_key(sender.account, sender.key)
+    return [
+        moved(row, **_intent(row, sender)),
+        took,
+        check(LEDGER, key, when="#enabled = :yes AND #quarantine = :none", yes=True, none=""),
+        hold_posting(sender.account, row, attempt=row["attempt"] + 1, now_ms=sender.now_ms),
+        _sending(sender.sending_max),
+        served(row["owner"], job["user"], turn=turn),
+        job_started(job, now_ms=sender.now_ms),
+    ]
+
+
+def _intent(row: Item, sender: _Sender) -> Item:
+    return {
+        "state": "sending",
+        "attempt": row["attempt"] + 1,
+        "lookups": 0,
+        "slot": 1,
+        "account": sender.account,
+        "key_number": sender.key,
+        "intent_ms": sender.intent_ms,
+        "reason": "",
+    }
+
+
+def _begun(
+    store: JobParts, row: Item, job: Item, item: StoredMeasurement, sender: _Sender, *, unblamed: bool
+) -> StoredMeasurement:
+    after = after_move(row, **_intent(row, sender))
+    store.row_cache.note_sending(1)
+    if unblamed:
+        store.row_cache.note(after, job)
+    return stored_measurement(after, job=job, owner=item.owner)
+
+
+def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
+    if account is None or key is None:
+        return False
+    return is_usable(
+        enabled=account["enabled"],
+        closed_until_ms=account["closed_until_ms"],
+        key_enabled=key["enabled"],
+        quarantine=key["quarantine"],
+        now_ms=now_ms,
+    )
+
+
+def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Action:
+    """Holds so much of each meter, where there is still room for it, whatever others took since it was looked at."""
+    write = taking(cost_of(row))
+    conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
+    values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
+    for name, amount in write.adds.items():
+        if name == "balance_free":
+            conditions.append("(attribute_not_exists(#balance_ms) OR #balance_free >= :need_balance)")
+            values["need_balance"] = -amount
+        elif name.endswith("_free") and amount:
+            conditions.append(f"#{name} >= :need_{name}")
+            values[f"need_{name}"] = -amount
+    counted = joined_write(write, Write({"sends": 1}, {}))
+    return account_action(sender.account, counted, when=" AND ".join(conditions), **values)
+
+
+def _sending(sending_max: int) -> Action:
+    """The semaphore of all processes, and the count of turns."""
+    when = "attribute_not_exists(#sending) OR #sending < :most"
+    return update(LEDGER, LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
+
+
+def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
+    """Parks them together as this process last read them; one at a time where that is lost or a row is not known."""
+    changes = {"state": "parked", "next_ms": next_ms, "reason": reason}
+    known = {handle: store.row_cache.take(handle) for handle, _ in items}
+    pairs = {fence: pair for fence in items if (pair := known[fence[0]]) is not None and _is_queued(pair[0], fence)}
+    done: set[int] = set()
+    for piece in pieces((row for row, _ in pairs.values()), rows_max=PARKED_TOGETHER_MAX):
+        users = {(row["owner"], pairs[row["handle"], row["attempt"]][1]["user"]) for row in piece}
+        owners = Counter(row["owner"] for row in piece)
+        left = [leaves(owner, user, owners[owner]) for owner, user in users]
+        if store.db.transact([*(moved(row, **changes) for row in piece), *left]).won:
+            done |= {row["handle"] for row in piece}
+
+    def act(row: Item, job: Item) -> list[Action]:
+        return [moved(row, **changes), leaves(row["owner"], job["user"])]
+
+    won = [fence[0] in done or _change_queued(store.db, fence, act) for fence in items]
+    store.shard_cache.touch("parked")
+    return won
+
+
+def note_passed(store: JobParts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+    def act(row: Item, _job: Item) -> list[Action]:
+        return [moved(row, passed_ms=row.get("passed_ms", now_ms))]
+
+    for fence in fences:
+        _change_queued(store.db, fence, act, known=store.row_cache.take(fence[0]))
+
+
+def refuse(store: JobParts, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+    def act(row: Item, job: Item) -> list[Action]:
+        return unsent_ends(row, job, EndsUnsent("failed", reason), now_ms=now_ms)
+
+    return [_change_queued(store.db, fence, act, known=store.row_cache.take(fence[0])) for fence in fences]
+
+
+def _is_queued(row: Item, fence: tuple[int, int]) -> bool:
+    return (row["attempt"], row["state"]) == (fence[1], "queued")
+
+
+def _change_queued(
+    database: Database,
+    fence: tuple[int, int],
+    act: Callable[[Item, Item], list[Action]],
+    known: tuple[Item, Item] | None = None,
+) -> bool:
+    pairs = chances(database, known, fence[0], lambda row: _is_queued(row, fence))
+    return any(database.transact(act(row, job)).won for row, job in pairs)

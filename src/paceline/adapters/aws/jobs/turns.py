@@ -1,0 +1,232 @@
+"""The line of users with something queued, the one served longest ago first; and parked measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+from paceline.adapters.aws.cache.index_cache import END
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, Value, delete, update
+from paceline.adapters.aws.client.tables import ITEMS, LEDGER
+from paceline.adapters.aws.jobs.keys import (
+    LINE,
+    counted,
+    handle_in,
+    hinted,
+    job_key,
+    moved,
+    number_in,
+    owner_of,
+    pieces,
+    queue_of,
+    read,
+    row_key,
+    turn_key,
+)
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.adapters.aws.jobs.read import job_items, read_measurements, stored_measurement
+from paceline.adapters.aws.keys import user_key
+from paceline.core.jobs.names import INDEX_BITS, handle_of
+from paceline.core.jobs.transitions import WOKEN_MAX
+from paceline.core.jobs.upkeep import next_send_ms
+from paceline.core.jobs.values import SendCounts, StoredMeasurement
+
+WOKEN_TOGETHER_MAX = 25
+TURNS_PAGE = 100
+JUMPS_MAX = 20
+"""How often the look for a user's first goes on behind what the index should not show any more."""
+COUNTED_MAX = 1_000_000
+READY, BARRED = 0, 1
+"""Somebody in the line has something queued, and may send it or may not."""
+
+
+def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
+    """Adds to the user's queued count; a user who was not in the line joins at its end.
+
+    At the end, so that a user who often submits little does not pass those who wait.
+    """
+    change = (
+        "SET #served = if_not_exists(#served, :turns), #at = if_not_exists(#served, :turns), #shard = :shard, "
+        "#owner = :owner, #user = :user ADD #queued :count"
+    )
+    values: dict[str, Value] = {"turns": turns, "shard": "turn", "owner": owner, "user": user, "count": count}
+    return update(LEDGER, turn_key(owner, user), change, when="", **values)
+
+
+def leaves(owner: int, user: str, count: int = 1) -> Action:
+    """Lowers the user's queued count. A user with none left stays in the line until the next look."""
+    return update(LEDGER, turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
+
+
+def served(owner: int, user: str, *, turn: int) -> Action:
+    change = "SET #served = :turn, #at = :turn ADD #queued :less"
+    return update(LEDGER, turn_key(owner, user), change, when=PRESENT, turn=turn, less=-1)
+
+
+def next_to_send(store: JobParts, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
+    _wake(store, now_ms=now_ms)
+    found: list[StoredMeasurement] = []
+    line = _hinted_turns(store.db)
+    users = 0
+    while users < users_max and (some := list(islice(line, users_max - users))):
+        its = _first_of_each(store, some, each_max)
+        users += len(its)
+        found += [item for items in its for item in items]
+    return found
+
+
+def next_ms(store: JobParts) -> int | None:
+    turn = store.shard_cache.first_of("turn", ask=lambda _: _first_turn(store.db))
+    if turn < END:
+        # No bump tells that a turn is over, because another process sent, or that a disabled user was enabled.
+        store.shard_cache.forget("turn")
+    shards = () if turn == READY else ("parked", "unknown")
+    later = [store.shard_cache.first_of(shard) for shard in shards]
+    return next_send_ms(queued=turn == READY, later_ms=(None if one >= END else one for one in later))
+
+
+def counts(store: JobParts) -> SendCounts:
+    line = read(store.db, [LINE])[0] or {}
+    turns = list(_hinted_turns(store.db))
+    queued = sum(turn["queued"] for turn in store.db.get_many(LEDGER, turns).values())
+    parked, unknown, ongoing, open_jobs, ended_jobs = (
+        counted(store.db, shard, limit=COUNTED_MAX) for shard in ("parked", "unknown", "ongoing", "open", "ended")
+    )
+    oldest = _oldest_waiting(store.db) if queued or parked else None
+    return SendCounts(queued, parked, line.get("sending", 0), unknown, ongoing, open_jobs + ended_jobs, oldest)
+
+
+def open_jobs(database: Database, *, after: int = -1, limit: int) -> list[Item]:
+    """Jobs that have not ended, in order, beyond a number."""
+    numbers = [number_in(hint) for hint in hinted(database, "open", after=after, limit=limit)]
+    items = job_items(database, numbers)
+    return [items[number] for number in numbers if number in items]
+
+
+def _oldest_waiting(database: Database) -> int | None:
+    after = -1
+    while page := open_jobs(database, after=after, limit=TURNS_PAGE):
+        for item in page:
+            if item["waiting"]:
+                return int(item["created_ms"])
+        after = page[-1]["number"]
+    return None
+
+
+def _hinted_turns(database: Database) -> Iterator[Key]:
+    """Everybody in the line, in its order, as the index shows them."""
+    after = -1
+    while True:
+        hints = hinted(database, "turn", after=after, limit=TURNS_PAGE)
+        whole = len(hints) < TURNS_PAGE
+        if not whole:
+            # Several may have come at the same turn: the page ends before the last of them, unless it is all of them.
+            hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or hinted(
+                database, "turn", after=after, until=hints[-1]["at"], limit=COUNTED_MAX
+            )
+        yield from (Key(hint["pk"], hint["sk"]) for hint in hints)
+        if whole:
+            return
+        after = hints[-1]["at"]
+
+
+def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+    """Yields the keys of the turns and of their users."""
+    for turn in turns:
+        yield LEDGER, turn
+        yield ITEMS, user_key(turn.sk)
+
+
+def _may_send(turn: Key, found: Mapping[tuple[str, Key], Item]) -> bool:
+    """Returns whether a user in the line has something queued and may send."""
+    item, user = found.get((LEDGER, turn)), found.get((ITEMS, user_key(turn.sk)))
+    if item is None or user is None:
+        return False
+    return item["queued"] > 0 and user["number"] == item["owner"] and not user["disabled"]
+
+
+def _first_turn(database: Database) -> int:
+    """READY, BARRED, or END: nobody has anything queued, though some may still be in the line."""
+    first = END
+    line = _hinted_turns(database)
+    while some := list(islice(line, TURNS_PAGE)):
+        found = database.get_mixed(_keys_of(some))
+        if any(_may_send(turn, found) for turn in some):
+            return READY
+        if any(found.get((LEDGER, turn), {}).get("queued", 0) > 0 for turn in some):
+            first = BARRED
+    return first
+
+
+def _first_of_each(store: JobParts, turns: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
+    """The first of each user that are queued, in the order of the turns as they are; the line is read beside them.
+
+    Whoever has nothing left leaves the line here and nowhere else, as on every engine: it is what decides where one who
+    comes back has to wait.
+    """
+    owners = [owner_of(turn) for turn in turns]
+    hints = store.db.threads.fan_out(lambda owner: hinted(store.db, queue_of(owner), limit=each_max), owners)
+    handles = [[handle_in(hint) for hint in some] for some in hints]
+    rows = [row_key(handle) for some in handles for handle in some]
+    jobs = [job_key(handle >> INDEX_BITS) for some in handles for handle in some]
+    found = store.db.get_mixed([(LEDGER, LINE), *_keys_of(turns), *((LEDGER, key) for key in (*rows, *jobs))])
+    store.row_cache.note_line(found.get((LEDGER, LINE)))
+    ready: list[tuple[int, int, list[StoredMeasurement]]] = []
+    for turn, owner, some in zip(turns, owners, handles, strict=True):
+        if not _may_send(turn, found):
+            if found.get((LEDGER, turn), {}).get("queued", 1) <= 0:
+                store.db.write(delete(LEDGER, turn, when="#queued = :none", none=0))
+            continue
+        both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
+        pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
+        if len(pairs) < len(some) == each_max:
+            pairs = _first_of(store.db, owner, each_max)
+        if pairs:
+            store.row_cache.note_all(pairs)
+            its = [stored_measurement(row, job=job, owner=turn.sk) for row, job in pairs]
+            ready.append((found[LEDGER, turn]["served"], owner, its))
+    return [its for _, _, its in sorted(ready, key=lambda one: one[:2])]
+
+
+def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:
+    """The first that are queued, each with its job; past what the index shows and is not there, or not yet."""
+    found: list[tuple[Item, Item]] = []
+    after = -1
+    for _ in range(JUMPS_MAX):
+        hints = hinted(database, queue_of(owner), after=after, limit=each_max)
+        pairs = read_measurements(database, [handle_in(hint) for hint in hints])
+        found += [(row, job) for row, job in pairs if row["state"] == "queued"]
+        if len(hints) < each_max or len(found) >= each_max:
+            break
+        after = hints[-1]["at"]
+        if after >> INDEX_BITS not in {job["number"] for _, job in pairs}:
+            after = handle_of((after >> INDEX_BITS) + 1, 0) - 1
+    return found[:each_max]
+
+
+def _wake(store: JobParts, *, now_ms: int) -> None:
+    """Parked ones whose time has come are queued again, in their place."""
+    if store.shard_cache.caches_indexes and store.shard_cache.first_of("parked") > now_ms:
+        return
+    hints = hinted(store.db, "parked", until=now_ms, limit=WOKEN_MAX)
+    if not hints:
+        return
+    store.shard_cache.touch("parked", "turn")
+    pairs = read_measurements(store.db, [handle_in(hint) for hint in hints])
+    due = [(row, job) for row, job in pairs if row["state"] == "parked" and row["next_ms"] <= now_ms]
+    turns = (read(store.db, [LINE])[0] or {}).get("turns", 0)
+    groups: dict[tuple[int, str], list[Item]] = {}
+    for row, job in due:
+        groups.setdefault((row["owner"], job["user"]), []).append(row)
+    for owner, rows in groups.items():
+        for piece in pieces(rows, rows_max=WOKEN_TOGETHER_MAX):
+            _wake_together(store.db, owner, piece, turns=turns)
+
+
+def _wake_together(database: Database, owner: tuple[int, str], rows: Sequence[Item], *, turns: int) -> None:
+    """Queues parked rows in one write; one at a time if that is lost because one of them changed."""
+    woken = [moved(row, state="queued", next_ms=None) for row in rows]
+    if not database.transact([joins(*owner, len(woken), turns=turns), *woken]).won and len(woken) > 1:
+        for one in woken:
+            database.transact([joins(*owner, 1, turns=turns), one])

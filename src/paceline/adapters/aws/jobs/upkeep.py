@@ -1,0 +1,258 @@
+"""Duties, retention, and the clock that was set back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, joined, update
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.accounts import names
+from paceline.adapters.aws.jobs.keys import (
+    GATE,
+    TRANSACTED_BYTES_MAX,
+    account_key,
+    atlas_key,
+    day_key,
+    duty_key,
+    handle_in,
+    hinted,
+    job_key,
+    listed_keys,
+    moved,
+    number_in,
+    numbered_key,
+    once_key,
+    posting_key,
+    read,
+    row_key,
+    target_key,
+    too_busy,
+    tries,
+)
+from paceline.adapters.aws.jobs.meters import postings_in
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.adapters.aws.jobs.read import walk
+from paceline.core.jobs.accounts import WINDOWS, meter_name
+from paceline.core.jobs.meters import Balance, add_up
+from paceline.core.jobs.names import ATTEMPTS_MAX
+from paceline.core.jobs.upkeep import days_before, is_duty_due, may_be_removed, pulled_back_ms
+
+APART_MS_MAX = 10_000
+"""How far apart the clocks of callers can be that take a duty at once."""
+ACTIONS_MAX = 90
+"""Of one piece of a removal; the job, its lists and its user's day come on top."""
+POSTINGS_MAX = 80
+MOVED_MAX = 100_000
+LOOKED_AT_MAX = 100
+"""Jobs beyond the limit that a pass looks at: those of which a slot is held must not keep it from the others."""
+
+
+def take_duty(store: JobParts, name: str, *, every_ms: int, now_ms: int) -> bool:
+    known_ms = store.duties_taken_ms.get(name)
+    # Nobody takes a duty back: it was taken then or later.
+    if not is_duty_due(known_ms, every_ms=every_ms, now_ms=now_ms, apart_ms_max=APART_MS_MAX):
+        return False
+    # The same rule as a condition, for what others have written since.
+    due_ms, ahead_ms = now_ms - every_ms, now_ms + min(every_ms, APART_MS_MAX)
+    when = "attribute_not_exists(#at_ms) OR #at_ms <= :due OR #at_ms > :ahead"
+    taken = store.db.write(
+        update(LEDGER, duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=due_ms, ahead=ahead_ms)
+    )
+    assert taken.item is not None  # an update tells what it left, or what stands in its way
+    store.duties_taken_ms[name] = taken.item["at_ms"]
+    return taken.won
+
+
+# -- retention
+
+
+def purge(store: JobParts, *, finished_before_ms: int, limit: int) -> int:
+    removed = 0
+    for hint in hinted(store.db, "finished", until=finished_before_ms - 1, limit=limit + LOOKED_AT_MAX):
+        if removed >= limit:
+            break
+        removed += _remove_some(store.db, number_in(hint), before_ms=finished_before_ms, limit=limit - removed)
+    _drop_days(store.db, ended_before_ms=finished_before_ms, limit=limit)
+    return removed
+
+
+def _remove_some(database: Database, number: int, *, before_ms: int, limit: int) -> int:
+    """Removes a job's first measurements with their postings and ids, the job with the last. Returns how many."""
+    removed = 0
+    while removed < limit:
+        [job] = read(database, [job_key(number)])
+        if job is None or not may_be_removed(
+            finished_ms=job.get("finished_ms"), hook_ms=job.get("hook_ms"), slots=job["slots"], before_ms=before_ms
+        ):
+            break
+        count, actions = _piece(database, job, limit=limit - removed)
+        # Lost: another removes it too, and is further on.
+        if not count or not database.transact(actions).won:
+            break
+        removed += count
+    return removed
+
+
+def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Action]]:
+    """Returns how many measurements fit into one transaction, and the actions that remove them and keep their sums."""
+    actions: list[Action] = []
+    sums: list[Item] = []
+    count = 0
+    rows = _fitting(walk(database, job, after=job["purged"] - 1, page=min(limit, ACTIONS_MAX)), limit=limit)
+    postings = _postings_of(database, rows)
+    for row in rows:
+        its = postings[row["handle"]]
+        gone = [delete(LEDGER, row_key(row["handle"]), when=PRESENT)]
+        gone += [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in its]
+        gone += [delete(LEDGER, atlas_key(one[0])) for one in row.get("atlas", ())]
+        accounts = {one["account"] for one in (*sums, *its)}
+        if count and len(actions) + len(gone) + len(accounts) > ACTIONS_MAX:
+            break
+        if len(gone) + len(accounts) > ACTIONS_MAX:
+            gone = _ids_first(database, row, gone)
+        actions += gone
+        sums += its
+        count += 1
+    actions += _opened(sums)
+    return count, [*actions, *_job_shrinks(job, count)]
+
+
+def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
+    """Returns the first rows, and no more than can fit: a row shows how many items belong to it."""
+    found: list[Item] = []
+    size = actions = 0
+    for row in rows:
+        size += len(row["body"])
+        actions += 1 + 2 * row["attempt"] + len(row.get("atlas", ()))
+        if found and (actions > ACTIONS_MAX or size > TRANSACTED_BYTES_MAX):
+            break
+        found.append(row)
+        if len(found) == limit:
+            break
+    return found
+
+
+def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Item]]:
+    """Returns the postings by handle. Their keys are computed, so those of many rows are read together."""
+    few = [row for row in rows if 2 * row["attempt"] <= POSTINGS_MAX // 2]
+    keys = [
+        posting_key(row["handle"], attempt, kind)
+        for row in few
+        for attempt in range(1, row["attempt"] + 1)
+        for kind in ("hold", "close")
+    ]
+    found: dict[int, list[Item]] = {row["handle"]: [] for row in few}
+    for item in database.get_many(LEDGER, keys).values():
+        found[item["handle"]].append(item)
+    return found | {row["handle"]: _few_postings(database, row) for row in rows if row["handle"] not in found}
+
+
+def _job_shrinks(job: Item, count: int) -> list[Action]:
+    """Nobody sees it any more, so its idempotency key is free; with its last measurement it goes."""
+    key, actions = job_key(job["number"]), []
+    if not job["purged"] and job.get("idempotency") is not None:
+        actions.append(delete(LEDGER, once_key(job["owner"], job["idempotency"])))
+    if job["purged"] + count < job["measurements"]:
+        change = "SET #purged = :now"
+        return [
+            *actions, update(LEDGER, key, change, when="#purged = :was", was=job["purged"], now=job["purged"] + count)
+        ]  # fmt: skip
+    day = update(
+        LEDGER, day_key(job["owner"], job["day"]), "ADD #opened_spent :spent, #jobs :less", when=PRESENT,
+        spent=job["settled"], less=-1,
+    )  # fmt: skip
+    listed = [delete(LEDGER, one) for one in listed_keys(job["number"], job["owner"])]
+    if "numbered" in job:
+        listed.append(delete(LEDGER, numbered_key(job["numbered"])))
+    return [*actions, delete(LEDGER, key, when="#purged = :was", was=job["purged"]), day, *listed]
+
+
+def _few_postings(database: Database, row: Item) -> list[Item]:
+    """A measurement's postings, all of them closed. Of one that was tried very often, the first are added up before."""
+    for _ in range(2 * ATTEMPTS_MAX):
+        found = database.query(LEDGER, "#pk = :pk", limit=POSTINGS_MAX, pk=joined("posting", row["handle"]))
+        if len(found) <= POSTINGS_MAX // 2:
+            return found
+        # Hold and close of an attempt stand beside each other and go together: "close" comes before "hold".
+        some = found[: len(found) // 4 * 2]
+        gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
+        database.transact([*gone, *_opened(some)])  # lost: another did it
+    raise too_busy()
+
+
+def _ids_first(database: Database, row: Item, gone: Sequence[Action]) -> list[Action]:
+    """Notes of RIPE's ids that do not fit beside the rest; without its note an id is no longer known, and no more."""
+    ids = {atlas_key(one[0]) for one in row.get("atlas", ())}
+    database.write_many(action for action in gone if action.key in ids)
+    return [action for action in gone if action.key not in ids]
+
+
+def _opened(postings: Sequence[Item]) -> list[Action]:
+    """Returns actions that keep on each account's meters what these postings, which are all closed, add up to."""
+    books = add_up([one for item in postings for one in postings_in(item)])
+    actions = []
+    for account in dict.fromkeys(item["account"] for item in postings):
+        adds = {"v": 1}
+        for name in WINDOWS:
+            for pot, amount in books.balances.get(meter_name(account, name), Balance())._asdict().items():
+                adds |= {f"{name}_opened_{pot}": amount} if amount else {}
+        change = "ADD " + ", ".join(f"#{name} :{name}" for name in adds)
+        actions.append(update(LEDGER, account_key(account), change, when=PRESENT, **adds))
+    return actions
+
+
+def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
+    """Removes users' meters of days before this time, once no job names them."""
+    hints = hinted(database, "day", until=days_before(ended_before_ms) - 1, limit=max(limit, 100))
+    keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
+    for key, day in database.get_many(LEDGER, keys).items():
+        if not day["jobs"]:
+            database.write(delete(LEDGER, key, when="#jobs = :none", none=0))
+
+
+# -- a clock that was set back
+
+
+def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
+    def read_far_ms() -> int:
+        return read_ms() + wait_ms_max
+
+    far_ms = read_far_ms()
+    count = 0
+    for shard in ("parked", "unknown"):
+        for hint in hinted(store.db, shard, after=far_ms, limit=MOVED_MAX):
+            count += _pull_row(store.db, handle_in(hint), "next_ms", read_far_ms, states={"parked", "unknown"})
+    for hint in hinted(store.db, "sending", limit=MOVED_MAX):
+        # Else a sender that died would be waited for until the clock is where it was.
+        count += _pull_row(store.db, handle_in(hint), "intent_ms", read_ms, states={"sending"})
+    for key, name in _waits(store.db):
+        when, change = f"#{name} > :far_ms", f"SET #{name} = :far_ms ADD #v :one"
+        count += store.db.write(update(LEDGER, key, change, when=when, far_ms=read_far_ms(), one=1)).won
+    for hint in hinted(store.db, "hook", after=far_ms, limit=MOVED_MAX):
+        change = "SET #hook_ms = :far_ms, #at = :far_ms"
+        pulled = update(LEDGER, job_key(number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=read_far_ms())
+        count += store.db.write(pulled).won
+    store.shard_cache.touch("parked", "unknown", "hook")
+    return count
+
+
+def _waits(database: Database) -> Iterator[tuple[Key, str]]:
+    """Yields the keys and fields of waits of accounts, targets and everybody."""
+    yield from ((account_key(name), "closed_until_ms") for name in names(database))
+    targets = database.query(LEDGER, "#pk = :pk", limit=MOVED_MAX, pk="target")
+    yield from ((target_key(item["sk"]), "until_ms") for item in targets)
+    yield GATE, "until_ms"
+
+
+def _pull_row(database: Database, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]) -> bool:
+    for _ in tries():
+        [row] = read(database, [row_key(handle)])
+        latest_ms = read_to_ms()  # after the row was read: it was not written later
+        if row is None or row["state"] not in states:
+            return False
+        if (to_ms := pulled_back_ms(row[name], latest_ms=latest_ms)) is None:
+            return False
+        if database.write(moved(row, **{name: to_ms})).won:
+            return True
+    raise too_busy()

@@ -1,0 +1,215 @@
+"""What ``paceline check`` verifies of jobs: the books are added up again from every item of the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import LINE, row_place
+from paceline.adapters.aws.jobs.meters import postings_in
+from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.core.jobs import findings
+from paceline.core.jobs.accounts import WINDOWS, meter_name
+from paceline.core.jobs.meters import Balance, add_up
+from paceline.core.jobs.names import INDEX_BITS
+from paceline.core.jobs.transitions import ENDED
+
+Attempt = tuple[int, int]
+"""A handle and an attempt: what names a hold."""
+
+
+class Books(NamedTuple):
+    """Everything in the ledger that is about jobs."""
+
+    accounts: dict[str, Item]
+    releases: dict[str, list[Item]]
+    slots: set[tuple[str, int]]
+    jobs: dict[int, Item]
+    rows: dict[int, Item]
+    holds: dict[Attempt, Item]
+    closes: dict[Attempt, Item]
+    days: dict[tuple[int, int], Item]
+    turns: dict[int, Item]
+    submitting: set[int]
+    line: Item
+
+
+def verify(store: JobParts) -> list[str]:
+    """Returns what is wrong. Others may write while it reads, so it reads twice and reports what it saw both times."""
+    found = problems(read_books(store.db))
+    if not found:
+        return []
+    again = set(problems(read_books(store.db)))
+    return [problem for problem in found if problem in again]
+
+
+def problems(books: Books) -> list[str]:
+    checks = (_meters, _days, _holds, _rows, _jobs, _line)
+    return [problem for check in checks for problem in check(books)]
+
+
+def read_books(database: Database) -> Books:
+    books = Books({}, {}, set(), {}, {}, {}, {}, {}, {}, set(), {})
+    for item in database.scan(LEDGER):
+        _sort_in(books, item)
+    found = database.get(LEDGER, LINE)
+    return books._replace(line=found or {})
+
+
+def _sort_in(books: Books, item: Item) -> None:
+    kind, *parts = item["pk"].split("#")
+    match kind, item["sk"].partition("#")[0]:
+        case "account", "-":
+            books.accounts[item["name"]] = item
+        case "account", "until":
+            books.releases.setdefault(parts[0], []).append(item)
+        case "account", "slot":
+            books.slots.add((parts[0], int(item["sk"].partition("#")[2])))
+        case "job", "-":
+            books.jobs[item["number"]] = item
+        case "job", _:
+            books.rows[item["handle"]] = item
+        case "posting", _:
+            kinds = books.holds if item["sk"].endswith("hold") else books.closes
+            kinds[item["handle"], item["attempt"]] = item
+        case "credits", _:
+            books.days[item["owner"], int(parts[1])] = item
+        case "turn", _:
+            books.turns[item["owner"]] = item
+        case "submitting", _:
+            books.submitting.add(item["number"])
+        case _:
+            pass
+
+
+def _meters(books: Books) -> Iterator[str]:
+    items = [*books.holds.values(), *books.closes.values()]
+    sums = add_up([posting for item in items for posting in postings_in(item)]).balances
+    for name, account in books.accounts.items():
+        for meter in WINDOWS:
+            full = meter_name(name, meter)
+            held, spent = sums.get(full, Balance())
+            pots = {pot: account[f"{meter}_{pot}"] for pot in ("limit", "spent", "held", "foreign", "free")}
+            opened = {pot: account[f"{meter}_opened_{pot}"] for pot in ("held", "spent")}
+            if (pots["held"], pots["spent"]) != (opened["held"] + held, opened["spent"] + spent):
+                yield findings.POSTINGS.format(full)
+            if pots["free"] != pots["limit"] - pots["spent"] - pots["held"] - pots["foreign"]:
+                yield f"promise 8: what is free on a meter is not what is left of its limit ({full})"
+            released = sum(one.get(meter, 0) for one in books.releases.get(_quoted(account), ()))
+            if WINDOWS[meter] == "sliding" and released != pots["spent"]:
+                yield findings.RELEASES.format(full)
+    for handle, attempt in books.holds | books.closes:
+        if handle not in books.rows:
+            yield findings.NO_MEASUREMENT.format(f"{handle}/{attempt}")
+
+
+def _days(books: Books) -> Iterator[str]:
+    sums: dict[tuple[int, int], Counter[str]] = {key: Counter() for key in books.days}
+    for job in books.jobs.values():
+        day = sums.setdefault((job["owner"], job["day"]), Counter())
+        day["held"] += job["reserved"] - job["settled"] - job["refunded"]
+        day["spent"] += job["settled"]
+        day["jobs"] += 1
+    for key, found in sums.items():
+        item = books.days.get(key, {})
+        has = [item.get(name) for name in ("held", "spent", "used", "jobs")]
+        spent = found["spent"] + item.get("opened_spent", 0)
+        if has != [found["held"], spent, found["held"] + spent, found["jobs"]]:
+            yield f"promise 8: the jobs do not add up to what is held or spent on a meter (user {key[0]}, day {key[1]})"
+
+
+def _holds(books: Books) -> Iterator[str]:
+    for key, close in books.closes.items():
+        hold = books.holds.get(key)
+        whole = hold is not None and all(
+            hold[f"{meter}_hold"] == close[f"{meter}_settle"] + close[f"{meter}_refund"] for meter in WINDOWS
+        )
+        if not whole:
+            yield findings.UNEQUAL_CLOSE.format(f"{key[0]}/{key[1]}")
+    held = {(row["handle"], row["attempt"]) for row in books.rows.values() if row["slot"]}
+    for handle, attempt in sorted(held ^ (books.holds.keys() - books.closes.keys())):
+        yield findings.SLOT.format(f"{handle}/{attempt}")
+    shown = {(_quoted(books.accounts[row["account"]]), row["handle"]) for row in books.rows.values() if _answered(row)}
+    for account, handle in sorted(shown ^ books.slots):
+        yield f"promise 8: a slot is held and not noted on its account, or the other way round ({account}, {handle})"
+
+
+def _rows(books: Books) -> Iterator[str]:
+    for handle, row in books.rows.items():
+        if handle >> INDEX_BITS not in books.jobs and handle >> INDEX_BITS not in books.submitting:
+            yield f"promise 10: a measurement is of no job (measurement {handle})"
+        ended = row["state"] in ENDED
+        if ended != ("ended_ms" in row) or ended != ("settled" in row):
+            yield findings.OWNERS_HOLD.format(handle)
+        if ended and not 0 <= row["settled"] <= row["credits"]:
+            yield f"promise 8: a measurement was settled on more than was held (measurement {handle})"
+        if (row["state"] == "ongoing" or _was_sent(row)) and len(row.get("atlas", ())) != row["concurrent"]:
+            yield findings.ATLAS_IDS.format(handle)
+        if row_place(row) != (row.get("shard"), row.get("at")):
+            yield f"promise 10: a measurement is not where it is looked for (measurement {handle})"
+
+
+def _jobs(books: Books) -> Iterator[str]:
+    rows: dict[int, list[Item]] = {}
+    for row in books.rows.values():
+        rows.setdefault(row["handle"] >> INDEX_BITS, []).append(row)
+    for number, job in books.jobs.items():
+        its = rows.get(number, [])
+        if job["purged"]:
+            if "finished_ms" not in job or job["purged"] + len(its) != job["measurements"]:
+                yield findings.REMOVAL.format(job["name"])
+            continue
+        if not its:
+            yield findings.EMPTY_JOB.format(job["name"])
+        if (wrong := _differing(job, its)) is not None:
+            yield findings.COUNTS.format(f"{job['name']}: {wrong}")
+
+
+def _differing(job: Item, rows: list[Item]) -> str | None:
+    states = Counter(row["state"] for row in rows)
+    definitions: Counter[str] = Counter()
+    for row in rows:
+        definitions[row["state"]] += row["concurrent"]
+    ended = [row for row in rows if row["state"] in ENDED]
+    settled = sum(row.get("settled", 0) for row in ended)
+    expected: dict[str, Any] = {
+        "measurements": len(rows),
+        "open": len(rows) - len(ended),
+        "waiting": states["queued"] + states["parked"],
+        "reserved": sum(row["credits"] for row in rows),
+        "settled": settled,
+        "refunded": sum(row["credits"] for row in ended) - settled,
+        "slots": sum(row["slot"] for row in ended),
+        "definitions": definitions.total(),
+    }
+    for state in ENDED:
+        expected |= {state: states[state], f"definitions_{state}": definitions[state]}
+    return next((name for name, value in sorted(expected.items()) if job[name] != value), None)
+
+
+def _line(books: Books) -> Iterator[str]:
+    real = [row for row in books.rows.values() if row["handle"] >> INDEX_BITS in books.jobs]
+    queued = Counter(row["owner"] for row in real if row["state"] == "queued")
+    for owner in queued.keys() | books.turns.keys():
+        turn = books.turns.get(owner, {})
+        if turn.get("queued", 0) != queued[owner] or (queued[owner] and turn.get("shard") != "turn"):
+            yield findings.LINE.format(f"user {owner}, or with another count")
+    if sum(row["state"] == "sending" for row in real) != books.line.get("sending", 0):
+        yield "promise 6: as many are not being sent as are counted"
+
+
+def _answered(row: Item) -> bool:
+    return bool(row["slot"]) and "atlas" in row and row["state"] not in {"sending", "unknown"}
+
+
+def _was_sent(row: Item) -> bool:
+    return row["state"] in {"done", "failed"} and "account" in row
+
+
+def _quoted(account: Item) -> str:
+    """Returns the account's name as it is written in keys."""
+    return str(account["pk"].partition("#")[2])

@@ -1,0 +1,260 @@
+"""A tick's advances: each moves its entry if it is as believed, makes its runs, and tells their lane."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, put, update
+from paceline.adapters.aws.client.tables import LEDGER, SCHEDULERS
+from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
+from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place
+from paceline.adapters.aws.monitors.keys import (
+    as_key,
+    behind_front,
+    due_of,
+    entry_key,
+    is_outgoing,
+    lane_key,
+    run_key,
+    waves,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.core.monitors.catch_up import Calendar, book
+from paceline.core.monitors.due import Advance, OnTime
+from paceline.core.monitors.overlap import SUPERSEDED_MAX, state_made, superseded, superseded_reason
+from paceline.core.monitors.values import Moved
+from paceline.errors import StoreUnavailable
+from paceline.ports.queue_messages import Alarm
+
+CATCH_UP = Key("catch-up", "-")
+BOOKINGS_MAX = 40
+FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
+"""Of one transaction: beside them it moves the entry and the lane, and ends what is superseded."""
+
+
+def commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+    won = _commit(store, advances, now_ms=now_ms)
+    back = [advance.next_due_ms < advance.due.due_ms for advance in advances]
+    if any(moved and pulled for moved, pulled in zip(won, back, strict=True)):
+        store.change_counter.bump()  # it was pulled back: it is due sooner than others think
+    return won
+
+
+def superseded_runs(store: MonitorParts) -> int:
+    return store.superseded_runs
+
+
+def advance_on_time(store: MonitorParts, rule: OnTime, *, limit: int) -> Moved:
+    """None: DynamoDB has no write for a set. ``due`` and ``commit`` advance them, many in one transaction."""
+    del store, rule, limit
+    return Moved(Counter(), 0)
+
+
+def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
+    """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
+
+    An advance with more runs than a transaction holds goes in steps, each to the due time of the run that comes next:
+    wherever it is cut off, the entry stands as if it had been ticked that far.
+    """
+    heads = [_head(advance) for advance in advances]
+    won = [False] * len(advances)
+    for wave in waves(advance.due.generation for advance in heads):
+        done = _Commit(store.db, [heads[position] for position in wave], now_ms=now_ms)
+        for position, happened in zip(wave, done.write(), strict=True):
+            won[position] = happened
+        store.superseded_runs += done.superseded()
+        offered = done.offered()
+        for run in offered:
+            if not is_outgoing(run["queue"]):
+                store.ready_checks.moved(run["shard"], run["pk"], run["at"])
+        store.alarms.offer(offered, now_ms=now_ms)
+    rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
+    if rest:
+        tails = [_tail(advances[position], heads[position]) for position in rest]
+        done_too = _commit(store, tails, now_ms=now_ms)
+        for position, happened in zip(rest, done_too, strict=True):
+            won[position] = happened
+    moved = [heads[position] for position in range(len(advances)) if won[position] and position not in rest]
+    for advance in moved:
+        store.next_due.moved(advance.due.generation, from_ms=advance.due.due_ms, to_ms=advance.next_due_ms)
+    alarms = (
+        Alarm(advance.due.generation, advance.due.counter + len(advance.firings), advance.next_due_ms)
+        for advance in moved
+    )
+    store.alarms.arm(alarms, now_ms=now_ms)
+    return won
+
+
+def book_catch_up(
+    store: MonitorParts, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int
+) -> list[list[int]]:
+    """Reads, books and writes on the condition that nobody wrote in between; else once more."""
+    db = store.db
+    for _ in range(BOOKINGS_MAX):
+        item = db.get(LEDGER, CATCH_UP)
+        before = Calendar(item["start_s"], item["counts"]) if item else Calendar()
+        times, calendar = book(before, wanted, per_second=per_second, now_ms=now_ms)
+        number = item["number"] if item else 0
+        change = "SET #start_s = :start_s, #counts = :counts, #number = :next"
+        when = "#number = :number" if item else ABSENT
+        values: dict[str, Any] = {"start_s": calendar.start_s, "counts": calendar.counts, "next": number + 1}
+        if item:
+            values["number"] = number
+        if db.write(update(LEDGER, CATCH_UP, change, when=when, **values)).won:
+            return times
+    raise StoreUnavailable("AWS: too many processes catch up at once: try again in a moment.")
+
+
+def _head(advance: Advance) -> Advance:
+    if len(advance.firings) <= FIRINGS_MAX:
+        return advance
+    firings = advance.firings[:FIRINGS_MAX]
+    return replace(advance, next_due_ms=advance.firings[FIRINGS_MAX].due_ms, firings=firings, waiting_max=0)
+
+
+def _tail(advance: Advance, head: Advance) -> Advance:
+    made = len(head.firings)
+    due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms)
+    return replace(advance, due=due, firings=advance.firings[made:])
+
+
+class _Commit:
+    """Advances of distinct entries. Each believes at first that its lane is clear; if not, its runs park."""
+
+    def __init__(self, db: Database, advances: Sequence[Advance], *, now_ms: int) -> None:
+        self._db = db
+        self._advances = advances
+        self._now_ms = now_ms
+        self._places = self._read_places()
+        self._lanes = self._read_lanes()
+        self._clear = [not is_busy(self._lanes.get(advance.due.generation)) for advance in advances]
+        self._won: list[bool] = []
+        self._ended = [0] * len(advances)
+
+    def write(self) -> list[bool]:
+        known = [position for position, place in enumerate(self._places) if place is not None]
+
+        def again(act: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+            position = known[act]
+            advance, lane = self._advances[position], items[-1]
+            if not lost[-1] or any(lost[: 1 + len(advance.firings)]) or not advance.firings:
+                return None
+            self._clear[position] = lane is None or lane["front"] == advance.due.counter
+            if lane is not None:
+                self._lanes[advance.due.generation] = lane
+            return self._act(position)
+
+        done = transact_acts(self._db, [self._act(position) for position in known], again=again)
+        self._won = [False] * len(self._advances)
+        for position, happened in zip(known, done, strict=True):
+            self._won[position] = happened
+        return self._won
+
+    def superseded(self) -> int:
+        return sum(ended for ended, happened in zip(self._ended, self._won, strict=True) if happened)
+
+    def offered(self) -> list[Item]:
+        """The runs that may start: the first one of each advance whose lane was clear."""
+        return [
+            self._runs(position)[0]
+            for position, happened in enumerate(self._won)
+            if happened and self._clear[position] and self._advances[position].firings
+        ]
+
+    def _read_places(self) -> list[Place | None]:
+        """A due entry brings its place along; one that came from elsewhere is looked up."""
+        missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
+        found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
+        return [advance.due.place or found.get(advance.due.generation) for advance in self._advances]
+
+    def _read_lanes(self) -> dict[int, Item]:
+        """Of entries whose runs are to queue; all others are believed to be clear."""
+        busy = [advance.due.generation for advance in self._advances if advance.due.busy and advance.firings]
+        found = self._db.get_many(RUNS_TABLE, [lane_key(generation) for generation in busy])
+        return {lane["generation"]: lane for lane in found.values()}
+
+    def _act(self, position: int) -> Act:
+        advance = self._advances[position]
+        due, firings = advance.due, advance.firings
+        counter = due.counter + len(firings)
+        change = "SET #counter = :next, #due = :due, #due_ms = :next_ms, #overlapped = :overlapped"
+        values: dict[str, Any] = {
+            "next": counter,
+            "overlapped": advance.overlapped,
+            "due": due_of(advance.next_due_ms, due.generation),
+            "next_ms": advance.next_due_ms,
+        }
+        if firings:
+            change += ", #last_due_ms = :last_ms"
+            values["last_ms"] = firings[-1].due_ms
+        values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
+        when = f"{AS_SEEN} AND #due_ms = :seen_ms"
+        moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)
+        if not firings:
+            return [moved]
+        runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
+        ended = self._superseded(position)
+        self._ended[position] = len(ended)
+        return [moved, *runs, *(self._end(advance, one) for one in ended), self._lane(position, ended)]
+
+    def _lane(self, position: int, ended: range) -> Action:
+        due, made = self._advances[position].due, len(self._advances[position].firings)
+        change = "SET #front = if_not_exists(#front, :counter), #newest = :newest, #generation = :generation"
+        when = "attribute_not_exists(#pk) OR #front = :counter" if self._clear[position] else "#front < :counter"
+        values = {"counter": due.counter, "newest": due.counter + made - 1, "generation": due.generation}
+        if ended:
+            change += ", #resume = :resume"
+            when = "#front = :front"  # nothing behind the front can start while it is there
+            values |= {"resume": ended.stop, "front": self._lanes[due.generation]["front"]}
+        return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
+
+    def _superseded(self, position: int) -> range:
+        """The oldest runs behind the front, as far as they and the new ones are more than are kept."""
+        advance = self._advances[position]
+        lane = self._lanes.get(advance.due.generation)
+        if lane is None or self._clear[position] or not advance.waiting_max:
+            return range(0)
+        if lane["newest"] >= advance.due.counter:
+            return range(0)  # its first run is there already: this advance has lost
+        first = behind_front(lane)
+        waiting = lane["newest"] - first + 1
+        ended = superseded(waiting=waiting, made=len(advance.firings), waiting_max=advance.waiting_max)
+        return range(first, first + ended)
+
+    def _end(self, advance: Advance, counter: int) -> Action:
+        change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now"
+        values: dict[str, Any] = {"dead": "dead", "reason": superseded_reason(advance.waiting_max), "now": self._now_ms}
+        return update(RUNS_TABLE, run_key(advance.due.generation, counter), change, when=PRESENT, **values)
+
+    def _runs(self, position: int) -> list[Item]:
+        """Only the first, and only where nothing is before it, is in the index of what may start."""
+        advance, place = self._advances[position], self._places[position]
+        assert place is not None
+        runs: list[Item] = []
+        for firing in advance.firings:
+            state = state_made(firing.after_ms, busy=advance.due.busy, now_ms=self._now_ms)
+            later = state == "later"
+            # A run may start as soon as it is made, whatever its due time; earlier ones come first.
+            from_ms = firing.after_ms if later else min(firing.due_ms, self._now_ms)
+            run = as_key(run_key(advance.due.generation, firing.counter)) | {
+                "generation": advance.due.generation,
+                "counter": firing.counter,
+                "due_ms": firing.due_ms,
+                "from_ms": from_ms,
+                "state": "later" if later else "waiting",
+                "attempt": 0,
+                "lost": False,
+                **place._asdict(),
+            }
+            if self._clear[position] and not runs:
+                run |= {"shard": place.queue, "at": from_ms}
+            elif state == "queued":
+                run["queued"] = True  # it keeps to its monitor's pace when it comes to the front
+            runs.append(run)
+        return runs

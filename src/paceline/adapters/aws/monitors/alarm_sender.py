@@ -1,0 +1,72 @@
+"""Sends alarms, which wake a tick, and offers, for checkers that read the outgoing queue themselves.
+
+A message says what its sender believed; the row is the truth. A message that is stale, doubled or early is dropped or
+sent once more, and a lost one is replaced by the sweep: nothing depends on a single message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.queues import Queues
+from paceline.adapters.aws.client.tables import OUTGOING, TICKS
+from paceline.adapters.aws.monitors.keys import is_outgoing
+from paceline.core.ids import run_id
+from paceline.core.instants import to_text
+from paceline.errors import StoreUnavailable
+from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, Waiting, delay_s, write
+
+
+class AlarmSender:
+    """Sends alarms and offers behind each write.
+
+    ``sends`` is turned off where something else arms entries, such as their stream, or where loops look by themselves;
+    ``offers`` where no checker reads the outgoing queue.
+    """
+
+    def __init__(self, queues: Queues) -> None:
+        self.sends = True
+        self.offers = True
+        self.unsent = 0
+        """Messages that may not have been sent behind a write, since the start."""
+        self._queues = queues
+
+    def arm(self, alarms: Iterable[Alarm], *, now_ms: int) -> None:
+        """Sends alarms of entries due in the next 15 minutes. The sweep finds the others in the due index."""
+        if not self.sends:
+            return
+        soon = [alarm for alarm in alarms if alarm.due <= now_ms + DELAY_MS_MAX]
+        with self._left_to_the_sweep(len(soon)):
+            self.send(soon, now_ms=now_ms)
+
+    def offer(self, runs: Iterable[Item], *, now_ms: int | None) -> None:
+        """Tells checkers that read the queue of outgoing runs that may start, now or in their time.
+
+        Without the time all of them at once: a run offered too early is offered again when a checker asks for it.
+        """
+        messages = [_waiting(run, now_ms) for run in runs if self.offers and is_outgoing(run["queue"])]
+        if messages:
+            with self._left_to_the_sweep(len(messages)):
+                self._queues.send(OUTGOING, messages)
+
+    def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None:
+        """Raises StoreUnavailable if some stay unsent."""
+        messages = [Letter(write(alarm), delay_s(alarm.due, now_ms)) for alarm in alarms]
+        if messages:
+            self._queues.send(TICKS, messages)
+
+    @contextmanager
+    def _left_to_the_sweep(self, messages: int) -> Iterator[None]:
+        """What was written stays written when its message cannot be sent: the caller must not think that it failed."""
+        try:
+            yield
+        except StoreUnavailable:
+            self.unsent += messages
+
+
+def _waiting(run: Item, now_ms: int | None) -> Letter:
+    name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
+    body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1)
+    return Letter(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

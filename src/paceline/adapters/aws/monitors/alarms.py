@@ -1,0 +1,93 @@
+"""Entries by their alarms, and the sweep that sends alarms that are missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from paceline.adapters.aws.client.items import Key, update
+from paceline.adapters.aws.client.numbers import last_generation
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.monitors.due import pages
+from paceline.adapters.aws.monitors.entries import read_entries, to_due, with_lanes
+from paceline.adapters.aws.monitors.keys import GENERATION_MAX, due_ms_of, due_of, due_shards
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.reoffer import offer_again
+from paceline.core.monitors.due import Due
+from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm
+
+LATE_MS = 60_000
+"""An entry that is overdue by so much has lost its alarm, or the ticks are behind: then one more does no harm."""
+LATE_MAX = 10_000
+"""After an outage all are overdue: so many get an alarm in one pass, the first ones, and the others in the next."""
+OVERLAP_MS = 10_000
+"""So far a pass looks back: an entry armed just beyond the horizon, by a clock behind ours or not in the index yet."""
+SWEPT_PAGE = 1_000
+_CURSOR = Key("alarms", "-")
+
+
+class Swept(NamedTuple):
+    armed: int
+    """Entries that came into their last 15 minutes."""
+    late: int
+    """Entries that are overdue."""
+    offered: int = 0
+    """Outgoing runs that were offered once more."""
+
+
+def alarmed_entries(store: MonitorParts, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]:
+    """Returns the entries of these alarms that are due and still as their alarm says, for ``commit`` to advance.
+
+    An alarm that came early is sent once more. Any other is stale: its entry has moved and has its own alarm. Of two
+    alarms of one entry the second finds it moved, or loses in ``commit``.
+    """
+    items = read_entries(store.db, [alarm.generation for alarm in alarms])
+    believed = [
+        alarm
+        for alarm in dict.fromkeys(alarms)
+        if (item := items.get(alarm.generation)) is not None
+        and (item["counter"], item.get("due_ms")) == (alarm.counter, alarm.due)
+    ]
+    store.alarms.send([alarm for alarm in believed if alarm.due > now_ms], now_ms=now_ms)
+    return with_lanes(store.db, [to_due(items[alarm.generation]) for alarm in believed if alarm.due <= now_ms])
+
+
+def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) -> Swept:
+    """Sends alarms of entries that came into their last 15 minutes or lost their own, and offers runs once more.
+
+    To be called at least every ten minutes.
+    A cursor remembers how far ahead was armed, so that an entry gets one alarm and not one for each pass. What is armed
+    closer than the horizon has its alarm from its own reaction or commit. A pass that dies is done again as a whole.
+    """
+    db = store.db
+    item = db.get(LEDGER, _CURSOR)
+    horizon_ms, overdue_ms = now_ms + DELAY_MS_MAX, now_ms - late_ms
+    swept_ms = min(item["swept_ms"], horizon_ms) if item else overdue_ms
+    late = _send_alarms(store, first_ms=0, last_ms=overdue_ms, now_ms=now_ms, most=LATE_MAX)
+    first_ms = max(swept_ms - OVERLAP_MS, overdue_ms) + 1
+    armed = _send_alarms(store, first_ms=first_ms, last_ms=horizon_ms, now_ms=now_ms, most=sys.maxsize)
+    # To this pass's own horizon, always: after the clock was set back it has to come back, too.
+    db.write(update(LEDGER, _CURSOR, "SET #swept_ms = :swept_ms", when="", swept_ms=horizon_ms))
+    return Swept(armed, late, offer_again(store, now_ms=now_ms))
+
+
+def _send_alarms(store: MonitorParts, *, first_ms: int, last_ms: int, now_ms: int, most: int) -> int:
+    if first_ms > last_ms:
+        return 0
+    db = store.db
+    shards = due_shards(last_generation(db))
+    most_each = -(-most // len(shards))
+
+    def send(shard: str) -> int:
+        sent = 0
+        first, last = due_of(first_ms, 0), due_of(last_ms, GENERATION_MAX)
+        for rows in pages(db, shard, first=first, last=last, page=min(SWEPT_PAGE, most_each)):
+            alarms = [Alarm(int(row["pk"]), row["counter"], due_ms_of(row["due"])) for row in rows]
+            store.alarms.send(alarms, now_ms=now_ms)
+            sent += len(alarms)
+            if sent >= most_each:
+                break
+        return sent
+
+    return sum(db.threads.fan_out(send, shards))

@@ -1,0 +1,72 @@
+"""Recorded changes of definitions that their entries have not followed yet."""
+
+from __future__ import annotations
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.tables import ITEMS
+from paceline.adapters.aws.monitors.entries import read_entries, to_entry
+from paceline.adapters.aws.monitors.keys import (
+    CHANGE_SHARDS,
+    FAN,
+    changes_of,
+    monitor_key,
+    to_monitor,
+    user_key,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.users import expand
+from paceline.core.monitors.values import Change
+
+COUNTED_MAX = 100_000
+
+
+def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
+    """The change is read first: what is read after it is at least as new, and what is newer has its own change."""
+    del now_ms
+    db = store.db
+    rows = _recorded(db, limit=limit)
+    if fans := [row for row in rows if row["sk"].startswith(FAN)]:
+        for fan in fans:
+            expand(db, store.numbers, store.alarms, fan)
+        rows = [row for row in _recorded(db, limit=limit) if not row["sk"].startswith(FAN)]
+    rows = sorted(rows, key=lambda row: int(row["generation"]))[:limit]
+    keys = [key for row in rows for key in (monitor_key(row["user"], row["monitor"]), user_key(row["owner"]))]
+    found = db.get_many(ITEMS, keys)
+    items = read_entries(db, [row["generation"] for row in rows])
+    told: list[Change] = []
+    for row in rows:
+        generation, user = row["generation"], found.get(user_key(row["owner"]))
+        monitor = found.get(monitor_key(row["user"], row["monitor"]))
+        entry = items.get(generation)
+        if not is_there(monitor, user, generation=generation, number=row["user"]):
+            monitor = user = None
+        told.append(
+            Change(
+                seq=row["seq"],
+                generation=generation,
+                monitor=to_monitor(row["owner"], monitor) if monitor else None,
+                owner_disabled=bool(user and user["disabled"]),
+                entry=to_entry(entry) if entry else None,
+            )
+        )
+    return told
+
+
+def count_changes(db: Database) -> int:
+    def count(shard: int) -> int:
+        where = "#pk = :pk AND #sk >= :first"
+        return db.count(ITEMS, where, limit=COUNTED_MAX, pk=changes_of(shard), first="0")
+
+    return sum(db.threads.fan_out(count, range(CHANGE_SHARDS)))
+
+
+def is_there(monitor: Item | None, user: Item | None, *, generation: int, number: int) -> bool:
+    """Whether the definition stands: a monitor is gone with its user, also before its row is."""
+    return monitor is not None and user is not None and monitor["generation"] == generation and user["number"] == number
+
+
+def _recorded(db: Database, *, limit: int) -> list[Item]:
+    shards = range(CHANGE_SHARDS)
+    pages = db.threads.fan_out(lambda shard: db.query(ITEMS, "#pk = :pk", limit=limit, pk=changes_of(shard)), shards)
+    return [row for page in pages for row in page]

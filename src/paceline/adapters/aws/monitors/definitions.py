@@ -1,0 +1,269 @@
+"""Monitors as their users declared them. Each write records a change of the definition in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import asdict
+
+from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, padded, put, update
+from paceline.adapters.aws.client.numbers import GENERATION, Numbers
+from paceline.adapters.aws.client.tables import ITEMS
+from paceline.adapters.aws.monitors.keys import (
+    MONITORS_PER_QUEUE,
+    OWNERS,
+    QUEUES_MAX,
+    as_key,
+    monitor_key,
+    monitors_of,
+    to_monitor,
+    to_stored,
+    user_key,
+    waves,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.users import behind, change_item, tally
+from paceline.core.monitors.checks import OutgoingCheck
+from paceline.core.monitors.definition import Monitor, encode_spec
+from paceline.core.monitors.load import load_of
+from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
+from paceline.core.monitors.stored import StoredMonitor, read_spec
+from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
+from paceline.errors import StoreUnavailable
+
+CHUNK = 40
+"""Of one owner in one transaction: two writes each, and the specs of 40 stay below its 4 MB."""
+
+W = TypeVar("W", PutMonitor, RemoveMonitor)
+R = TypeVar("R")
+
+
+class Judged(NamedTuple):
+    """What becomes of some writes of one owner, if all is still as it was read."""
+
+    results: list[Any]
+    actions: list[Action]
+
+
+def put_monitors(
+    store: MonitorParts, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> list[PutResult]:
+    limits = Limits(monitors_max, firings_max)
+
+    def write(owner: str, items: Sequence[PutMonitor]) -> list[PutResult]:
+        return _Puts(store.db, store.numbers, owner, limits, now_ms=now_ms).write(items)
+
+    return _by_owner(store.db, puts, write)
+
+
+def remove_monitors(store: MonitorParts, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+    def write(owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+        return _removed(store.db, store.numbers, owner, items)
+
+    return _by_owner(store.db, removes, write)
+
+
+def rewrite_specs(store: MonitorParts, monitors: Sequence[Monitor]) -> int:
+    db = store.db
+    users = db.get_many(ITEMS, {user_key(one.owner) for one in monitors})
+    writes = [
+        update(
+            ITEMS,
+            monitor_key(users[user_key(one.owner)]["number"], one.id),
+            "SET #spec = :spec",
+            when="#generation = :generation AND #revision = :seen",
+            spec=encode_spec(one.spec).decode(),
+            generation=one.generation,
+            seen=one.revision,
+        )
+        for one in monitors
+        if user_key(one.owner) in users
+    ]
+    return sum(written.won for written in db.write_each(writes))
+
+
+def monitor(store: MonitorParts, owner: str, monitor_id: str) -> Monitor | None:
+    db = store.db
+    user = db.get(ITEMS, user_key(owner))
+    item = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
+    return to_monitor(owner, item) if item else None
+
+
+def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list[Monitor]:
+    db = store.db
+    user = db.get(ITEMS, user_key(owner))
+    if user is None:
+        return []
+    return [to_monitor(owner, item) for item in behind(db, monitors_of(user["number"]), after, limit=limit)]
+
+
+def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
+    """Owners beside each other, an owner's writes in order: they share the count of the owner's monitors."""
+    results: dict[int, R] = {}
+    for wave in waves((item.owner, item.id) for item in writes):
+        owners: dict[str, list[int]] = {}
+        for position in wave:
+            owners.setdefault(writes[position].owner, []).append(position)
+
+        def write_all(positions: Sequence[int]) -> None:
+            for at in range(0, len(positions), CHUNK):
+                chunk = positions[at : at + CHUNK]
+                items = [writes[position] for position in chunk]
+                results.update(zip(chunk, write(items[0].owner, items), strict=True))
+
+        db.threads.fan_out(write_all, owners.values())
+    return [results[position] for position in range(len(writes))]
+
+
+class _Puts:
+    """Puts of one owner, of distinct monitors: judged against what is there, and judged again if that has moved."""
+
+    def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
+        self._db = db
+        self._numbers = numbers
+        self._owner = owner
+        self._limits = limits
+        self._now_ms = now_ms
+        self._generations: list[int] = []
+
+    def write(self, items: Sequence[PutMonitor]) -> list[PutResult]:
+        for _ in attempts():
+            user = self._db.get(ITEMS, user_key(self._owner))
+            if user is None:
+                return [PutResult("no_owner") for _ in items]
+            judged = self._judge(user, items)
+            if not judged.actions or self._db.transact(judged.actions).won:
+                return judged.results
+        raise _busy(self._owner)
+
+    def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
+        number = user["number"]
+        found = self._db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
+        results: list[PutResult] = []
+        actions: list[Action] = []
+        before = facts = OwnerFacts(user["monitors"], self._load(user), user["disabled"])
+        seqs = self._numbers.take("change", len(items))
+        generations = self._spare(sum(monitor_key(number, item.id) not in found for item in items))
+        outgoing = False
+        for item, seq in zip(items, seqs, strict=True):
+            there = found.get(monitor_key(number, item.id))
+            generation = 0 if there else generations[facts.monitors - before.monitors]
+            new = NewFacts(self._now_ms, seq, generation)
+            decided = decide_put(item, to_stored(there) if there else None, facts, self._limits, new)
+            results.append(decided.result)
+            if decided.stored is None:
+                continue
+            facts = decided.owner
+            change = change_item(decided.stored.generation, seq, number=number, owner=item.owner, monitor=item.id)
+            actions += [_write(monitor_key(number, item.id), there, decided.stored), put(ITEMS, change)]
+            outgoing = outgoing or isinstance(item.spec.check, OutgoingCheck)
+        created = facts.monitors - before.monitors
+        if actions and (created or facts.load != user.get("load") or (outgoing and not user.get("outgoing"))):
+            actions += _count(user, created, facts.load, outgoing=outgoing, monitors_max=self._limits.monitors_max)
+        return Judged(results, actions)
+
+    def _load(self, user: Item) -> int:
+        """Kept with the user; added up once, for a user of a store that did not count it yet."""
+        if "load" in user or not user["monitors"]:
+            return int(user.get("load", 0))
+        rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=monitors_of(user["number"]))
+        return sum(load_of(read_spec(row["spec"])) for row in rows)
+
+    def _spare(self, count: int) -> list[int]:
+        """As many new generations; those of an attempt that lost serve the next. Their order is that of creation."""
+        if count > len(self._generations):
+            self._generations += self._numbers.take(GENERATION, count - len(self._generations), block=1)
+        return self._generations
+
+
+def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
+    """Writes a monitor where ``there`` was read: nothing, or this generation and revision."""
+    if there is None:
+        row = as_key(key) | asdict(stored)
+        row["spec"] = row.pop("text")
+        return put(ITEMS, row, when=ABSENT)
+    return update(
+        ITEMS,
+        key,
+        "SET #spec = :spec, #revision = :revision, #updated_ms = :now_ms",
+        when="#generation = :generation AND #revision = :seen",
+        spec=stored.text,
+        revision=stored.revision,
+        now_ms=stored.updated_ms,
+        generation=there["generation"],
+        seen=there["revision"],
+    )
+
+
+def _count(user: Item, created: int, load: int, *, outgoing: bool, monitors_max: int) -> list[Action]:
+    """The owner's count goes up, if there is room; a change of ``disabled`` in between would be missed by the new."""
+    total = user["monitors"] + created
+    queues = max(user["queues"], min(1 + total // MONITORS_PER_QUEUE, QUEUES_MAX))
+    outgoing = outgoing or user.get("outgoing", False)
+    believed = "#number = :number AND #disabled = :disabled AND #queues = :seen AND #monitors <= :room"
+    values = {"number": user["number"], "disabled": user["disabled"], "seen": user["queues"]}
+    change = "SET #queues = :queues, #outgoing = :outgoing, #load = :load ADD #monitors :created"
+    values |= {"queues": queues, "outgoing": outgoing, "created": created, "load": load}
+    believed += " AND #load = :seen_load" if "load" in user else " AND attribute_not_exists(#load)"
+    if "load" in user:
+        values["seen_load"] = user["load"]
+    # With nothing new there is room, also where the limit was lowered.
+    values["room"] = monitors_max - created if created else user["monitors"]
+    actions = [update(ITEMS, user_key(user["id"]), change, when=believed, **values)]
+    if outgoing and (not user.get("outgoing") or queues != user["queues"]):
+        listed = {"pk": OWNERS, "sk": padded(user["number"]), "owner": user["id"], "queues": queues}
+        actions.append(put(ITEMS, listed))
+    if created:
+        actions.append(tally(user["id"], users=0, monitors=created))
+    return actions
+
+
+def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+    for _ in attempts():
+        user = db.get(ITEMS, user_key(owner))
+        if user is None:
+            return ["not_found" for _ in items]
+        judged = _judge_removes(db, numbers, user, items)
+        if not judged.actions or db.transact(judged.actions).won:
+            return judged.results
+    raise _busy(owner)
+
+
+def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
+    number = user["number"]
+    found = db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
+    results: list[RemoveResult] = []
+    actions: list[Action] = []
+    lighter = 0
+    for item in items:
+        key = monitor_key(number, item.id)
+        there = found.get(key)
+        result = decide_remove(item, (there["generation"], there["revision"]) if there else None)
+        results.append(result)
+        if there is not None and result == "removed":
+            lighter += load_of(read_spec(there["spec"]))
+            actions += _remove(numbers, user, key, there)
+    if gone := results.count("removed"):
+        fewer = {"gone": -gone, "number": number}
+        change, when = "ADD #monitors :gone", "#number = :number"
+        if "load" in user:
+            change, fewer = f"{change}, #load :lighter", fewer | {"lighter": -lighter}
+        actions.append(update(ITEMS, user_key(user["id"]), change, when=when, **fewer))
+        actions.append(tally(user["id"], users=0, monitors=-gone))
+    return Judged(results, actions)
+
+
+def _remove(numbers: Numbers, user: Item, key: Key, there: Item) -> list[Action]:
+    generation, seq = there["generation"], numbers.take("change", 1)[0]
+    believed = {"generation": generation, "revision": there["revision"]}
+    return [
+        delete(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed),
+        put(ITEMS, change_item(generation, seq, number=user["number"], owner=user["id"], monitor=key.sk)),
+    ]
+
+
+def _busy(owner: str) -> StoreUnavailable:
+    return StoreUnavailable(f"AWS: too many write to the monitors of {owner!r} at once: try again in a moment.")

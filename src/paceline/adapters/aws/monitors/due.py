@@ -1,0 +1,112 @@
+"""The due index: which entries are due, in order, over all its shards; and when the next one is, as cheaply as can be.
+
+An index lags behind its table, so what it says is a hint: the entries themselves are read before they are handed out,
+and the conditional write of ``commit`` is the judge.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from paceline.adapters.aws.cache.change_counter import ChangeCounter
+from paceline.adapters.aws.cache.index_cache import END, Index, IndexCache
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.numbers import last_generation
+from paceline.adapters.aws.client.tables import DUE_INDEX, SCHEDULERS
+from paceline.adapters.aws.monitors.keys import (
+    GENERATION_MAX,
+    due_ms_of,
+    due_of,
+    due_shard,
+    due_shards,
+    entry_key,
+)
+
+REMEMBERED_S = 1.0
+
+
+class _Shard(NamedTuple):
+    """What was read of a shard, in order, and whether there may be more behind it."""
+
+    name: str
+    rows: list[Item]
+    full: bool
+
+
+def between(db: Database, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
+    """Index rows with ``first <= due <= last``, in order over these shards, as many as the limit at most."""
+    page = min(limit, 2 * limit // max(len(names), 1) + 8)
+
+    def read(name: str, begin: int) -> _Shard:
+        where = "#shard = :shard AND #due BETWEEN :first AND :last"
+        rows = (
+            db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=name, first=begin, last=last)
+            if begin <= last
+            else []
+        )
+        return _Shard(name, rows, len(rows) == page)
+
+    shards = {shard.name: shard for shard in db.threads.fan_out(lambda name: read(name, first), names)}
+    while True:
+        full = [shard for shard in shards.values() if shard.full]
+        # Up to here nothing can be missing: the shard that was read least far ends here.
+        frontier = min((shard.rows[-1]["due"] for shard in full), default=END)
+        ready = sorted(
+            (row for shard in shards.values() for row in shard.rows if row["due"] <= frontier),
+            key=lambda row: int(row["due"]),
+        )
+        if len(ready) >= limit or not full:
+            return ready[:limit]
+        for shard in db.threads.fan_out(
+            lambda shard: read(shard.name, shard.rows[-1]["due"] + 1),
+            [shard for shard in full if shard.rows[-1]["due"] == frontier],
+        ):
+            shards[shard.name] = _Shard(shard.name, shards[shard.name].rows + shard.rows, shard.full)
+
+
+def pages(db: Database, shard: str, *, first: int, last: int, page: int) -> Iterator[list[Item]]:
+    """One shard's rows with ``first <= due <= last``, page by page."""
+    where = "#shard = :shard AND #due BETWEEN :first AND :last"
+    while first <= last:
+        rows = db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=shard, first=first, last=last)
+        if rows:
+            yield rows
+        if len(rows) < page:
+            return
+        first = rows[-1]["due"] + 1
+
+
+class NextDue:
+    """When the next entry is due, from the cached first places of the due index.
+
+    In a process with loops it is late only for an entry that another process has just armed: by the second after which
+    the change counter is read, and the moment after which the index shows it. Elsewhere a read counts for a second.
+    """
+
+    def __init__(self, db: Database, counter: ChangeCounter, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        index = Index(SCHEDULERS, DUE_INDEX, "due", lambda: due_shards(last_generation(db)))
+        self._index = IndexCache(db, counter, index, least_s=REMEMBERED_S, clock_s=clock_s)
+
+    def first_ms(self) -> int | None:
+        first = self._index.first()
+        return None if first == END else due_ms_of(first)
+
+    def awake(self, now_ms: int) -> list[str]:
+        """The shards that may have something due."""
+        return self._index.awake(due_of(now_ms, GENERATION_MAX))
+
+    def moved(self, generation: int, *, from_ms: int | None, to_ms: int | None) -> None:
+        """Tells that this process has moved an entry; None: it was, or is, not armed."""
+        self._index.moved(
+            due_shard(generation),
+            entry_key(generation).pk,
+            None if to_ms is None else due_of(to_ms, generation),
+            was=None if from_ms is None else due_of(from_ms, generation),
+        )
+
+
+def generations_of(rows: Sequence[Item]) -> list[int]:
+    return [int(row["pk"]) for row in rows]

@@ -1,0 +1,183 @@
+"""Runs as they are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item, padded
+from paceline.adapters.aws.client.tables import ITEMS, RUNS
+from paceline.adapters.aws.monitors.claim_memory import Reasons, read_reasons
+from paceline.adapters.aws.monitors.claims import facts_of
+from paceline.adapters.aws.monitors.keys import (
+    COUNTER_MASK,
+    handle_of,
+    is_outgoing,
+    lane_key,
+    monitor_key,
+    run_key,
+    runs_of,
+    split_handle,
+    user_key,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.monitors.checks import Check
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.health import Glance
+from paceline.core.monitors.leases import TERMINAL
+from paceline.core.monitors.overlap import QUEUED
+from paceline.core.monitors.places import noted_reason, target_of
+from paceline.core.monitors.stored import read_spec
+from paceline.core.monitors.values import Run
+from paceline.core.monitors.wait_reasons import OpenRun, show_open
+
+
+def runs(store: MonitorParts, handles: Sequence[int]) -> dict[int, Run]:
+    """Three requests for a hundred: runs and their lanes, and whose they are."""
+    db = store.db
+    keys = {handle: run_key(*split_handle(handle)) for handle in handles}
+    found = db.get_many(RUNS, {*keys.values(), *(lane_key(split_handle(handle)[0]) for handle in keys)})
+    items = {handle: found[key] for handle, key in keys.items() if key in found}
+    facts = facts_of(db, list(items.values()))
+    noted = _NotedReasons(db)
+    shown: dict[int, Run] = {}
+    for handle, item in items.items():
+        generation = item["generation"]
+        user = facts[generation].user
+        if user is not None:
+            lane = found.get(lane_key(generation))
+            monitor = facts[generation].monitor
+            check = read_spec(monitor["spec"]).check if monitor else None
+            why = partial(noted.of, item["owner"], check)
+            [shown[handle]] = _shown(db, [item], lane, disabled=user["disabled"], place_reason=why)
+    return shown
+
+
+def find_run(
+    store: MonitorParts, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int
+) -> Run | None:
+    del now_ms
+    db = store.db
+    user = db.get(ITEMS, user_key(owner))
+    monitor = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
+    if monitor is None or monitor["generation"] != generation or not 0 <= counter <= COUNTER_MASK:
+        return None
+    handle = handle_of(generation, counter)
+    return runs(store, [handle]).get(handle)
+
+
+def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
+    del now_ms
+    db = store.db
+    generation, counter = split_handle(before) if before is not None else (monitor.generation, COUNTER_MASK + 1)
+    if generation != monitor.generation or counter == 0:
+        return []
+    items = newest_runs(db, generation, below=counter, limit=limit)
+    user = db.get(ITEMS, user_key(monitor.owner))
+    lane = db.get(RUNS, lane_key(generation))
+    why = partial(_NotedReasons(db).of, monitor.owner, monitor.spec.check)
+    return _shown(db, items, lane, disabled=bool(user and user["disabled"]), place_reason=why)
+
+
+class _NotedReasons:
+    """Why checks lack a place, as the process that claims has noted it; read once for each owner."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._noted: dict[str, Reasons] = {}
+
+    def of(self, owner: str, check: Check | None) -> str:
+        if owner not in self._noted:
+            self._noted[owner] = read_reasons(self._db, owner)
+        return noted_reason(self._noted[owner], target_of(check))
+
+
+def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:
+    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": padded(0), "last": padded(below - 1)}
+    return db.query(RUNS, where, limit=limit, newest_first=True, pk=runs_of(generation), **bounds)
+
+
+def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
+    """The lane has the end of the last settled run; the front run has its due time."""
+    del now_ms
+    db = store.db
+    lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
+    fronts = fronts_of(db, lanes)
+    return {
+        lane["generation"]: Glance(
+            open_due_ms=fronts[lane["generation"]]["due_ms"] if lane["generation"] in fronts else None,
+            settled=lane.get("settled"),
+        )
+        for lane in lanes
+    }
+
+
+def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
+    """The first run that is not settled, of each lane that has one."""
+    keys = [run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
+    return {item["generation"]: item for item in db.get_many(RUNS, keys).values()}
+
+
+def _shown(
+    db: Database, items: Sequence[Item], lane: Item | None, *, disabled: bool, place_reason: Callable[[], str]
+) -> list[Run]:
+    """Runs of one monitor."""
+    front = lane["front"] if lane else 0
+    behind = any(item["counter"] > front and item["state"] == "waiting" for item in items)
+    held_up = behind and lane is not None and _holds_up(db, items, lane)
+    shown: list[Run] = []
+    for item in items:
+        run = _to_run(item)
+        if item["state"] not in TERMINAL:
+            found = _open_run(item, parked=held_up and item["counter"] > front)
+            outgoing = is_outgoing(item["queue"])
+            run = show_open(run, found, disabled=disabled, outgoing=outgoing, place_reason=place_reason)
+        shown.append(run)
+    return shown
+
+
+def _holds_up(db: Database, items: Sequence[Item], lane: Item) -> bool:
+    """Whether those behind the front wait for it, and not for somebody to claim."""
+    known = [item for item in items if item["counter"] == lane["front"]]
+    front = known[0] if known else db.get(RUNS, run_key(lane["generation"], lane["front"]))
+    return front is not None and front["state"] in {"out", "retry"}
+
+
+def _open_run(item: Item, *, parked: bool) -> OpenRun:
+    if item["state"] != "waiting":
+        return OpenRun(item["state"], item.get("at", item["from_ms"]), item.get("started_ms"), item.get("reason", ""))
+    if item.get("queued") and "shard" not in item:
+        return OpenRun("parked", reason=QUEUED)
+    return OpenRun("parked" if parked else "waiting")
+
+
+def _to_run(item: Item) -> Run:
+    generation, counter, state = item["generation"], item["counter"], item["state"]
+    return Run(
+        handle_of(generation, counter),
+        item["owner"],
+        item["monitor"],
+        generation,
+        counter,
+        item["due_ms"],
+        state=state,
+        attempt=item["attempt"],
+        **(_ended(item) if state in TERMINAL else {}),
+    )
+
+
+def _ended(item: Item) -> dict[str, Any]:
+    latency_ms = item.get("latency_ms")
+    return {
+        "reason": item.get("reason", ""),
+        "started_ms": item.get("started_ms"),
+        "ended_ms": item["ended_ms"],
+        "latency_ms": float(latency_ms) if latency_ms is not None else None,
+        "code": item.get("code"),
+        "detail": msgspec.json.decode(item.get("detail", "{}")),
+    }

@@ -1,0 +1,202 @@
+"""Where the items of users, monitors, entries and runs stand, and how they are spread over partitions.
+
+table       pk                       sk            what
+items       user#ID                  -             a user: number, role, daily_credits, disabled, created_ms, monitors,
+                                                   queues, outgoing, load
+items       users                    ID            that there is such a user: their order
+items       token#ID                 -             a token; user is its owner's number
+items       tokens#NUMBER            ID            that the user has such a token
+items       monitors#NUMBER          ID            a definition: generation, revision, spec, created_ms, updated_ms
+items       changes#SHARD            GENERATION    a recorded change: seq, user, owner, monitor
+items       changes#0                !NUMBER       a change of all monitors of a user that is still to be recorded
+items       owners                   NUMBER        that a user has had outgoing runs: name, queues
+items       tally#SHARD              -             users, monitors, entries: how many, over all shards
+schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
+runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
+runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made;
+                                                   resume: those between the front and this one were superseded
+ledger      catch-up                 -             when missed runs start: a calendar in seconds
+ledger      alarms                   -             how far ahead entries have their alarms
+ledger      offers                   -             until when outgoing runs were offered once more
+
+All that a user owns hangs on the user's number, which is never given again: with the user gone it is out of reach at
+once, however much there is to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+
+from paceline.adapters.aws.client.items import Item, Key, joined, padded, shard_of
+from paceline.adapters.aws.keys import user_key
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.stored import StoredMonitor
+
+__all__ = ["user_key"]
+
+COUNTER_BITS = 30
+COUNTER_MASK = (1 << COUNTER_BITS) - 1
+GENERATION_BITS = 30
+GENERATION_MAX = (1 << GENERATION_BITS) - 1
+
+SHARDS_MAX = 128
+GENERATIONS_EACH = 128
+"""A partition takes 1,000 writes a second. A firing is two in the due index and four in that of what may start: made,
+claimed (it moves, which is two) and settled. So one shard takes 128 monitors that fire every second, and all of them
+32,000 firings a second, nearly two million in a minute. A look that knows nothing asks each shard, so there are only as
+many as there ever were monitors for: the last generation says how many (``due_shards`` and its like)."""
+CHANGE_SHARDS = 4
+"""An edit is four of them: written and forgotten, each in a transaction. So they take 1,000 edits a second."""
+TALLY_SHARDS = 16
+MONITORS_PER_QUEUE = 5_000
+QUEUES_MAX = 128
+"""An owner's outgoing runs wait in one partition, and in more of them the more monitors the owner has."""
+
+USERS, OWNERS, LANE = "users", "owners", "lane"
+FAN = "!"
+"""Sorts before every digit, so that it is read before the changes."""
+
+
+def handle_of(generation: int, counter: int) -> int:
+    return generation << COUNTER_BITS | counter
+
+
+def split_handle(handle: int) -> tuple[int, int]:
+    return handle >> COUNTER_BITS, handle & COUNTER_MASK
+
+
+def due_of(due_ms: int, generation: int) -> int:
+    """The sort key of the due index: no two entries have the same, so that its pages have an exact order."""
+    return max(due_ms, 0) << GENERATION_BITS | generation
+
+
+def due_ms_of(due: int) -> int:
+    return due >> GENERATION_BITS
+
+
+def _shard(generation: int) -> int:
+    """One after the other is filled, and when all of them are in use, the rest is spread over all."""
+    block = generation // GENERATIONS_EACH
+    return block if block < SHARDS_MAX else shard_of(generation, SHARDS_MAX)
+
+
+def _shards(last: int) -> range:
+    return range(min(last // GENERATIONS_EACH + 1, SHARDS_MAX))
+
+
+def due_shard(generation: int) -> str:
+    return str(_shard(generation))
+
+
+def due_shards(last: int) -> list[str]:
+    """All that have entries, if this is the last generation that there is; and so with the following."""
+    return [str(shard) for shard in _shards(last)]
+
+
+def check_queue(generation: int) -> str:
+    return joined("checks", _shard(generation))
+
+
+def check_queues(last: int) -> list[str]:
+    return [joined("checks", shard) for shard in _shards(last)]
+
+
+def owner_queue(number: int, queues: int, generation: int) -> str:
+    return joined("outgoing", number, shard_of(generation, queues))
+
+
+def owner_queues(number: int, queues: int) -> list[str]:
+    return [joined("outgoing", number, shard) for shard in range(queues)]
+
+
+def is_outgoing(queue: str) -> bool:
+    return queue.startswith("outgoing#")
+
+
+def kept_shard(generation: int) -> str:
+    return joined("kept", _shard(generation))
+
+
+def kept_shards(last: int) -> list[str]:
+    return [joined("kept", shard) for shard in _shards(last)]
+
+
+def entry_key(generation: int) -> Key:
+    return Key(padded(generation), "-")
+
+
+def run_key(generation: int, counter: int) -> Key:
+    return Key(runs_of(generation), padded(counter))
+
+
+def lane_key(generation: int) -> Key:
+    return Key(runs_of(generation), LANE)
+
+
+def behind_front(lane: Item) -> int:
+    """The counter of the run that comes to the front when the one that is there has ended."""
+    return max(int(lane["front"]) + 1, int(lane.get("resume", 0)))
+
+
+def runs_of(generation: int) -> str:
+    return joined("m", generation)
+
+
+def monitors_of(number: int) -> str:
+    return joined("monitors", number)
+
+
+def monitor_key(number: int, monitor_id: str) -> Key:
+    return Key(monitors_of(number), monitor_id)
+
+
+def token_key(token_id: str) -> Key:
+    return Key(joined("token", token_id), "-")
+
+
+def tokens_of(number: int) -> str:
+    return joined("tokens", number)
+
+
+def changes_of(shard: int) -> str:
+    return joined("changes", shard)
+
+
+def change_key(generation: int) -> Key:
+    return Key(changes_of(shard_of(generation, CHANGE_SHARDS)), padded(generation))
+
+
+def tally_keys() -> list[Key]:
+    return [Key(joined("tally", shard), "-") for shard in range(TALLY_SHARDS)]
+
+
+def tally_key(name: str | int) -> Key:
+    return tally_keys()[shard_of(name, TALLY_SHARDS)]
+
+
+def as_key(key: Key) -> dict[str, str]:
+    """The beginning of an item that stands there."""
+    return {"pk": key.pk, "sk": key.sk}
+
+
+def to_stored(item: Item) -> StoredMonitor:
+    return StoredMonitor(
+        item["generation"], item["revision"], item["spec"], created_ms=item["created_ms"], updated_ms=item["updated_ms"]
+    )
+
+
+def to_monitor(owner: str, item: Item) -> Monitor:
+    return to_stored(item).monitor(owner, item["sk"])
+
+
+def waves(keys: Iterable[Hashable]) -> list[list[int]]:
+    """Positions, such that no key comes twice in a wave, and a key's positions come in order: one wave by another."""
+    found: list[list[int]] = []
+    seen: dict[Hashable, int] = {}
+    for position, key in enumerate(keys):
+        wave = seen.get(key, 0)
+        seen[key] = wave + 1
+        if wave == len(found):
+            found.append([])
+        found[wave].append(position)
+    return found

@@ -1,0 +1,40 @@
+"""Attributes that the functions of this package share: each takes the store as its first argument."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.cache.index_cache import Index, IndexCache
+from paceline.adapters.aws.client.numbers import last_generation
+from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
+from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.claim_memory import ClaimMemory
+from paceline.adapters.aws.monitors.due import NextDue
+from paceline.adapters.aws.monitors.keys import check_queues
+
+
+class MonitorParts(Part):
+    """The clients of the store, and what a process remembers of monitors."""
+
+    superseded_runs = 0
+    """How many waiting runs the commits of this process have ended."""
+
+    @cached_property
+    def alarms(self) -> AlarmSender:
+        """Sends the messages that wake ticks and checkers; ``alarms.sends = False`` where nobody listens."""
+        return AlarmSender(self._queues)
+
+    @cached_property
+    def next_due(self) -> NextDue:
+        return NextDue(self._database, self.change_counter)
+
+    @cached_property
+    def claim_memory(self) -> ClaimMemory:
+        return ClaimMemory()
+
+    @cached_property
+    def ready_checks(self) -> IndexCache:
+        """When the next check may be claimed."""
+        index = Index(RUNS, READY_INDEX, "at", lambda: check_queues(last_generation(self._database)))
+        return IndexCache(self._database, self.change_counter, index)

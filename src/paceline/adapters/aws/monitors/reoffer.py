@@ -1,0 +1,97 @@
+"""Runs offered once more: nothing depends on a single message, so a checker that reads the queue misses none for long.
+
+A message is sent when a run may start: behind the write that made it, or that let it come to the front. It can be lost
+with its sender, and a checker that took the run can die. A pass looks at the fronts of all outgoing
+queues: a lease that ran out is offered at once, and what nobody took is offered at a few ages, ever further apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from paceline.adapters.aws.client.database import PAGE_MAX, Database
+from paceline.adapters.aws.client.items import Item, Key, key_of, update
+from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX, RUNS
+from paceline.adapters.aws.monitors.keys import OWNERS, owner_queues
+from paceline.adapters.aws.monitors.parts import MonitorParts
+
+PASS_MS = 50_000
+"""The least time between two passes of all processes together: they share the cursor."""
+FAR_MS = 300_000
+"""And those over what nobody took so far."""
+AGES_MS = (900_000, 3_600_000, 14_400_000, 57_600_000)
+LAG_MS = 10_000
+"""So far behind now a pass ends: what the index does not show yet belongs to the next one."""
+FRONTS_MAX = 100_000
+"""Of one queue, which has a front for each of its monitors."""
+_CURSOR = Key("offers", "-")
+
+Span = tuple[int, int]
+"""From after the first moment to the last."""
+
+
+def offer_again(store: MonitorParts, *, now_ms: int) -> int:
+    """How many were offered. A pass that dies is made again as a whole; two at once offer twice, which does no harm."""
+    db = store.db
+    if not store.alarms.offers:
+        return 0
+    cursor = db.get(LEDGER, _CURSOR) or {}
+    near_ms, far_ms = cursor.get("near_ms"), cursor.get("far_ms")
+    if near_ms is not None and abs(now_ms - near_ms) < PASS_MS:
+        return 0
+    shards = [name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"])]
+    seen: dict[str, int] = {"near_ms": now_ms}
+    offered = _offer(store, shards, _near(near_ms, now_ms), lambda run: run["state"] == "out", now_ms=now_ms)
+    if far_ms is None or abs(now_ms - far_ms) >= FAR_MS:
+        seen["far_ms"] = now_ms
+        for span in _far(far_ms, now_ms):
+            offered += _offer(store, shards, span, lambda run: run["state"] != "held", now_ms=now_ms)
+    change = "SET " + ", ".join(f"#{name} = :{name}" for name in seen)
+    # To this pass's own end, always: after the clock was set back it has to come back, too.
+    db.write(update(LEDGER, _CURSOR, change, when="", **seen))
+    return offered
+
+
+def owners(db: Database) -> Iterator[Item]:
+    """All who have had outgoing runs, page by page."""
+    last = ""
+    while page := owners_after(db, last, limit=PAGE_MAX):
+        yield from page
+        last = page[-1]["sk"]
+
+
+def owners_after(db: Database, last: str, *, limit: int) -> list[Item]:
+    if not last:
+        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=OWNERS)
+    return db.query(ITEMS, "#pk = :pk AND #sk > :last", limit=limit, pk=OWNERS, last=last)
+
+
+def _near(near_ms: int | None, now_ms: int) -> Span:
+    """What ran out since the last pass."""
+    return (near_ms if near_ms is not None else now_ms - AGES_MS[0]) - LAG_MS, now_ms - LAG_MS
+
+
+def _far(far_ms: int | None, now_ms: int) -> Iterator[Span]:
+    """What came to one of the ages since the last pass; after a long pause, to any of them, and then once."""
+    for age_ms, older_ms in pairwise((*AGES_MS, now_ms)):
+        first_ms = now_ms - older_ms
+        if far_ms is not None:
+            first_ms = max(first_ms, far_ms - age_ms)
+        yield first_ms, now_ms - age_ms
+
+
+def _offer(store: MonitorParts, shards: list[str], span: Span, wanted: Callable[[Item], bool], *, now_ms: int) -> int:
+    db = store.db
+    where = "#shard = :shard AND #at BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": max(span[0] + 1, 0), "last": span[1]}
+
+    def offer(shard: str) -> int:
+        rows = db.query(RUNS, where, index=READY_INDEX, limit=FRONTS_MAX, shard=shard, **bounds)
+        found = db.get_many(RUNS, map(key_of, rows)).values()
+        runs = [run for run in found if span[0] < run.get("at", -1) <= span[1] and wanted(run)]
+        store.alarms.offer(runs, now_ms=now_ms)
+        return len(runs)
+
+    return sum(db.threads.fan_out(offer, shards)) if span[0] < span[1] else 0

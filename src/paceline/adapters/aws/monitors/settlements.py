@@ -1,0 +1,183 @@
+"""Runs that end, or come again: what was leased is fenced, and the front moves on in the same transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.cache.index_cache import IndexCache
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
+from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.claims import facts_of
+from paceline.adapters.aws.monitors.keys import (
+    behind_front,
+    check_queue,
+    is_outgoing,
+    kept_shard,
+    lane_key,
+    run_key,
+    runs_of,
+    split_handle,
+    waves,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.runs import AS_LEASED
+from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.core.monitors.definition import cadence_of
+from paceline.core.monitors.leases import ended
+from paceline.core.monitors.outcome import Retry
+from paceline.core.monitors.overlap import QUEUED, follow_ms
+from paceline.core.monitors.stored import read_spec
+from paceline.core.monitors.values import Settlement
+
+_STORED = ("state", "started_ms", "latency_ms", "code", "reason", "detail")
+
+
+def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]:
+    checks = store.ready_checks
+    won = [False] * len(settlements)
+    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
+    for wave in waves(split_handle(item.handle)[0] for item in settlements):
+        batch = Endings(store.db, [_ending(settlements[position]) for position in wave])
+        for position, happened in zip(wave, batch.write(), strict=True):
+            won[position] = happened
+        batch.note(checks)
+        for run in batch.offer(store.alarms):
+            if not is_outgoing(run["queue"]):
+                checks.moved(run["shard"], run["pk"], run["at"])
+    return won
+
+
+class Ending(NamedTuple):
+    """What a run is to become, if it is as believed. ``state`` None: it does not end, it comes again.
+
+    ``started_ms`` is for those that follow: they keep to their monitor's pace.
+    """
+
+    generation: int
+    counter: int
+    state: str | None
+    action: Action
+    ended_ms: int
+    started_ms: int
+
+
+class Endings:
+    """Runs of distinct lanes. Each believes at first to be its lane's last; if not, the next one becomes the front."""
+
+    def __init__(self, db: Database, endings: Sequence[Ending]) -> None:
+        self._db = db
+        self._endings = endings
+        self._newest = [ending.counter for ending in endings]
+        self._following: dict[int, Item] = {}
+        self._won: list[bool] = []
+
+    def write(self) -> list[bool]:
+        acts = [self._act(position) for position in range(len(self._endings))]
+        self._won = transact_acts(self._db, acts, again=self._again, spare=1)
+        return self._won
+
+    def note(self, checks: IndexCache) -> None:
+        """Notes that these runs have left the index. The runs that came to the front are noted after that."""
+        for ending, happened in zip(self._endings, self._won, strict=True):
+            if happened and ending.state is not None:
+                checks.moved(check_queue(ending.generation), runs_of(ending.generation), None)
+
+    def offer(self, sender: AlarmSender) -> list[Item]:
+        """The runs that came to the front or come again: to checkers that read the queue themselves."""
+        keys = [
+            run_key(ending.generation, self._coming(position))
+            for position, ending in enumerate(self._endings)
+            if self._won[position] and (ending.state is None or self._newest[position] > ending.counter)
+        ]
+        now_ms = max((ending.ended_ms for ending in self._endings), default=0)
+        runs = [run for run in self._db.get_many(RUNS, keys).values() if "at" in run] if keys else []
+        sender.offer(runs, now_ms=now_ms)
+        return runs
+
+    def _again(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+        lane = items[1] if len(lost) > 1 else None
+        if lost[0] or lane is None or lane["front"] != self._endings[position].counter:
+            return None
+        self._newest[position] = lane["newest"]
+        if lane["newest"] > lane["front"]:
+            self._read_following(position, behind_front(lane))
+        return self._act(position)
+
+    def _read_following(self, position: int, counter: int) -> None:
+        """The run that comes to the front, with the time from which it keeps to its monitor's pace."""
+        ending = self._endings[position]
+        keys = [run_key(ending.generation, counter - 1), run_key(ending.generation, counter)]
+        found = self._db.get_many(RUNS, keys)
+        run = found.get(keys[1])
+        if run is None:
+            return  # the act then fails, and is asked again
+        paced_ms = 0
+        if "queued" in run:
+            monitor, _ = facts_of(self._db, [run])[ending.generation]
+            paced_ms = follow_ms(
+                cadence_of(read_spec(monitor["spec"])) if monitor is not None else None,
+                started_ms=ending.started_ms,
+                previous_due_ms=found[keys[0]]["due_ms"] if keys[0] in found else run["due_ms"],
+                due_ms=run["due_ms"],
+                generation=ending.generation,
+            )
+        self._following[position] = run | {"paced_ms": paced_ms}
+
+    def _coming(self, position: int) -> int:
+        ending = self._endings[position]
+        if ending.state is None:
+            return ending.counter
+        following = self._following.get(position)
+        return following["counter"] if following else ending.counter + 1
+
+    def _act(self, position: int) -> Act:
+        ending, newest = self._endings[position], self._newest[position]
+        if ending.state is None:
+            return [ending.action]
+        generation, counter = ending.generation, ending.counter
+        change = """SET #front = :next, #settled = :settled, #shard = if_not_exists(#shard, :kept),
+                        #at = if_not_exists(#at, :ended)"""
+        values: dict[str, Any] = {
+            "next": self._coming(position),
+            "settled": ending.state,
+            "kept": kept_shard(generation),
+        }
+        values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
+        when = "#front = :counter AND #newest = :newest"
+        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values)]
+        if newest > counter:
+            act.append(self._come_to_front(position))
+        return act
+
+    def _come_to_front(self, position: int) -> Action:
+        ending, run = self._endings[position], self._following.get(position)
+        if run is None or run["paced_ms"] <= ending.ended_ms:
+            return come_to_front(ending.generation, self._coming(position))
+        change = "SET #shard = #queue, #at = :paced, #from_ms = :paced, #state = :later, #reason = :reason"
+        values: dict[str, Any] = {"paced": run["paced_ms"], "later": "later", "reason": QUEUED}
+        return update(RUNS, run_key(ending.generation, run["counter"]), change, when=PRESENT, **values)
+
+
+def come_to_front(generation: int, counter: int) -> Action:
+    return update(RUNS, run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
+
+
+def _ending(item: Settlement) -> Ending:
+    generation, counter = split_handle(item.handle)
+    outcome, key = item.outcome, run_key(generation, counter)
+    fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
+    when = f"{AS_LEASED} AND #at >= :ended"
+    if isinstance(outcome, Retry):
+        change = "SET #state = :retry, #at = :again, #reason = :reason"
+        values: dict[str, Any] = {"retry": "retry", "again": outcome.not_before_ms, "reason": outcome.reason}
+        again = update(RUNS, key, change, when=when, **values, **fence)
+        return Ending(generation, counter, None, again, item.ended_ms, item.started_ms)
+    end = ended(item)
+    facts = {name: value for name, value in end._asdict().items() if name in _STORED and value is not None}
+    sets = ", ".join(f"#{name} = :{name}" for name in facts)
+    change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
+    action = update(RUNS, key, change, when=when, **facts, **fence)
+    return Ending(generation, counter, end.state, action, item.ended_ms, item.started_ms)

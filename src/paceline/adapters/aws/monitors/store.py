@@ -1,0 +1,116 @@
+"""The part of the Store on DynamoDB that knows users, monitors, entries and runs: a table of contents."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from paceline.adapters.aws.monitors import (
+    advances,
+    alarms,
+    claims,
+    definitions,
+    history,
+    reoffer,
+    settlements,
+    upkeep,
+    verify,
+)
+from paceline.adapters.aws.monitors import changes as recorded_changes
+from paceline.adapters.aws.monitors import entries as entry_items
+from paceline.adapters.aws.monitors import runs as open_runs
+from paceline.adapters.aws.monitors import users as monitor_users
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.store_status import StoreStatus
+from paceline.core.users import Token, TokenAdded, User, UserEdit
+
+
+class AwsMonitorStore(MonitorParts):
+    """Fills ``ports.MonitorStore`` and the monitors' part of ``ports.QueuedStore``."""
+
+    # -- users and tokens
+
+    def add_user(self, user: User) -> bool:
+        return monitor_users.add_user(self._database, self._numbers, user)
+
+    def user(self, user_id: str) -> User | None:
+        return monitor_users.user(self._database, user_id)
+
+    def users(self, *, after: str, limit: int) -> list[User]:
+        return monitor_users.users(self._database, after=after, limit=limit)
+
+    def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
+        edited = monitor_users.edit_user(self._database, self._numbers, self.alarms, user_id, edit)
+        if edited is not None and edit.disabled is not None:
+            self.change_counter.bump(also_self=True)
+        return edited
+
+    def remove_user(self, user_id: str) -> bool:
+        removed = monitor_users.remove_user(self._database, self._numbers, self.alarms, user_id)
+        if removed:
+            self.change_counter.bump(also_self=True)
+        return removed
+
+    def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
+        return monitor_users.add_token(self._database, token, tokens_max=tokens_max)
+
+    def token(self, token_id: str) -> tuple[Token, User] | None:
+        return monitor_users.token(self._database, token_id)
+
+    def tokens(self, user_id: str) -> list[Token]:
+        return monitor_users.tokens(self._database, user_id)
+
+    def remove_token(self, user_id: str, token_id: str) -> bool:
+        return monitor_users.remove_token(self._database, user_id, token_id)
+
+    # -- definitions and their changes
+
+    put_monitors = definitions.put_monitors
+    rewrite_specs = definitions.rewrite_specs
+    remove_monitors = definitions.remove_monitors
+    monitor = definitions.monitor
+    monitors = definitions.monitors
+    changes = recorded_changes.changes
+    react = entry_items.react
+
+    # -- entries
+
+    entries = entry_items.entries
+    schedulers = entry_items.schedulers
+    due = entry_items.due
+    next_due_ms = entry_items.next_due_ms
+    commit = advances.commit
+    superseded = advances.superseded_runs
+    advance_on_time = advances.advance_on_time
+    book_catch_up = advances.book_catch_up
+    armed_after = entry_items.armed_after
+    alarmed_entries = alarms.alarmed_entries
+    sweep_alarms = alarms.sweep_alarms
+
+    # -- runs
+
+    claim = claims.claim
+    claim_checks_of = claims.claim_checks_of
+    next_run_ms = claims.next_run_ms
+    take = claims.take
+    offer_again = reoffer.offer_again
+    extend = open_runs.extend
+    settle = settlements.settle
+    pull_back_runs = upkeep.pull_back_runs
+    release = open_runs.release
+    runs = history.runs
+    find_run = history.find_run
+    monitor_runs = history.monitor_runs
+    glances = history.glances
+
+    # -- upkeep
+
+    purge = upkeep.purge
+    verify_monitors = verify.verify_monitors
+
+    @cached_property
+    def _counts(self) -> upkeep.Counts:
+        return upkeep.Counts(self.db)
+
+    def monitor_counts(self) -> StoreStatus:
+        """The counts of users, monitors, entries and runs; the others are 0."""
+        return self._counts.read(next_due_ms=self.next_due_ms())

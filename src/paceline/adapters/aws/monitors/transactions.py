@@ -1,0 +1,85 @@
+"""Many small acts in few transactions: each act wins or loses by itself, and costs a share of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, Transacted
+from paceline.adapters.aws.client.items import Action, Item
+from paceline.errors import StoreUnavailable
+
+ACTS_MAX = 30
+"""Of one transaction. More would save little, and the more items it has the more often it meets another's."""
+ROUNDS_MAX = 40
+BESIDE_MAX = 1
+
+Act = Sequence[Action]
+Again = Callable[[int, Sequence[bool], Sequence[Item | None]], "Act | None"]
+Beside = Callable[[Sequence[int]], Sequence[Action]]
+
+
+def nothing_beside(_acts: Sequence[int]) -> Sequence[Action]:
+    return ()
+
+
+def lost_for_good(_act: int, _lost: Sequence[bool], _items: Sequence[Item | None]) -> Act | None:
+    return None
+
+
+def transact_acts(
+    db: Database,
+    acts: Sequence[Act],
+    *,
+    again: Again = lost_for_good,
+    beside: Beside = nothing_beside,
+    spare: int = 0,
+) -> list[bool]:
+    """Which acts happened, each whole or not at all. No two may name one item.
+
+    An act whose conditions fail is asked once more what it wants, with what stands there; None: it has lost.
+    It may then want as many actions more as ``spare`` says. ``beside`` has no condition, and goes with whichever acts
+    are tried together.
+    """
+    won = [False] * len(acts)
+
+    def try_pack(pack: Sequence[int]) -> None:
+        left = {position: acts[position] for position in pack}
+        for _ in range(ROUNDS_MAX):
+            actions = [action for act in left.values() for action in act]
+            done = db.transact([*actions, *beside(list(left))])
+            if done.won:
+                for position in left:
+                    won[position] = True
+                return
+            left = dict(_after_loss(left, done, again))
+            if not left:
+                return
+        raise StoreUnavailable("AWS: too many write to the same entries and runs at once: try again in a moment.")
+
+    db.threads.fan_out(try_pack, _packs(acts, spare))
+    return won
+
+
+def _after_loss(left: dict[int, Act], done: Transacted, again: Again) -> Iterator[tuple[int, Act]]:
+    at = 0
+    for position, act in left.items():
+        lost, items = done.lost[at : at + len(act)], done.items[at : at + len(act)]
+        at += len(act)
+        wanted = again(position, lost, items) if any(lost) else act
+        if wanted is not None:
+            yield position, wanted
+
+
+def _packs(acts: Sequence[Act], spare: int) -> Iterator[list[int]]:
+    pack: list[int] = []
+    size = 0
+    for position, act in enumerate(acts):
+        more = len(act) + spare
+        assert more <= ACTIONS_MAX - BESIDE_MAX
+        if pack and (len(pack) == ACTS_MAX or size + more > ACTIONS_MAX - BESIDE_MAX):
+            yield pack
+            pack, size = [], 0
+        pack.append(position)
+        size += more
+    if pack:
+        yield pack

@@ -1,0 +1,353 @@
+"""Retention, counts, and what follows when the clock was set back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.client.connect import THREADS
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
+from paceline.adapters.aws.client.numbers import last_generation
+from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
+from paceline.adapters.aws.monitors.changes import count_changes
+from paceline.adapters.aws.monitors.claims import AS_SEEN
+from paceline.adapters.aws.monitors.history import fronts_of
+from paceline.adapters.aws.monitors.keys import (
+    COUNTER_MASK,
+    LANE,
+    behind_front,
+    check_queues,
+    entry_key,
+    is_outgoing,
+    kept_shard,
+    kept_shards,
+    lane_key,
+    owner_queues,
+    run_key,
+    runs_of,
+    tally_keys,
+    user_key,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.reoffer import owners
+from paceline.adapters.aws.monitors.settlements import come_to_front
+from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.core.daemons import Leases
+from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
+from paceline.core.monitors.values import PurgeReport
+from paceline.core.store_status import StoreStatus
+
+KEPT_MORE_MS = 3_600_000
+"""A lane that was purged is looked at again when its oldest run is so much older: then some go together."""
+RUNS_AT_ONCE = 90
+FRONTS_MAX = 1_000
+"""The status reads so many runs and their lanes; of the others it only counts the index, a page of each shard."""
+SHARD_COUNTED_MAX = 10_000
+COUNTED_MAX = 100_000
+REMEMBERED_S = 10.0
+AS_READ = "#front = :front AND #newest = :newest"
+GONE_KEPT_MS = 86_400_000
+PAGE_MAX = 1_000
+_FOREVER_MS = 1 << 60
+
+
+# -- retention
+
+
+def purge(store: MonitorParts, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
+    db = store.db
+    expired = _expire(store, due_before_ms=due_before_ms, now_ms=now_ms, limit=limit)
+    deleted = _delete_settled(db, settled_before_ms=settled_before_ms, limit=limit)
+    _forget_owners(db, now_ms=now_ms)
+    return PurgeReport(deleted, expired, more=bool(deleted or expired))
+
+
+def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
+    """A lane stands in the index with the time when its oldest kept run ended, or an hour more."""
+    rows = _indexed(db, kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
+    deleted = 0
+    while rows and deleted < limit:
+        some = min(THREADS, limit - deleted, len(rows))
+        purged = partial(_purge_lane, db, settled_before_ms, (limit - deleted) // some)
+        deleted += sum(db.threads.fan_out(purged, map(key_of, rows[:some])))
+        rows = rows[some:]
+    return deleted
+
+
+def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> int:
+    lane = db.get(RUNS, key)
+    if lane is None:
+        return 0
+    generation = lane["generation"]
+    runs = _runs_from(db, generation, 0, limit=limit + 1, only="#pk, #sk, #counter, #state, #ended_ms")
+    # From the first on: a clock that was set back lets a later run end earlier, and that one waits for those before it.
+    old = list(takewhile(lambda run: run["state"] in TERMINAL and run["ended_ms"] < settled_before_ms, runs[:limit]))
+    db.write_many(delete(RUNS, key_of(run)) for run in old)
+    left = runs[len(old) :]
+    last = old[-1]["counter"] if old else -1
+    if last == lane["newest"]:
+        # The entry tells when its newest run was due, as long as there is a record of it.
+        change, values = "REMOVE #last_due_ms", {"counter": last + 1}
+        db.write(update(SCHEDULERS, entry_key(generation), change, when="#counter = :counter", **values))
+        if db.get(SCHEDULERS, entry_key(generation)) is None and not left:
+            db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
+            return len(old)
+    kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None
+    if len(old) == limit and left:
+        kept_ms = lane.get("at", settled_before_ms - 1)  # there may be more to delete: next time
+    _move_lane(db, lane, kept_ms, forget=last == lane["front"] - 1)
+    return len(old)
+
+
+def _move_lane(db: Database, lane: Item, kept_ms: int | None, *, forget: bool) -> None:
+    """Lost, if a run was settled or made meanwhile: then the lane is looked at again with the next pass."""
+    wanted: dict[str, Any] = {"at": kept_ms} if kept_ms is not None else {"at": None, "shard": None}
+    change, values = setting(wanted | ({"settled": None} if forget else {}))
+    db.write(_lane_update(lane, change, **values))
+
+
+def _lane_update(lane: Item, change: str, **values: Any) -> Action:
+    return update(RUNS, key_of(lane), change, when=AS_READ, front=lane["front"], newest=lane["newest"], **values)
+
+
+def _expire(store: MonitorParts, *, due_before_ms: int, now_ms: int, limit: int) -> int:
+    """First what waited since then; then what waits for a later moment, whatever it is due."""
+    db = store.db
+    shards = _open_shards(db)
+    spans = ((0, due_before_ms - 1), (max(now_ms, due_before_ms), _FOREVER_MS))
+    expired = 0
+    for first_ms, last_ms in spans:
+        rows = _indexed(db, shards, first_ms=first_ms, last_ms=last_ms, limit=limit)
+        fronts = [run for run in db.get_many(RUNS, map(key_of, rows)).values() if "shard" in run]
+        for front in sorted(fronts, key=lambda run: (run["due_ms"], run["generation"])):
+            if expired < limit and _has_expired(front, due_before_ms):
+                expired += _expire_lane(store, front, due_before_ms, now_ms=now_ms, limit=limit - expired)
+    return expired
+
+
+def _has_expired(run: Item, due_before_ms: int) -> bool:
+    return has_expired(
+        due_ms=run["due_ms"],
+        state=run["state"],
+        at_ms=run["at"],
+        outgoing=is_outgoing(run["queue"]),
+        due_before_ms=due_before_ms,
+    )
+
+
+def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms: int, limit: int) -> int:
+    """The front and what is behind it, in order and together; the one after them comes to the front."""
+    db = store.db
+    generation, first = front["generation"], front["counter"]
+    lane = db.get(RUNS, lane_key(generation))
+    if lane is None or lane["front"] != first:
+        return 0
+    runs = [front, *_runs_from(db, generation, first + 1, limit=min(limit, RUNS_AT_ONCE) - 1)]
+    old = [run for run in runs if run["due_ms"] < due_before_ms]
+    last = max(old[-1]["counter"], behind_front(lane) - 1)
+    act: list[Action] = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
+    change = """SET #front = :next, #settled = :dead, #shard = if_not_exists(#shard, :kept),
+                    #at = if_not_exists(#at, :now)"""
+    values = {"next": last + 1, "dead": "dead", "kept": kept_shard(generation), "now": now_ms}
+    act.append(_lane_update(lane, change, **values))
+    if last < lane["newest"]:
+        act.append(come_to_front(generation, last + 1))
+    if not db.transact(act).won:
+        return 0
+    if last < lane["newest"] and is_outgoing(front["queue"]):
+        fronts = db.get_many(RUNS, [run_key(generation, last + 1)]).values()
+        store.alarms.offer([run for run in fronts if "at" in run], now_ms=now_ms)
+    return len(old)
+
+
+def _end(run: Item, now_ms: int) -> Action:
+    change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now REMOVE #shard, #at"
+    values = {"dead": "dead", "reason": EXPIRED, "now": now_ms, "seen": run["state"], "attempt": run["attempt"]}
+    return update(RUNS, key_of(run), change, when="#state = :seen AND #attempt = :attempt", **values)
+
+
+def _forget_owners(db: Database, *, now_ms: int) -> None:
+    """An owner who is gone is no longer asked for runs, when the last one is gone and none can have been made since."""
+    rows = list(owners(db))
+    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in rows])
+    for row in rows:
+        number, user = int(row["sk"]), users.get(user_key(row["owner"]))
+        if user is not None and user["number"] == number:
+            continue
+        if "gone_ms" not in row:
+            db.write(update(ITEMS, key_of(row), "SET #gone_ms = :now", when=PRESENT, now=now_ms))
+        elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, owner_queues(number, row["queues"])):
+            db.write(delete(ITEMS, key_of(row)))
+
+
+def _any_open(db: Database, shards: Sequence[str]) -> bool:
+    return bool(_indexed(db, shards, first_ms=0, last_ms=_FOREVER_MS, limit=1))
+
+
+def _open_shards(db: Database) -> list[str]:
+    """Wherever a run may stand that is not settled."""
+    checks = check_queues(last_generation(db))
+    return [*checks, *(name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
+
+
+def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
+    """Rows of the index, a hint: in order, as many as the limit at most."""
+    if first_ms > last_ms or limit <= 0:
+        return []
+
+    def read(shard: str) -> list[Item]:
+        where = "#shard = :shard AND #at BETWEEN :first AND :last"
+        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, first=first_ms, last=last_ms)
+
+    rows = [row for page in db.threads.fan_out(read, shards) for row in page]
+    return sorted(rows, key=lambda row: int(row["at"]))[:limit]
+
+
+def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
+    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": padded(counter), "last": padded(COUNTER_MASK)}
+    return db.query(RUNS, where, limit=limit, only=only, pk=runs_of(generation), **bounds)
+
+
+# -- the clock was set back
+
+
+def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
+    """Looks at every front, and behind it at what is to be caught up later."""
+    db, bounds = store.db, waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
+    moved = 0
+    for shard in _open_shards(db):
+        rows = _indexed(db, [shard], first_ms=0, last_ms=_FOREVER_MS, limit=COUNTED_MAX)
+        for at in range(0, len(rows), PAGE_MAX):
+            keys = map(key_of, rows[at : at + PAGE_MAX])
+            fronts = [run for run in db.get_many(RUNS, keys).values() if "shard" in run]
+            now_ms = read_ms()  # after the runs were read: none of them was written later
+            acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, waits=bounds))]
+            moved += sum(transact_acts(db, acts))
+            moved += _pull_back_behind(db, fronts, now_ms=now_ms, waits=bounds)
+    if moved:
+        store.change_counter.bump(also_self=True)
+    return moved
+
+
+def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
+    moved = pulled_back(run["state"], Moment(run["at"], run.get("started_ms")), now_ms=now_ms, waits=waits)
+    if moved is None:
+        return None
+    change = "SET #at = :to, #started_ms = :now" if run["state"] == "out" else "SET #at = :to, #from_ms = :to"
+    values: dict[str, Any] = {"seen": run["state"], "attempt": run["attempt"], "at": run["at"], "to": moved.at_ms}
+    if run["state"] == "out":
+        values["now"] = moved.started_ms
+    return update(RUNS, key_of(run), change, when=AS_SEEN, **values)
+
+
+def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
+    """What only waits for the one before it may start as soon as that has ended, whatever the clock said before."""
+    lanes = db.get_many(RUNS, [lane_key(run["generation"]) for run in fronts]).values()
+    change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
+    acts: list[Act] = []
+    for lane in lanes:
+        if lane["front"] == lane["newest"]:
+            continue
+        for run in _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX):
+            moved = pulled_back(run["state"], Moment(run["from_ms"], None), now_ms=now_ms, waits=waits)
+            if moved is not None and "shard" not in run:
+                acts.append([update(RUNS, key_of(run), change, when=when, latest=moved.at_ms)])
+    return sum(transact_acts(db, acts))
+
+
+# -- counts
+
+
+class OpenRuns(NamedTuple):
+    waiting: int
+    out: int
+    oldest_due_ms: int | None
+    check_start_ms: int | None
+    outgoing_start_ms: int | None
+
+
+class Counts:
+    """Counts for people and metrics.
+
+    Users, monitors and entries are kept up by the writes themselves. Runs are counted from the fronts and their lanes,
+    up to FRONTS_MAX; beyond that each further front counts as one waiting run, up to SHARD_COUNTED_MAX a shard, and the
+    count is remembered for a while.
+    """
+
+    def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._db = db
+        self._clock_s = clock_s
+        self._known: tuple[float, OpenRuns] | None = None
+
+    def read(self, *, next_due_ms: int | None) -> StoreStatus:
+        tallies = self._db.get_many(ITEMS, tally_keys()).values()
+        runs = self._open_runs()
+        return StoreStatus(
+            users=sum(int(tally.get("users", 0)) for tally in tallies),
+            monitors=sum(int(tally.get("monitors", 0)) for tally in tallies),
+            entries=sum(int(tally.get("entries", 0)) for tally in tallies),
+            changes=count_changes(self._db),
+            runs_waiting=runs.waiting,
+            runs_out=runs.out,
+            next_due_ms=next_due_ms,
+            oldest_waiting_due_ms=runs.oldest_due_ms,
+            file_bytes=0,
+            check_start_ms=runs.check_start_ms,
+            outgoing_start_ms=runs.outgoing_start_ms,
+        )
+
+    def _open_runs(self) -> OpenRuns:
+        if self._known is not None and self._clock_s() < self._known[0]:
+            return self._known[1]
+        shards = _open_shards(self._db)
+        rows = _indexed(self._db, shards, first_ms=0, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
+        runs = _count_fronts(self._db, rows)
+        if len(rows) == FRONTS_MAX:
+            more = sum(self._db.threads.fan_out(self._count_shard, shards)) - FRONTS_MAX
+            runs = runs._replace(waiting=runs.waiting + max(more, 0))
+            self._known = (self._clock_s() + REMEMBERED_S, runs)
+        return runs
+
+    def _count_shard(self, shard: str) -> int:
+        return self._db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=SHARD_COUNTED_MAX, shard=shard)
+
+
+def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
+    lanes = db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values()
+    fronts = fronts_of(db, lanes)
+    out = sum(run["state"] == "out" for run in fronts.values())
+    behind = sum(lane["newest"] - behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
+    due = [run["due_ms"] for run in (*fronts.values(), *_first_behind(db, lanes, fronts)) if _waits(run)]
+    starts: dict[bool, int] = {}
+    for run in fronts.values():
+        start_ms = int(run["due_ms"] if run["state"] == "waiting" else run.get("at", _FOREVER_MS))
+        kind = is_outgoing(run["queue"])
+        starts[kind] = min(starts.get(kind, start_ms), start_ms)
+    return OpenRuns(behind - out, out, min(due, default=None), starts.get(False), starts.get(True))
+
+
+def _first_behind(db: Database, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
+    """The run behind each front that does not wait itself, because it is out or has a time of its own."""
+    keys = [
+        run_key(lane["generation"], behind_front(lane))
+        for lane in lanes
+        if (front := fronts.get(lane["generation"])) and not _waits(front) and behind_front(lane) <= lane["newest"]
+    ]
+    return db.get_many(RUNS, keys).values() if keys else ()
+
+
+def _waits(run: Item) -> bool:
+    return run["state"] not in {"out", "later"}
+
+
+def leases(db: Database, *, now_ms: int) -> Leases:
+    """Of the fronts that the index has after now; whether they are out is asked of the runs themselves."""
+    rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
+    fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values())
+    ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]
+    return Leases(len(ends), max(ends, default=None))

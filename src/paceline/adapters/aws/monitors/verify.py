@@ -1,0 +1,185 @@
+"""The promises, checked on everything that is stored. What looks wrong is read again by itself before it is told.
+
+The tables are scanned while others write, so the scans do not fit together to the last item: each suspect is read
+afresh, whole, and told only if it is wrong then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Item, Key, padded
+from paceline.adapters.aws.client.tables import ITEMS, RUNS, SCHEDULERS
+from paceline.adapters.aws.monitors.keys import (
+    COUNTER_MASK,
+    FAN,
+    LANE,
+    behind_front,
+    change_key,
+    due_of,
+    due_shard,
+    entry_key,
+    lane_key,
+    monitor_key,
+    monitors_of,
+    runs_of,
+    user_key,
+)
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core import findings
+from paceline.core.findings import SHOWN_MAX
+from paceline.core.monitors.leases import TERMINAL
+
+NOT_INDEXED = "promise 1: an armed entry is not in the due index as it should be (generation {})"
+SUSPECTS_MAX = 1_000
+
+
+class _Names(NamedTuple):
+    """What the scan of ``items`` found."""
+
+    users: dict[int, Item]
+    monitors: dict[int, tuple[int, str]]
+    changed: set[int]
+    fanned: set[int]
+
+
+def verify_monitors(store: MonitorParts) -> list[str]:
+    """Returns what is wrong with monitors, entries and runs, in plain words."""
+    db, parts = store.db, (_definition_problems, _run_problems)
+    return [problem for found in db.threads.fan_out(lambda part: part(db), parts) for problem in found]
+
+
+def _definition_problems(db: Database) -> list[str]:
+    names = _read_names(db)
+    return [*_entry_problems(db, names), *_user_problems(db, names)]
+
+
+def _read_names(db: Database) -> _Names:
+    names = _Names({}, {}, set(), set())
+    ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
+    for item in db.scan(ITEMS, filtered=ours, user="user#", monitors="monitors#", changes="changes#"):
+        kind, _, rest = item["pk"].partition("#")
+        if kind == "user":
+            names.users[item["number"]] = item
+        elif kind == "monitors":
+            names.monitors[item["generation"]] = (int(rest), item["sk"])
+        elif kind == "changes" and item["sk"].startswith(FAN):
+            names.fanned.add(item["user"])
+        elif kind == "changes":
+            names.changed.add(item["generation"])
+    return names
+
+
+# -- entries
+
+
+def _entry_problems(db: Database, names: _Names) -> Iterator[str]:
+    """One entry for each definition and none for others, but for changes that are not followed yet."""
+    armed: set[int] = set()
+    shown: Counter[str] = Counter()
+    for item in db.scan(SCHEDULERS):
+        generation = item["generation"]
+        armed.add(generation)
+        if item.get("due_ms") is not None and not _is_indexed(item) and shown[NOT_INDEXED] < SHOWN_MAX:
+            shown[NOT_INDEXED] += 1
+            yield NOT_INDEXED.format(generation)
+        if generation not in names.monitors and shown[findings.NO_MONITOR] < SHOWN_MAX:
+            yield from _entry_problem(db, shown, generation, item["user"], item["monitor"])
+    for generation, (number, monitor) in names.monitors.items():
+        known = generation in armed or generation in names.changed or number in names.fanned
+        if not known and shown[findings.NO_ENTRY] < SHOWN_MAX:
+            yield from _entry_problem(db, shown, generation, number, monitor)
+
+
+def _entry_problem(db: Database, shown: Counter[str], generation: int, number: int, monitor_id: str) -> Iterator[str]:
+    """Read a suspect again, all of it at once, and yield what is wrong with it."""
+    monitor, change, entry = db.get_together(
+        [(ITEMS, monitor_key(number, monitor_id)), (ITEMS, change_key(generation)), (SCHEDULERS, entry_key(generation))]
+    )
+    there = monitor is not None and monitor["generation"] == generation
+    finding = findings.entry_finding(monitor=there, entry=entry is not None, change=change is not None)
+    if finding is not None:
+        shown[finding] += 1
+        yield finding.format(generation)
+
+
+def _is_indexed(entry: Item) -> bool:
+    generation = entry["generation"]
+    return (entry.get("shard"), entry.get("due")) == (due_shard(generation), due_of(entry["due_ms"], generation))
+
+
+def _user_problems(db: Database, names: _Names) -> list[str]:
+    counted: dict[int, int] = dict.fromkeys(names.users, 0)
+    for number, _ in names.monitors.values():
+        if number in counted:
+            counted[number] += 1
+    suspects = [user for number, user in names.users.items() if user["monitors"] != counted[number]]
+    wrong = [user["id"] for user in suspects[:SUSPECTS_MAX] if not _is_counted(db, user["id"])]
+    return [findings.MONITORS_MISCOUNTED.format(name) for name in wrong[:SHOWN_MAX]]
+
+
+def _is_counted(db: Database, name: str) -> bool:
+    """Or written to at this moment."""
+    before = db.get(ITEMS, user_key(name))
+    if before is None:
+        return True
+    counted = db.count(ITEMS, "#pk = :pk", limit=1 << 40, pk=monitors_of(before["number"]))
+    return counted == before["monitors"] or db.get(ITEMS, user_key(name)) != before
+
+
+# -- runs
+
+
+def _run_problems(db: Database) -> list[str]:
+    """A partition's items come one after the other, so a lane is checked as it passes."""
+    problems: list[str] = []
+    ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
+    for pk, items in groupby(ours, key=lambda item: str(item["pk"])):
+        if len(problems) < SHOWN_MAX and lane_problem(items) is not None:
+            problems += _still_wrong(db, int(pk.removeprefix("m#")))
+    return problems
+
+
+def _still_wrong(db: Database, generation: int) -> list[str]:
+    """Read between two equal sights of the lane and the entry: then nothing was made or settled meanwhile."""
+    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
+    bounds: dict[str, Any] = {"first": padded(0), "last": padded(COUNTER_MASK)}
+    for _ in range(3):
+        before = _lane_and_entry(db, generation)
+        runs = db.query(RUNS, where, limit=1 << 40, pk=runs_of(generation), **bounds)
+        if _lane_and_entry(db, generation) == before:
+            lane, entry = before
+            problem = lane_problem([*runs, *([lane] if lane else [])], entry)
+            return [f"{problem} (generation {generation})"] if problem else []
+    return []
+
+
+def _lane_and_entry(db: Database, generation: int) -> tuple[Item | None, Item | None]:
+    lane, entry = db.get_together([(RUNS, lane_key(generation)), (SCHEDULERS, entry_key(generation))])
+    return lane, entry
+
+
+def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None:
+    """What is wrong with a monitor's runs, in plain words."""
+    found = {Key(item["pk"], item["sk"]).sk: item for item in items}
+    lane = found.pop(LANE, None)
+    runs = {item["counter"]: item for item in found.values()}
+    if lane is None:
+        return "promise 10: runs have no lane, and none of them will be claimed" if runs else None
+    front, newest, behind = lane["front"], lane["newest"], behind_front(lane)
+    if entry is not None and entry["counter"] != newest + 1:
+        return findings.COUNTER_BEHIND
+    if any(counter not in runs for counter in range(front, newest + 1)) or any(counter > newest for counter in runs):
+        return "promise 10: a lane and its runs disagree on which there are"
+    ended = {counter for counter in runs if counter < front or front < counter < behind}
+    if any((run["state"] in TERMINAL) != (counter in ended) for counter, run in runs.items()):
+        return "promise 6: a run was passed over, or is settled before one that is due earlier"
+    if any(("shard" in run and "at" in run) != (counter == front) for counter, run in runs.items()):
+        return "promise 6: not just the first open run of a monitor can be claimed"
+    if any(run["state"] == "out" and counter != front for counter, run in runs.items()):
+        return "promise 6: a run is out that is not its monitor's first"
+    return None

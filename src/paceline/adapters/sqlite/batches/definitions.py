@@ -1,0 +1,261 @@
+"""Batches and their records as their operator declared them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from operator import attrgetter
+from typing import Any
+
+import apsw
+import msgspec
+
+from paceline.adapters.sqlite.batches.free_keys import free_keys
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.kept_counts import add
+from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
+from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.run_keys import due_ms_of, provider_of
+from paceline.core.batches.spread import place_of, places_of
+from paceline.core.batches.values import BatchPut, RecordPut
+
+
+def put(db: Connection, name: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
+    now = batch(db, name)
+    revision, same = (now.revision, now.spec == spec) if now is not None else (None, False)
+    disposition = put_disposition(revision=revision, expected=expected_revision, same=same)
+    if disposition in ("revision_mismatch", "unchanged"):
+        return BatchPut(disposition, now)
+    text = msgspec.json.encode(spec).decode()
+    if now is None:
+        db.execute(
+            "INSERT INTO batch (name, revision, spec, created_ms, updated_ms) VALUES (?, 1, ?, ?, ?)",
+            (name, text, now_ms, now_ms),
+        )
+        return BatchPut(disposition, batch(db, name))
+    db.execute(
+        "UPDATE batch SET revision = ?, spec = ?, updated_ms = ? WHERE id = ?",
+        (now.revision + 1, text, now_ms, now.number),
+    )
+    if now.spec.paused and not spec.paused:
+        _bring_back(db, now.number)
+    return BatchPut(disposition, batch(db, name))
+
+
+def batch(db: Connection, name: str) -> Batch | None:
+    row = db.execute(
+        "SELECT id, name, revision, spec, created_ms, updated_ms FROM batch WHERE name = ?", (name,)
+    ).fetchone()
+    return _batch(row) if row else None
+
+
+def batches(db: Connection, *, after: str, limit: int) -> list[Batch]:
+    rows = db.execute(
+        """SELECT id, name, revision, spec, created_ms, updated_ms FROM batch
+           WHERE name > ? ORDER BY name LIMIT ?""",
+        (after, limit),
+    )
+    return [_batch(row) for row in rows]
+
+
+def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+    page = _Page(db, batch, records, now_ms=now_ms)
+    results = page.insert_all(records) or page.judge_all(records)
+    page.write(db)
+    return results
+
+
+def record(db: Connection, batch: Batch, name: str) -> RecordSpec | None:
+    row = db.execute(
+        """SELECT record.name, provider.name, endpoint, body, active
+           FROM record JOIN provider ON provider.id = record.provider
+           WHERE record.batch = ? AND record.name = ? AND record.deleted = 0""",
+        (batch.number, name),
+    ).fetchone()
+    return _record(row) if row else None
+
+
+def records(db: Connection, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
+    rows = db.execute(
+        """SELECT record.name, provider.name, endpoint, body, active
+           FROM record JOIN provider ON provider.id = record.provider
+           WHERE record.batch = ? AND record.name > ? AND record.deleted = 0 ORDER BY record.name LIMIT ?""",
+        (batch.number, after, limit),
+    )
+    return [_record(row) for row in rows]
+
+
+def remove_record(db: Connection, batch: Batch, name: str) -> bool:
+    row = db.execute(
+        "UPDATE record SET deleted = 1 WHERE batch = ? AND name = ? AND deleted = 0 RETURNING id", (batch.number, name)
+    ).fetchall()
+    if row:
+        db.execute("DELETE FROM newcomer WHERE record = ?", row[0])
+    return bool(row)
+
+
+class _Page:
+    """Records judged one by one against what is there, and written together."""
+
+    def __init__(self, db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> None:
+        self._batch = batch
+        self._day_is_on = _day_is_on(db, batch, now_ms=now_ms)
+        self._providers = _provider_numbers(db, {record.provider for record in records})
+        self._current = _current(db, batch, [record.id for record in records])
+        self._first_new = int(db.execute("SELECT coalesce(max(id), 0) FROM record").get) + 1
+        self._numbers: dict[str, int] = {}
+        self._inserts: dict[int, tuple[Any, ...]] = {}
+        self._updates: dict[int, tuple[Any, ...]] = {}
+        self._came: set[int] = set()
+        self._went: set[int] = set()
+
+    def insert_all(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
+        """For a page that is new from first to last, as an import's pages are; empty if it is not.
+
+        Fast path of core.batches.put.put_record.
+        """
+        names = [record.id for record in records]
+        known = self._providers.keys() >= {record.provider for record in records}
+        if self._current or not known or len(set(names)) < len(names):
+            return []
+        records = sorted(records, key=attrgetter("id"))  # so that the index is written in its order
+        batch, providers, numbers = self._batch.number, self._providers, count(self._first_new)
+        places = places_of(self._batch.id, [record.id for record in records])
+        self._inserts = {
+            number: (
+                number,
+                batch,
+                one.id,
+                providers[one.provider],
+                place,
+                1 if one.active else 0,
+                one.endpoint,
+                one.body,
+            )
+            for number, one, place in zip(numbers, records, places, strict=False)
+        }
+        if self._day_is_on:
+            self._came = {number for number, row in self._inserts.items() if row[5]}
+        return ["created"] * len(records)
+
+    def judge_all(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
+        new = new_names(records, providers=self._providers, known=self._current)
+        self._numbers = dict(zip(new, count(self._first_new), strict=False))
+        return [self._judge(record) for record in records]
+
+    def _judge(self, record: RecordSpec) -> RecordPut:
+        provider = self._providers.get(record.provider)
+        if provider is None:
+            return "no_provider"
+        now = self._current.get(record.id)
+        number = now.number if now is not None else self._numbers[record.id]
+        after = wanted_state(record, number=number, provider=provider)
+        change = put_record(now, after)
+        if change.disposition == "unchanged":
+            return change.disposition
+        self._current[record.id] = after
+        if number >= self._first_new:
+            self._inserts[number] = self._new_row(record, after)
+        else:
+            self._updates[number] = (provider, after.active, record.endpoint, record.body, number)
+        if change.late == "comes":
+            self._came.add(number)
+            self._went.discard(number)
+        elif change.late == "goes":
+            self._came.discard(number)
+            self._went.add(number)
+        return change.disposition
+
+    def write(self, db: Connection) -> None:
+        if self._inserts:
+            db.executemany(
+                """INSERT INTO record (id, batch, name, provider, place, active, deleted, endpoint, body)
+                   VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)""",
+                self._inserts.values(),
+            )
+        if self._updates:
+            db.executemany(
+                "UPDATE record SET provider = ?, active = ?, deleted = 0, endpoint = ?, body = ? WHERE id = ?",
+                self._updates.values(),
+            )
+        if self._went:
+            db.executemany("DELETE FROM newcomer WHERE record = ?", [(number,) for number in self._went])
+        if self._came and self._day_is_on:
+            rows = [(number, self._batch.number) for number in sorted(self._came)]
+            db.executemany("INSERT OR IGNORE INTO newcomer (record, batch) VALUES (?, ?)", rows)
+
+    def _new_row(self, record: RecordSpec, state: RecordState) -> tuple[Any, ...]:
+        batch = self._batch
+        facts = (state.provider, place_of(batch.id, record.id), state.active, state.endpoint, state.body)
+        return (state.number, batch.number, record.id, *facts)
+
+
+def _provider_numbers(db: Connection, names: Iterable[str]) -> dict[str, int]:
+    rows = db.execute(
+        "SELECT name, id FROM provider WHERE name IN carray(?) AND deleted = 0", (apsw.carray(tuple(names) or ("",)),)
+    )
+    return dict(rows.fetchall())
+
+
+def _current(db: Connection, batch: Batch, names: Sequence[str]) -> dict[str, RecordState]:
+    """Records by name, also those that were deleted."""
+    last = db.execute("SELECT max(name) FROM record WHERE batch = ?", (batch.number,)).get
+    if not names or last is None or min(names) > last:
+        return {}  # an import in order of names: each page comes after all that is there
+    rows = db.execute(
+        """SELECT name, id, provider, active, deleted, endpoint, body FROM record
+           WHERE batch = ? AND name IN carray(?)""",
+        (batch.number, apsw.carray(tuple(names) or ("",))),
+    )
+    return {
+        name: RecordState(number, provider, bool(active), bool(deleted), endpoint, body)
+        for name, number, provider, active, deleted, endpoint, body in rows
+    }
+
+
+def _day_is_on(db: Connection, batch: Batch, *, now_ms: int) -> bool:
+    """Whether a day of the batch is planned, or being planned, and not over."""
+    return bool(
+        db.execute("SELECT EXISTS (SELECT 1 FROM day WHERE batch = ? AND end_ms > ?)", (batch.number, now_ms)).get
+    )
+
+
+def _bring_back(db: Connection, batch: int) -> None:
+    """What stood aside returns to its old place, or beside it if that was taken meanwhile."""
+    rows = db.execute("SELECT k, run, attempt, lost FROM aside WHERE batch = ? ORDER BY k", (batch,)).fetchall()
+    if not rows:
+        return
+    db.execute("DELETE FROM aside WHERE batch = ?", (batch,))
+    add(db, "calls_aside", -len(rows))
+    add(db, "calls_waiting", len(rows))
+    keys = free_keys(db, [row[0] for row in rows])
+    db.executemany(
+        "INSERT INTO queue (k, run, attempt, lost) VALUES (?, ?, ?, ?)",
+        ((key, *row[1:]) for key, row in zip(keys, rows, strict=True)),
+    )
+    moved = [(key, row[1]) for key, row in zip(keys, rows, strict=True) if key != row[0]]
+    db.executemany("UPDATE planned SET k = ? WHERE run = ?", moved)
+    wake(db, keys)
+
+
+def wake(db: Connection, keys: Sequence[int]) -> None:
+    """Lets the next claim look at each provider no later than when the first of these of its runs is due."""
+    first: dict[int, int] = {}
+    for key in keys:
+        provider = provider_of(key)
+        if provider not in first or first[provider] > key:
+            first[provider] = key
+    db.executemany(
+        "UPDATE pace SET ready_ms = ?2 WHERE provider = ?1 AND ready_ms > ?2",
+        [(provider, due_ms_of(key)) for provider, key in first.items()],
+    )
+
+
+def _batch(row: tuple[Any, ...]) -> Batch:
+    number, name, revision, text, created_ms, updated_ms = row
+    return Batch(name, number, revision, parse_stored_batch(text), created_ms=created_ms, updated_ms=updated_ms)
+
+
+def _record(row: tuple[Any, ...]) -> RecordSpec:
+    name, provider, endpoint, body, active = row
+    return RecordSpec(name, provider, endpoint, body, active=bool(active))

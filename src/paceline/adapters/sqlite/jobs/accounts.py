@@ -1,0 +1,353 @@
+"""Accounts, their meters and their keys, on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.jobs import ledger
+from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.core.jobs import accounts as rules
+from paceline.core.jobs.accounts import (
+    ACCOUNTS_MAX,
+    KEYS_MAX,
+    TYPES_MAX,
+    WINDOWS,
+    limits_of,
+    meter_name,
+    pool_key,
+    put_account,
+)
+from paceline.core.jobs.atlas import MeterName
+from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, Reading, Release, read_balance, sync
+from paceline.core.jobs.names import key_id, key_number
+from paceline.core.jobs.pool import Account, Barred
+from paceline.core.jobs.refusals import (
+    clears_account,
+    clears_pause,
+    clears_target,
+    closed_until,
+    full_meter,
+    later_pause,
+    later_target,
+    quarantine_reason,
+    too_low_balance,
+)
+from paceline.core.jobs.values import (
+    AccountClosed,
+    AccountPut,
+    AccountSpec,
+    AddKey,
+    KeyAdded,
+    KeyRefused,
+    MeterFull,
+    Paused,
+    RefusalEffect,
+    SeenAccount,
+    StoredKey,
+    TargetFull,
+    TypeBarred,
+)
+
+_ACCOUNT = """SELECT id, name, concurrent, results, credits, enabled, closed_until_ms, reason, sends, balance_told,
+                     balance_free, balance_ms FROM account"""
+_KEY = """SELECT "key".id, account.name, last_four, label, "key".enabled, quarantine, created_ms
+          FROM "key" JOIN account ON account.id = "key".account"""
+
+
+def put(db: Connection, name: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+    row = db.execute("SELECT id FROM account WHERE name = ?", (name,)).fetchone()
+    done = put_account(spec, None if row is None else _spec(db, row[0]), seen)
+    if done not in ("created", "replaced"):
+        return done
+    meters = [
+        ledger.ensure_meter(db, meter_name(name, meter), window=WINDOWS[meter], limit=limit)
+        for meter, limit in limits_of(spec).items()
+    ]
+    if row is None:
+        db.execute(
+            "INSERT INTO account (name, concurrent, results, credits, enabled) VALUES (?, ?, ?, ?, ?)",
+            (name, *meters, int(spec.enabled)),
+        )
+    else:
+        db.execute("UPDATE account SET enabled = ? WHERE id = ?", (int(spec.enabled), row[0]))
+    return done
+
+
+def _spec(db: Connection, number: int) -> AccountSpec:
+    row = db.execute(
+        """SELECT concurrent."limit", results."limit", credits."limit", account.enabled FROM account
+           JOIN meter AS concurrent ON concurrent.id = account.concurrent
+           JOIN meter AS results ON results.id = account.results
+           JOIN meter AS credits ON credits.id = account.credits WHERE account.id = ?""",
+        (number,),
+    ).fetchone()
+    assert row is not None
+    concurrent, results, spend, enabled = row
+    return AccountSpec(concurrent, results, spend, bool(enabled))
+
+
+def account(db: Connection, name: str, *, now_ms: int) -> Account | None:
+    row = db.execute(f"{_ACCOUNT} WHERE name = ?", (name,)).fetchone()
+    return _account(db, row, now_ms=now_ms, releases_until_ms=NEVER_MS) if row else None
+
+
+def accounts(db: Connection, *, now_ms: int, releases_until_ms: int) -> list[Account]:
+    rows = db.execute(f"{_ACCOUNT} ORDER BY name LIMIT ?", (ACCOUNTS_MAX,)).fetchall()
+    return [_account(db, row, now_ms=now_ms, releases_until_ms=max(now_ms, releases_until_ms)) for row in rows]
+
+
+def add_key(db: Connection, add: AddKey, *, now_ms: int) -> KeyAdded:
+    number = number_of(db, add.account)
+    if number is None:
+        return KeyAdded("no_account")
+    # Asked for first: an insert that comes to nothing would take a number, and so a name, all the same.
+    there = db.execute(
+        f'{_KEY} WHERE sealed = ? ORDER BY "key".account <> ?, "key".id LIMIT 1', (add.sealed, number)
+    ).fetchone()
+    if there is not None:
+        return KeyAdded("already", _key(there))
+    db.execute("DELETE FROM account_type WHERE account = ?", (number,))
+    made = db.execute(
+        """INSERT INTO "key" (account, sealed, last_four, label, enabled, created_ms) VALUES (?, ?, ?, ?, 1, ?)
+           RETURNING id""",
+        (number, add.sealed, add.last_four, add.label, now_ms),
+    ).get
+    return KeyAdded("created", key(db, add.account, key_id(made)))
+
+
+def key(db: Connection, account_name: str, key_name: str) -> StoredKey | None:
+    row = db.execute(f'{_KEY} WHERE account.name = ? AND "key".id = ?', (account_name, key_number(key_name))).fetchone()
+    return _key(row) if row else None
+
+
+def keys(db: Connection, account_name: str) -> list[StoredKey]:
+    rows = db.execute(f'{_KEY} WHERE account.name = ? ORDER BY "key".id LIMIT ?', (account_name, KEYS_MAX))
+    return [_key(row) for row in rows]
+
+
+def sealed_key(db: Connection, account_name: str, key_name: str) -> str | None:
+    row = db.execute(
+        """SELECT sealed FROM "key" JOIN account ON account.id = "key".account
+           WHERE account.name = ? AND "key".id = ?""",
+        (account_name, key_number(key_name)),
+    ).fetchone()
+    return row[0] if row else None
+
+
+def enable_key(db: Connection, account_name: str, key_name: str, *, enabled: bool) -> StoredKey | None:
+    change = rules.enable_key(enabled=enabled)
+    db.execute(
+        """UPDATE "key" SET enabled = ?, quarantine = coalesce(?, quarantine)
+           WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
+        (int(change.enabled), change.quarantine, key_number(key_name), account_name),
+    )
+    if change.allows_types:
+        db.execute("DELETE FROM account_type WHERE account = (SELECT id FROM account WHERE name = ?)", (account_name,))
+    return key(db, account_name, key_name)
+
+
+def remove_key(db: Connection, account_name: str, key_name: str) -> bool:
+    db.execute(
+        'DELETE FROM "key" WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)',
+        (key_number(key_name), account_name),
+    )
+    return db.changes() == 1
+
+
+def quarantine_key(db: Connection, account_name: str, key_name: str, *, reason: str) -> bool:
+    db.execute(
+        """UPDATE "key" SET quarantine = ? WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
+        (quarantine_reason(reason), key_number(key_name), account_name),
+    )
+    return db.changes() == 1
+
+
+def sync_meters(db: Connection, name: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
+    meters = meters_of(db, name)
+    if meters is None:
+        return False
+    for meter, reading in readings:
+        if meter == "balance":
+            spend = ledger.fresh(db, meters["credits"], now_ms=now_ms)
+            _write_balance(db, name, read_balance(_balance(db, name), spend, reading))
+            continue
+        number = meters[meter]
+        ledger.set_foreign(db, number, sync(ledger.fresh(db, number, now_ms=now_ms), reading))
+    return True
+
+
+def slots_seen(db: Connection, name: str, atlas_ids: Sequence[int]) -> int:
+    seen = db.execute(
+        """SELECT count(*) FROM atlas_measurement JOIN measurement ON measurement.id = atlas_measurement.measurement
+           WHERE atlas_id IN carray(?) AND slot = 1 AND account = (SELECT id FROM account WHERE name = ?)""",
+        (integers(atlas_ids), name),
+    ).get
+    return int(seen)
+
+
+def apply_effect(db: Connection, effect: RefusalEffect, *, account_number: int, key: int, now_ms: int) -> None:
+    """Writes what a refusal means for others than the measurement, as ``core.jobs.refusals`` has it."""
+    match effect:
+        case MeterFull():
+            _fill(db, effect, account_number, now_ms)
+        case KeyRefused():
+            db.execute('UPDATE "key" SET quarantine = ? WHERE id = ?', (quarantine_reason(effect.reason), key))
+        case AccountClosed():
+            known_ms, _ = _closure(db, account_number)
+            db.execute(
+                "UPDATE account SET closed_until_ms = ?, reason = ? WHERE id = ?",
+                (closed_until(known_ms, effect), effect.reason, account_number),
+            )
+        case TypeBarred():
+            db.executemany(
+                """INSERT INTO account_type (account, type, until_ms, reason) VALUES (?1, ?2, ?3, ?4)
+                   ON CONFLICT (account, type) DO UPDATE SET until_ms = ?3, reason = ?4""",
+                [(account_number, one, effect.until_ms, effect.reason) for one in effect.types],
+            )
+        case TargetFull():
+            db.execute(
+                "INSERT OR REPLACE INTO target (name, until_ms, refusals, words) VALUES (?, ?, ?, ?)",
+                later_target(_target(db, effect.target), effect),
+            )
+        case Paused():
+            db.execute("UPDATE atlas SET until_ms = ?, refusals = ?, reason = ?", later_pause(_paused(db), effect))
+        case _:
+            assert_never(effect)
+
+
+def clear_effects(db: Connection, *, account_number: int, targets: frozenset[str], now_ms: int) -> None:
+    """Removes what refusals before left behind, because RIPE took a send (``core.jobs.refusals``)."""
+    if clears_pause(_paused(db), now_ms=now_ms):
+        db.execute("UPDATE atlas SET refusals = 0")
+    closed_until_ms, reason = _closure(db, account_number)
+    if clears_account(reason, closed_until_ms, now_ms=now_ms):
+        db.execute("UPDATE account SET reason = '' WHERE id = ?", (account_number,))
+    for name in targets:
+        known = _target(db, name)
+        if known is not None and clears_target(known, now_ms=now_ms):
+            db.execute("DELETE FROM target WHERE name = ?", (name,))
+
+
+def _paused(db: Connection) -> Paused | None:
+    row = db.execute("SELECT until_ms, refusals, reason FROM atlas WHERE until_ms > 0").fetchone()
+    return Paused(*row) if row else None
+
+
+def _target(db: Connection, name: str) -> TargetFull | None:
+    row = db.execute("SELECT name, until_ms, refusals, words FROM target WHERE name = ?", (name,)).fetchone()
+    return TargetFull(*row) if row else None
+
+
+def _closure(db: Connection, account_number: int) -> tuple[int, str]:
+    """Returns until when the account is or was closed, and why."""
+    row: tuple[int, str] | None = db.execute(
+        "SELECT closed_until_ms, reason FROM account WHERE id = ?", (account_number,)
+    ).fetchone()
+    assert row is not None
+    return row
+
+
+def gates(db: Connection, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
+    found = [_target(db, target) for target in targets]
+    return _paused(db), [one for one in found if one is not None]
+
+
+def site(db: Connection, proposed: str) -> str:
+    return str(db.execute("UPDATE atlas SET site = coalesce(site, ?) RETURNING site", (proposed,)).get)
+
+
+def number_of(db: Connection, name: str) -> int | None:
+    row = db.execute("SELECT id FROM account WHERE name = ?", (name,)).fetchone()
+    return row[0] if row else None
+
+
+def meters_of(db: Connection, name: str) -> dict[MeterName, int] | None:
+    """The numbers of an account's meters."""
+    row = db.execute("SELECT concurrent, results, credits FROM account WHERE name = ?", (name,)).fetchone()
+    return dict(zip(WINDOWS, row, strict=True)) if row else None
+
+
+def _fill(db: Connection, item: MeterFull, account_number: int, now_ms: int) -> None:
+    name = db.execute("SELECT name FROM account WHERE id = ?", (account_number,)).get
+    meters = meters_of(db, name)
+    assert meters is not None
+    if item.meter == "balance":
+        _write_balance(db, name, too_low_balance(_balance(db, name), item, now_ms=now_ms))
+        return
+    number = meters[item.meter]
+    meter = full_meter(ledger.fresh(db, number, now_ms=now_ms), item, now_ms=now_ms)
+    ledger.set_limit(db, number, meter.limit)
+    ledger.set_foreign(db, number, meter)
+
+
+def move_balance(db: Connection, account_number: int, amount: int) -> None:
+    """Adds to what is free of the credit balance; a balance that is not known stays unknown."""
+    db.execute("UPDATE account SET balance_free = balance_free + ? WHERE id = ?", (amount, account_number))
+
+
+def balance_free(db: Connection, account_number: int) -> int | None:
+    free: int | None = db.execute("SELECT balance_free FROM account WHERE id = ?", (account_number,)).get
+    return free
+
+
+def _balance(db: Connection, name: str) -> CreditBalance | None:
+    row = db.execute("SELECT balance_told, balance_free, balance_ms FROM account WHERE name = ?", (name,)).fetchone()
+    return _balance_of(*row)
+
+
+def _balance_of(told: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
+    return None if free is None else CreditBalance(free, told, read_ms)
+
+
+def _write_balance(db: Connection, name: str, balance: CreditBalance) -> None:
+    db.execute("UPDATE account SET balance_free = ?, balance_told = ?, balance_ms = ? WHERE name = ?", (*balance, name))
+
+
+def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_until_ms: int) -> Account:
+    number, name, concurrent, results, spend, enabled, closed_until_ms, reason, sends, *balance = row
+    numbers: dict[MeterName, int] = {"concurrent": concurrent, "results": results, "credits": spend}
+    views = {
+        meter: ledger.view(db, number, meter_name(name, meter), now_ms=now_ms, releases_until_ms=releases_until_ms)
+        for meter, number in numbers.items()
+    }
+    found = db.execute(
+        'SELECT id, enabled, quarantine FROM "key" WHERE account = ? ORDER BY id LIMIT ?', (number, KEYS_MAX)
+    )
+    return Account(
+        id=name,
+        concurrent=_with_releases(db, views["concurrent"], number, now_ms=now_ms, until_ms=releases_until_ms),
+        results=views["results"],
+        credits=views["credits"],
+        keys=tuple(pool_key(number, enabled=bool(on), quarantine=why) for number, on, why in found),
+        enabled=bool(enabled),
+        closed_until_ms=closed_until_ms,
+        reason=reason,
+        sends=sends,
+        balance=_balance_of(*balance),
+        barred=tuple(
+            Barred(*one)
+            for one in db.execute(
+                "SELECT type, until_ms, reason FROM account_type WHERE account = ? ORDER BY type LIMIT ?",
+                (number, TYPES_MAX),
+            )
+        ),
+    )
+
+
+def _with_releases(db: Connection, slots: Meter, number: int, *, now_ms: int, until_ms: int) -> Meter:
+    """Fast path of ``core.jobs.accounts.slots_back``: returns the meter with when its slots are expected back."""
+    rows = db.execute(
+        """SELECT max(expected_ms, ?1), sum(concurrent) FROM measurement
+           WHERE slot = 1 AND account = ?2 AND expected_ms <= ?3 GROUP BY 1 ORDER BY 1""",
+        (now_ms, number, until_ms),
+    )
+    return msgspec.structs.replace(slots, releases=tuple(Release(*row) for row in rows))
+
+
+def _key(row: tuple[Any, ...]) -> StoredKey:
+    number, account_name, last_four, label, enabled, quarantine, created_ms = row
+    return StoredKey(key_id(number), account_name, last_four, label, bool(enabled), quarantine, created_ms)

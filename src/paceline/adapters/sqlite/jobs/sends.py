@@ -1,0 +1,430 @@
+"""Measurements on their way: whose turn it is, the intent, what came of it, and the end that settles it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, assert_never
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.jobs import accounts, jobs, ledger
+from paceline.adapters.sqlite.kept_counts import tally
+from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.core.jobs.atlas import expected_end_ms
+from paceline.core.jobs.cost import Cost, needs_of
+from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
+from paceline.core.jobs.meters import Short
+from paceline.core.jobs.names import INDEX_BITS, OWNERS_HOLD, hold_of, key_number
+from paceline.core.jobs.transitions import (
+    ENDED,
+    LOST,
+    OUT,
+    RUNNING,
+    WOKEN_MAX,
+    EndsUnsent,
+    GoesBack,
+    IsUnknown,
+    Runs,
+    account_actual,
+    after_answer,
+    refuse_begin,
+    short_of_balance,
+    spent_before,
+    with_progress,
+)
+from paceline.core.jobs.upkeep import next_send_ms
+from paceline.core.jobs.values import (
+    Busy,
+    Ended,
+    Ending,
+    EndState,
+    HeldState,
+    Progress,
+    RefusalEffect,
+    SendCounts,
+    SendOutcome,
+    StoredMeasurement,
+)
+
+
+class _Out(NamedTuple):
+    """A measurement that is sent or followed, as far as an act needs it."""
+
+    handle: int
+    attempt: int
+    owner: int
+    state: str
+    stopping: int
+    lookups: int
+    account: int
+    key: int
+    meter: int
+    """Of its owner's day."""
+    cost: Cost
+
+
+def next_to_send(db: Connection, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
+    _wake(db, now_ms=now_ms)
+    db.execute(
+        "DELETE FROM turn WHERE NOT EXISTS (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = turn.owner)"
+    )
+    owners = db.execute(
+        # CROSS: in the order of the line, which ends early, and not user by user.
+        """SELECT turn.owner FROM turn CROSS JOIN user ON user.id = turn.owner WHERE user.disabled = 0
+           ORDER BY served, turn.owner LIMIT ?""",
+        (users_max,),
+    ).fetchall()
+    found = []
+    for owner in owners:
+        rows = db.execute(
+            f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
+            (*owner, each_max),
+        ).fetchall()
+        found += [jobs.stored_measurement(db, row) for row in rows]
+    return found
+
+
+def next_ms(db: Connection) -> int | None:
+    queued = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM turn CROSS JOIN user ON user.id = turn.owner
+                          CROSS JOIN measurement ON measurement.owner = turn.owner AND measurement.state = 'queued'
+                          WHERE user.disabled = 0)"""
+    ).get
+    later = (
+        db.execute("SELECT min(next_ms) FROM measurement WHERE state = ? AND next_ms IS NOT NULL", (state,)).get
+        for state in ("parked", "unknown")
+    )
+    return next_send_ms(queued=bool(queued), later_ms=later)
+
+
+def counts(db: Connection) -> SendCounts:
+    """Kept figures, and partial indexes: of what the accounts have room for, and of the first in each user's queue."""
+    queued_first = db.execute(
+        """SELECT min(first) FROM (SELECT
+               (SELECT min(id) FROM measurement WHERE state = 'queued' AND owner = turn.owner) AS first FROM turn)"""
+    ).get
+    parked_first = db.execute("SELECT min(id) FROM measurement WHERE state = 'parked'").get
+    sending, unknown, ongoing = (
+        db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = ?", (state,)).get
+        for state in ("sending", "unknown", "ongoing")
+    )
+    queued, parked = tally(db, "measurements_queued"), tally(db, "measurements_parked")
+    first = min((one for one in (queued_first, parked_first) if one is not None), default=None)
+    row = None if first is None else db.execute("SELECT created_ms FROM job WHERE id = ?", (first >> INDEX_BITS,))
+    return SendCounts(
+        queued, parked, sending, unknown, ongoing, tally(db, "jobs_open"), None if row is None else row.get
+    )
+
+
+def begin(
+    db: Connection,
+    item: StoredMeasurement,
+    *,
+    account: str,
+    key: str,
+    sending_max: int,
+    now_ms: int,
+    intent_ms: int,
+) -> StoredMeasurement | Short | Busy | None:
+    """``intent_ms``: when it is written, which may be long after ``now_ms``, by which the account was chosen."""
+    row = db.execute(
+        "SELECT owner FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (item.handle, item.attempt)
+    ).fetchone()
+    numbers = _usable(db, account, key_number(key), now_ms=now_ms)
+    if row is None:
+        return None
+    sending = db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = 'sending'").get
+    refused = refuse_begin(
+        attempt=item.attempt,
+        reason=item.reason,
+        sending=sending,
+        sending_max=sending_max,
+        usable=numbers is not None,
+    )
+    match refused:
+        case Busy():
+            return refused
+        case EndsUnsent():
+            _end_unsent(db, item.handle, refused, now_ms=now_ms)
+            return None
+        case "unusable":
+            return None
+    assert numbers is not None
+    account_number, *meters = numbers
+    if (short := short_of_balance(account, item.cost, accounts.balance_free(db, account_number))) is not None:
+        return short
+    needs = dict(zip(meters, needs_of(item.cost).values(), strict=True))
+    short = ledger.take_all(db, hold_of(item.handle, item.attempt + 1), needs, now_ms=now_ms)
+    if short is not None:
+        return short._replace(meter=db.execute("SELECT name FROM meter WHERE id = ?", (int(short.meter),)).get)
+    db.execute(
+        """UPDATE measurement SET state = 'sending', attempt = attempt + 1, lookups = 0, slot = 1, account = ?,
+                  "key" = ?, intent_ms = ?, reason = '' WHERE id = ?""",
+        (account_number, key_number(key), intent_ms, item.handle),
+    )
+    db.execute("UPDATE account SET sends = sends + 1 WHERE id = ?", (account_number,))
+    accounts.move_balance(db, account_number, -item.cost.daily_credits)
+    db.execute("UPDATE job SET started_ms = ? WHERE id = ? AND started_ms IS NULL", (now_ms, item.handle >> INDEX_BITS))
+    _serve(db, row[0])
+    return jobs.measurement(db, item.handle)
+
+
+def park(db: Connection, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
+    won = []
+    for handle, attempt in items:
+        db.execute(
+            """UPDATE measurement SET state = 'parked', next_ms = ?, reason = ?
+               WHERE id = ? AND attempt = ? AND state = 'queued'""",
+            (next_ms, reason, handle, attempt),
+        )
+        won.append(db.changes() == 1)
+    return won
+
+
+def note_passed(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
+    db.executemany(
+        """UPDATE measurement SET passed_ms = ?
+           WHERE id = ? AND attempt = ? AND state = 'queued' AND passed_ms IS NULL""",
+        [(now_ms, *fence) for fence in fences],
+    )
+
+
+def refuse(db: Connection, fences: Sequence[tuple[int, int]], *, reason: str, now_ms: int) -> list[bool]:
+    won = []
+    for handle, attempt in fences:
+        there = db.execute(
+            "SELECT 1 FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (handle, attempt)
+        ).fetchone()
+        won.append(there is not None)
+        if there is not None:
+            _end_unsent(db, handle, EndsUnsent("failed", reason), now_ms=now_ms)
+    return won
+
+
+def answer(
+    db: Connection, handle: int, attempt: int, outcome: SendOutcome, *, effect: RefusalEffect | None = None, now_ms: int
+) -> bool:
+    out = _out(db, handle, attempt, OUT)
+    if out is None:
+        return False
+    answered = after_answer(outcome, lookups=out.lookups, stopping=bool(out.stopping))
+    match answered:
+        case Runs():
+            _note_sent(db, out, answered.atlas_ids, now_ms=now_ms)
+        case IsUnknown():
+            db.execute(
+                "UPDATE measurement SET state = 'unknown', reason = ?, next_ms = ?, lookups = ? WHERE id = ?",
+                (*answered, handle),
+            )
+        case GoesBack():
+            _refund_account(db, out, now_ms=now_ms)
+            db.execute(
+                """UPDATE measurement SET state = ?, reason = ?, next_ms = ?, slot = 0, account = NULL, "key" = NULL
+                   WHERE id = ?""",
+                (*answered, handle),
+            )
+            if answered.state == "queued":
+                jobs.join_turn(db, out.owner)
+        case EndsUnsent():
+            _refund_account(db, out, now_ms=now_ms)
+            _end_unsent(db, handle, answered, now_ms=now_ms)
+        case _:
+            assert_never(answered)
+    if effect is not None:
+        accounts.apply_effect(db, effect, account_number=out.account, key=out.key, now_ms=now_ms)
+    return True
+
+
+def lose(db: Connection, *, intent_before_ms: int, look_ms: int) -> int:
+    """Fast path of ``core.jobs.transitions.is_given_up``."""
+    db.execute(
+        """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = ?
+           WHERE slot = 1 AND state = 'sending' AND intent_ms < ?""",
+        (look_ms, LOST, intent_before_ms),
+    )
+    return db.changes()
+
+
+def to_look_up(db: Connection, *, now_ms: int, limit: int) -> list[StoredMeasurement]:
+    rows = db.execute(
+        f"{jobs.SELECT} WHERE state = 'unknown' AND next_ms <= ? ORDER BY next_ms, measurement.id LIMIT ?",
+        (now_ms, limit),
+    ).fetchall()
+    return [jobs.stored_measurement(db, row) for row in rows]
+
+
+def holding(db: Connection, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
+    rows = db.execute(
+        f"{jobs.SELECT} WHERE slot = 1 AND state = ? AND measurement.id > ? ORDER BY measurement.id LIMIT ?",
+        (state, after, limit),
+    ).fetchall()
+    return [jobs.stored_measurement(db, row) for row in rows]
+
+
+def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
+    won = []
+    for one in progress:
+        there = _out(db, one.handle, one.attempt, RUNNING) is not None
+        won.append(there)
+        if there:
+            pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.told)], one.told, one.scheduled)
+            after = (with_progress(*pair) for pair in pairs)
+            db.executemany(
+                """UPDATE atlas_measurement SET status = ?, delivered = ?, scheduled = ?
+                   WHERE measurement = ? AND atlas_id = ?""",
+                [(now.status, now.delivered, now.scheduled, one.handle, now.atlas_id) for now in after],
+            )
+            if one.reason is not None:
+                db.execute("UPDATE measurement SET reason = ? WHERE id = ?", (one.reason, one.handle))
+    return won
+
+
+def end(db: Connection, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    return [_end_sent(db, ending, now_ms=now_ms) for ending in endings]
+
+
+def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+    won = []
+    for handle, attempt in fences:
+        out = _out(db, handle, attempt, ENDED)
+        won.append(out is not None)
+        if out is not None:
+            delivered = sum(one.delivered for one in jobs.atlas_of(db, handle))
+            settled = db.execute("SELECT settled FROM measurement WHERE id = ?", (handle,)).get
+            spent = spent_before(out.cost, settled=settled, delivered=delivered)
+            _let_account_go(db, out, *spent, now_ms=now_ms)
+    return won
+
+
+def known_atlas_ids(db: Connection, atlas_ids: Sequence[int]) -> set[int]:
+    rows = db.execute("SELECT atlas_id FROM atlas_measurement WHERE atlas_id IN carray(?)", (integers(atlas_ids),))
+    return {row[0] for row in rows}
+
+
+def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
+    """Fast path of ``core.jobs.upkeep.pulled_back_ms``."""
+    far_ms = now_ms + wait_ms_max
+    before = db.total_changes()
+    db.execute(
+        """UPDATE measurement SET next_ms = ?1 WHERE id IN
+               (SELECT id FROM measurement WHERE state IN ('parked', 'unknown') AND next_ms > ?1)""",
+        (far_ms,),
+    )
+    # Else a sender that died would be waited for until the clock is where it was.
+    db.execute(
+        "UPDATE measurement SET intent_ms = ?1 WHERE slot = 1 AND state = 'sending' AND intent_ms > ?1", (now_ms,)
+    )
+    db.execute("UPDATE account SET closed_until_ms = ?1 WHERE closed_until_ms > ?1", (far_ms,))
+    db.execute("UPDATE target SET until_ms = ?1 WHERE until_ms > ?1", (far_ms,))
+    db.execute("UPDATE atlas SET until_ms = ?1 WHERE until_ms > ?1", (far_ms,))
+    db.execute("UPDATE job SET hook_ms = ?1 WHERE hook_ms > ?1", (far_ms,))
+    return db.total_changes() - before
+
+
+def _wake(db: Connection, *, now_ms: int) -> None:
+    rows = db.execute(
+        """UPDATE measurement SET state = 'queued', next_ms = NULL WHERE id IN
+               (SELECT id FROM measurement WHERE state = 'parked' AND next_ms <= ? ORDER BY next_ms LIMIT ?)
+           RETURNING owner""",
+        (now_ms, WOKEN_MAX),
+    ).fetchall()
+    for owner in {row[0] for row in rows}:
+        jobs.join_turn(db, owner)
+
+
+def _serve(db: Connection, owner: int) -> None:
+    served = db.execute("UPDATE tally SET value = value + 1 WHERE name = 'turns' RETURNING value").get
+    db.execute("UPDATE turn SET served = ? WHERE owner = ?", (served, owner))
+
+
+def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int, ...] | None:
+    """The account and its meters, if account and key can be used now: they may have changed since they were chosen."""
+    row: tuple[int, ...] | None = db.execute(
+        """SELECT account.id, concurrent, results, credits FROM account JOIN "key" ON "key".account = account.id
+           WHERE account.name = ? AND account.enabled = 1 AND closed_until_ms <= ?
+             AND "key".id = ? AND "key".enabled = 1 AND quarantine = ''""",
+        (account, now_ms, key),
+    ).fetchone()
+    return row
+
+
+def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _Out | None:
+    row: tuple[Any, ...] | None = db.execute(
+        """SELECT measurement.id, attempt, measurement.owner, state, stopping, lookups, account, "key", job.meter,
+                  credits, results, concurrent, daily_credits, daily_results
+           FROM measurement JOIN job ON job.id = measurement.id >> 14
+           WHERE measurement.id = ? AND attempt = ? AND slot = 1""",
+        (handle, attempt),
+    ).fetchone()
+    if row is None or row[3] not in states:
+        return None
+    return _Out._make((*row[:9], Cost(*row[9:])))
+
+
+def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
+    assert len(atlas_ids) == out.cost.concurrent
+    body, intent_ms = db.execute("SELECT body, intent_ms FROM measurement WHERE id = ?", (out.handle,)).fetchone()
+    measurement = parse_stored_measurement(body)
+    db.execute(
+        """UPDATE measurement SET state = 'ongoing', answered_ms = ?, expected_ms = ?, next_ms = NULL, reason = ''
+           WHERE id = ?""",
+        # From the intent: one that was found by a lookup began long before its answer.
+        (now_ms, expected_end_ms(measurement, sent_ms=intent_ms), out.handle),
+    )
+    db.executemany(
+        "INSERT INTO atlas_measurement (measurement, definition, atlas_id) VALUES (?, ?, ?)",
+        [(out.handle, definition, atlas_id) for definition, atlas_id in enumerate(atlas_ids)],
+    )
+    accounts.clear_effects(db, account_number=out.account, targets=targets_of(measurement), now_ms=now_ms)
+
+
+def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
+    ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
+    accounts.move_balance(db, out.account, out.cost.daily_credits)
+
+
+def _end_unsent(db: Connection, handle: int, end: EndsUnsent, *, now_ms: int) -> None:
+    """Refunds the user whole. What the account held is closed already."""
+    ledger.refund_all(db, hold_of(handle, OWNERS_HOLD), now_ms=now_ms)
+    _record_end(db, handle, end.state, end.reason, settled=0, now_ms=now_ms)
+    db.execute('UPDATE measurement SET slot = 0, account = NULL, "key" = NULL WHERE id = ?', (handle,))
+
+
+def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
+    out = _out(db, ending.handle, ending.attempt, RUNNING)
+    if out is None:
+        return Ended(won=False)
+    owners = {out.meter: ending.credits}
+    overrun = ledger.close_lines(db, hold_of(out.handle, OWNERS_HOLD), owners, now_ms=now_ms)
+    beyond = overrun.get(out.meter, 0)
+    _record_end(db, out.handle, ending.state, ending.reason, settled=ending.credits - beyond, now_ms=now_ms)
+    if ending.frees_slot:
+        _let_account_go(db, out, ending.credits, ending.results, now_ms=now_ms)
+    return Ended(won=True, overrun=beyond)
+
+
+def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
+    """Closes all that the account holds for the measurement, and frees its slot."""
+    row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
+    settled = account_actual(out.cost, credits_spent=credits_spent, results=results)
+    actual, day_credits = dict(zip(row, settled, strict=True)), settled[2]
+    accounts.move_balance(db, out.account, out.cost.daily_credits - day_credits)
+    ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
+    db.execute("UPDATE measurement SET slot = 0 WHERE id = ?", (out.handle,))
+
+
+def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, settled: int, now_ms: int) -> None:
+    credits_held, definitions = db.execute(
+        """UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?
+           RETURNING credits, concurrent""",
+        (state, reason, now_ms, settled, handle),
+    ).fetchone()
+    db.execute(
+        """UPDATE job SET open = open - 1, done = done + (?1 = 'done'), failed = failed + (?1 = 'failed'),
+                  cancelled = cancelled + (?1 = 'cancelled'), settled = settled + ?2, refunded = refunded + ?3,
+                  definitions_done = definitions_done + iif(?1 = 'done', ?5, 0),
+                  definitions_failed = definitions_failed + iif(?1 = 'failed', ?5, 0),
+                  definitions_cancelled = definitions_cancelled + iif(?1 = 'cancelled', ?5, 0)
+           WHERE id = ?4""",
+        (state, settled, credits_held - settled, handle >> INDEX_BITS, definitions),
+    )

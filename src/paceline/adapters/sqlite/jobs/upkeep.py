@@ -1,0 +1,182 @@
+"""Retention of jobs, duties, and what ``paceline check`` verifies."""
+
+from __future__ import annotations
+
+from paceline.adapters.sqlite.database import BUSY_TIMEOUT_MS, Connection
+from paceline.core.jobs import findings
+from paceline.core.jobs.names import ATTEMPT_BITS, handle_of
+from paceline.core.jobs.upkeep import days_before, is_duty_due
+
+EXPIRIES_EACH = 10
+"""So many expiries are added up for each measurement that may be removed: an account has some every minute."""
+
+# Each query returns what breaks a promise; the text says what it means.
+INVARIANTS = (
+    (
+        findings.POSTINGS,
+        """SELECT name FROM meter LEFT JOIN (SELECT meter,
+               sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END) AS held,
+               sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END) AS spent
+               FROM posting GROUP BY meter) AS sums ON sums.meter = meter.id
+           WHERE meter.held <> opened_held + coalesce(sums.held, 0)
+              OR meter.spent <> opened_spent + coalesce(sums.spent, 0)""",
+    ),
+    (
+        "promise 8: a posting is on no meter (hold {})",
+        "SELECT hold FROM posting WHERE meter NOT IN (SELECT id FROM meter)",
+    ),
+    (
+        findings.NO_MEASUREMENT,
+        "SELECT hold FROM posting WHERE hold >= 0 AND hold >> 14 NOT IN (SELECT id FROM measurement)",
+    ),
+    (
+        findings.RELEASES,
+        """SELECT name FROM meter WHERE "window" = 'sliding'
+           AND spent <> (SELECT coalesce(sum(amount), 0) FROM release WHERE release.meter = meter.id)""",
+    ),
+    (
+        findings.UNEQUAL_CLOSE,
+        """SELECT hold FROM posting WHERE kind <> 'expire' GROUP BY hold, meter
+           HAVING count(*) NOT IN (1, 3) OR sum(kind = 'hold') <> 1
+               OR count(*) = 3 AND sum(CASE kind WHEN 'hold' THEN amount ELSE -amount END) <> 0""",
+    ),
+    (
+        findings.OWNERS_HOLD,
+        """SELECT measurement.id FROM measurement JOIN job ON job.id = measurement.id >> 14 WHERE (ended_ms IS NULL) <>
+           (SELECT count(*) = 1 FROM posting WHERE hold = measurement.id << 14 AND posting.meter = job.meter)""",
+    ),
+    (
+        "promise 8: a measurement was settled on another sum than the ledger has (measurement {})",
+        """SELECT measurement.id FROM measurement JOIN posting ON hold = measurement.id << 14 AND kind = 'settle'
+           WHERE amount <> measurement.settled""",
+    ),
+    (
+        findings.SLOT,
+        """SELECT measurement.id FROM measurement WHERE attempt > 0 AND slot <> EXISTS
+               (SELECT 1 FROM posting AS line JOIN meter ON meter.id = line.meter AND "window" = 'until_released'
+                WHERE line.hold = measurement.id << 14 | attempt AND line.kind = 'hold' AND NOT EXISTS
+                    (SELECT 1 FROM posting WHERE hold = line.hold AND meter = line.meter AND kind = 'settle'))""",
+    ),
+    (
+        "promise 8: a hold is open whose send is over (hold {})",
+        """SELECT hold FROM posting LEFT JOIN measurement ON measurement.id = hold >> 14 WHERE kind <> 'expire'
+           AND hold & 16383 > 0 AND (measurement.id IS NULL OR slot = 0 OR attempt <> hold & 16383)
+           GROUP BY hold, meter HAVING count(*) < 3""",
+    ),
+    (
+        findings.COUNTS,
+        """SELECT name FROM job JOIN (SELECT id >> 14 AS number, count(*) AS measurements,
+               sum(ended_ms IS NULL) AS open, sum(state = 'done') AS done,
+               sum(state = 'failed') AS failed, sum(credits) AS reserved,
+               coalesce(sum(settled), 0) AS settled, coalesce(sum(iif(settled IS NULL, 0, credits - settled)), 0) AS
+               refunded FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
+           WHERE purged = 0 AND
+               (sums.measurements, sums.open, sums.done, sums.failed, sums.reserved, sums.settled, sums.refunded)
+               IS NOT (job.measurements, job.open, job.done, job.failed, job.reserved, job.settled, job.refunded)""",
+    ),
+    (
+        "promise 11: a job's definitions are not those of its measurements (job {})",
+        """SELECT name FROM job JOIN (SELECT id >> 14 AS number, sum(concurrent) AS definitions,
+               sum(iif(state = 'done', concurrent, 0)) AS done, sum(iif(state = 'failed', concurrent, 0)) AS failed,
+               sum(iif(state = 'cancelled', concurrent, 0)) AS cancelled
+               FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
+           WHERE purged = 0 AND (sums.definitions, sums.done, sums.failed, sums.cancelled)
+               IS NOT (job.definitions, definitions_done, definitions_failed, definitions_cancelled)""",
+    ),
+    (
+        findings.REMOVAL,
+        """SELECT name FROM job WHERE purged > 0 AND (finished_ms IS NULL OR purged + (SELECT count(*) FROM measurement
+               WHERE measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14) <> measurements)""",
+    ),
+    (
+        findings.EMPTY_JOB,
+        """SELECT name FROM job WHERE NOT EXISTS
+               (SELECT 1 FROM measurement WHERE measurement.id >= job.id << 14
+                    AND measurement.id < job.id + 1 << 14)""",
+    ),
+    (
+        findings.LINE,
+        "SELECT id FROM measurement WHERE state = 'queued' AND owner NOT IN (SELECT owner FROM turn)",
+    ),
+    (
+        findings.ATLAS_IDS,
+        """SELECT id FROM measurement WHERE (state = 'ongoing' OR state IN ('done', 'failed') AND account IS NOT NULL)
+           AND concurrent <> (SELECT count(*) FROM atlas_measurement WHERE measurement = measurement.id)""",
+    ),
+)
+
+
+def take_duty(db: Connection, name: str, *, every_ms: int, now_ms: int) -> bool:
+    taken_ms = db.execute("SELECT at_ms FROM duty WHERE name = ?", (name,)).fetchone()
+    known_ms = taken_ms[0] if taken_ms else None
+    due = is_duty_due(known_ms, every_ms=every_ms, now_ms=now_ms, apart_ms_max=BUSY_TIMEOUT_MS)
+    if due:
+        db.execute("INSERT OR REPLACE INTO duty (name, at_ms) VALUES (?, ?)", (name, now_ms))
+    return due
+
+
+def purge(db: Connection, *, finished_before_ms: int, limit: int) -> int:
+    """Fast path of ``core.jobs.upkeep.may_be_removed``: one statement finds the jobs."""
+    numbers = db.execute(
+        # Each has at least one measurement, so more jobs than that are never needed.
+        """SELECT id FROM job WHERE finished_ms < ? AND hook_ms IS NULL AND NOT EXISTS
+               (SELECT 1 FROM measurement WHERE slot = 1 AND state IN ('done', 'failed', 'cancelled')
+                    AND measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14)
+           ORDER BY finished_ms LIMIT ?""",
+        (finished_before_ms, limit),
+    ).fetchall()
+    removed = 0
+    for (number,) in numbers:
+        if removed == limit:
+            break
+        removed += _remove_some(db, number, limit=limit - removed)
+    _compact_expiries(db, before_ms=finished_before_ms, limit=limit * EXPIRIES_EACH)
+    _drop_days(db, ended_before_ms=finished_before_ms, limit=limit)
+    return removed
+
+
+def _remove_some(db: Connection, number: int, *, limit: int) -> int:
+    """Removes the first measurements of a job and what belongs to them; with the last one the job. Returns how many."""
+    rows = db.execute(
+        "SELECT id FROM measurement WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+        (handle_of(number, 0), handle_of(number + 1, 0), limit),
+    ).fetchall()
+    first, beyond = rows[0][0], rows[-1][0] + 1
+    _compact(db, first << ATTEMPT_BITS, beyond << ATTEMPT_BITS)
+    db.execute("DELETE FROM atlas_measurement WHERE measurement >= ? AND measurement < ?", (first, beyond))
+    db.execute("DELETE FROM measurement WHERE id >= ? AND id < ?", (first, beyond))
+    # Nobody sees it any more, so its idempotency key is free.
+    db.execute("UPDATE job SET purged = purged + ?, idempotency = NULL WHERE id = ?", (len(rows), number))
+    db.execute("DELETE FROM job WHERE id = ? AND purged = measurements", (number,))
+    return len(rows)
+
+
+def _compact_expiries(db: Connection, *, before_ms: int, limit: int) -> None:
+    row = db.execute(
+        """SELECT max(hold) FROM (SELECT hold FROM posting WHERE hold > ? AND hold < 0 ORDER BY hold LIMIT ?)""",
+        (-before_ms, limit),
+    ).fetchone()
+    if row[0] is not None:
+        _compact(db, 1 - before_ms, row[0] + 1)
+
+
+def _compact(db: Connection, first: int, beyond: int) -> None:
+    """Fast path of ``core.jobs.meters.add_up``: replaces the postings of these holds by one sum on each meter."""
+    sums = db.execute(
+        """SELECT sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END),
+                  sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END), meter
+           FROM posting WHERE hold >= ? AND hold < ? GROUP BY meter""",
+        (first, beyond),
+    ).fetchall()
+    db.executemany("UPDATE meter SET opened_held = opened_held + ?, opened_spent = opened_spent + ? WHERE id = ?", sums)
+    db.execute("DELETE FROM posting WHERE hold >= ? AND hold < ?", (first, beyond))
+
+
+def _drop_days(db: Connection, *, ended_before_ms: int, limit: int) -> None:
+    """Removes users' meters of past days that no job names (``core.jobs.upkeep.days_before``)."""
+    db.execute(
+        """DELETE FROM meter WHERE id IN (SELECT id FROM meter
+               WHERE "window" = 'day' AND CAST(substr(name, instr(name, '@') + 1) AS INTEGER) < ?
+                 AND NOT EXISTS (SELECT 1 FROM job WHERE job.meter = meter.id) LIMIT ?)""",
+        (days_before(ended_before_ms), limit),
+    )

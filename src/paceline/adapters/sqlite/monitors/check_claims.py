@@ -1,0 +1,317 @@
+"""Claims of built-in checks: reads new runs, asks ``core.monitors.waiting_checks``, and writes leases.
+
+All of them stand in one queue in the order in which they were made, so that a tick writes neighbouring rows however
+many owners there are. What has to wait for a place is not written anywhere: the process that claims remembers it, by
+owner and target, and a new process reads it again, from the position up to which everything has started.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import msgspec
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.adapters.sqlite.monitors.outgoing_claims import CLEAR, OPEN_FACTS, OWNER, Candidate, Leases, check_of
+from paceline.adapters.sqlite.monitors.owner_queues import looked_max
+from paceline.adapters.sqlite.monitors.runs import count_out, out_of
+from paceline.core.monitors.checks import Check
+from paceline.core.monitors.claim import may_start
+from paceline.core.monitors.places import Places, Seats
+from paceline.core.monitors.values import Claimed
+from paceline.core.monitors.waiting_checks import Chosen, Waiting
+
+ASIDE_MS = 30_000
+"""After this time a run that left the queue without starting is looked at by any process. The one that set it aside
+takes it up as soon as it has a place."""
+READ_MAX = 5_000
+"""So many new runs one claim reads, so that it knows whose they are; the next claim reads on."""
+WAITING_MAX = 200_000
+"""So many waiting runs a process remembers. Those behind them are read when these have started."""
+PASSED_MAX, ASIDE_MAX = 20_000, 256
+"""If so many runs have started behind one that waits, it is set aside, with others, so many in one claim: else a new
+process would have to read all of them again."""
+FACTS_MAX = 10_000
+"""Of so many waiting runs a process remembers what it read; of the others it reads it again when they start."""
+KNOWN_MAX = 100_000
+"""So many monitors a process remembers, so that it does not read their names and checks for each run."""
+ROUNDS_MAX = 64
+"""Where runs that were chosen turn out to be gone, or only park, others are chosen: so many times in one claim."""
+TOLD_MS, TOLD_MAX = 250, 1_024
+"""Why checks wait is written so often at most, and for so many owners."""
+
+_BEGIN = CHECKS_LANE << LANE_BITS
+
+# Of some runs: how many there still are, the sum of their monitors' revisions, and those that may not simply start,
+# since they were looked at before, a run before them has not ended, or their monitor or owner is gone or disabled. One
+# row for all, since reading a row for each run takes longer than finding it.
+_PLAIN = f"""
+SELECT count(*), total(monitor.revision), json_group_array(run.handle) FILTER (
+    WHERE NOT (user.disabled IS 0 AND {CLEAR} AND open.handle IS NULL
+               AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)))
+FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON open.handle = run.handle {OWNER}"""  # noqa: S608
+
+Known = tuple[tuple[str, str], int, str, Check | None]
+"""A monitor as runs need it: its owner and target, its revision, its name, its check."""
+GONE: Known = (("", ""), -1, "", None)
+Facts = tuple[int, int, int, int]
+"""A run's handle, generation, counter and due time. They never change."""
+
+
+class CheckQueue:
+    """What this process remembers of the checks that wait. Its claims come one at a time."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """As a new process: after a claim that was not committed."""
+        self._waiting = Waiting()
+        self._seen = -1
+        """Runs up to this one have been read."""
+        self._order: deque[int] = deque()
+        """Waiting runs that were never set aside: in the stored queue, the position is before the first of them."""
+        self._passed: set[int] = set()
+        """Of these, those that wait no more."""
+        self._aside: set[int] = set()
+        """Waiting runs that were set aside."""
+        self._told: dict[tuple[str, str], str] = {}
+        self._told_ms = -TOLD_MS
+        self._facts: dict[int, Facts] = {}
+        """Of waiting runs that were read lately: what is needed to start them."""
+        self._known: dict[int, Known] = {}
+        """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
+        which may have changed since, only the order is decided in which runs start."""
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        """One value for each owner and target: equal ones at many places are slower to find."""
+
+    def claim(
+        self, db: Connection, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
+    ) -> list[Claimed]:
+        tail, position, ready_ms = db.execute(
+            "SELECT tail, position, ready_ms FROM lane WHERE id = ?", (CHECKS_LANE,)
+        ).fetchone()
+        if self._seen < 0:
+            db.execute("DELETE FROM check_wait")
+        self._seen = max(self._seen, position)
+        seats, leases = Seats(runs_max, places), Leases(now_ms=now_ms, lease_ms=lease_ms)
+        back = self._read_back(db, leases, limit=looked_max(runs_max)) if ready_ms <= now_ms else []
+        self._read_new(db, tail)
+        claimed: list[Claimed] = []
+        for _ in range(ROUNDS_MAX):
+            chosen = self._waiting.choose(seats)
+            self._start(db, chosen, leases, seats)
+            claimed += leases.write(db)
+            if not chosen:
+                break
+            if 2 * len(claimed) > len(chosen):
+                break  # what is left is used by the next claim, which comes soon
+        self._set_aside(db, back, now_ms=now_ms)
+        self._move_on(db, now_ms=now_ms, position=position, tail=tail, ready_ms=ready_ms)
+        self._tell(db, seats, now_ms=now_ms)
+        return claimed
+
+    def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[int]:
+        """What comes back: retries, run-out leases, caught-up and unparked runs, those set aside by another process.
+
+        Those that may start wait with the others. Returns their handles.
+        """
+        rows = db.execute(
+            f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
+                WHERE open.lane = {CHECKS_LANE} AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608
+            (leases.now_ms, limit),
+        ).fetchall()
+        back: list[tuple[int, int]] = []
+        for run in [Candidate(*row) for row in rows]:
+            if may_start(clear=bool(run.clear), disabled=bool(run.disabled)) == "lease":
+                back.append((run.handle, run.generation))  # leased when it is chosen
+            else:
+                leases.start(run)
+        handles = [handle for handle, _ in back]
+        places = self._places_of(db, [generation for _, generation in back])
+        known = zip(handles, places, strict=True)
+        self._waiting.put_first([run for run in known if run[0] not in self._aside])
+        self._aside.update(handles)
+        return handles
+
+    def _read_new(self, db: Connection, tail: int) -> None:
+        end = min(tail, self._seen + READ_MAX)
+        if self._seen >= end or len(self._waiting) >= WAITING_MAX:
+            return
+        rows = db.execute(
+            "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle",
+            (_BEGIN | self._seen, _BEGIN | end),
+        ).fetchall()
+        self._seen = end
+        handles = [row[0] for row in rows]
+        self._waiting.add(zip(handles, self._places_of(db, [row[1] for row in rows]), strict=True))
+        self._order.extend(handles)
+        if len(self._facts) > FACTS_MAX:
+            self._facts.clear()
+        self._facts.update(zip(handles, rows, strict=True))
+
+    def _places_of(self, db: Connection, generations: Sequence[int]) -> list[tuple[str, str]]:
+        """Owner and target of each of these monitors. One that is gone has neither."""
+        known = self._known
+        unknown = {generation for generation in generations if generation not in known}
+        if unknown:
+            if len(known) > KNOWN_MAX:
+                known.clear()
+                self._pairs.clear()
+                unknown = set(generations)
+            known.update(dict.fromkeys(unknown, GONE))
+            for generation, revision, owner, monitor, spec in db.execute(
+                """SELECT monitor.generation, monitor.revision, user.name, monitor.name, monitor.spec
+                   FROM monitor JOIN user ON user.id = monitor.owner WHERE monitor.generation IN carray(?)""",
+                (integers(unknown),),
+            ):
+                check, target = check_of(spec)
+                place = self._pairs.setdefault((owner, target), (owner, target))
+                known[generation] = (place, revision, monitor, check)
+        return [known[generation][0] for generation in generations]
+
+    def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
+        """Leases these, as far as they still wait: some may have been claimed elsewhere, or have ended, since."""
+        if not chosen:
+            return
+        handles = sorted([handle for _, handle, _ in chosen])  # neighbours are read and written together
+        self._passed.update(handles)
+        if self._aside:
+            self._aside.difference_update(handles)
+        self._lease_plain(db, handles, leases)
+        if len(leases.claimed) == len(handles):
+            return
+        plain = set(leases.first)
+        _judge(db, [handle for handle in handles if handle not in plain], leases)
+        started = {item.handle for item in leases.claimed}
+        for owner, handle, target in chosen:
+            if handle not in started:
+                seats.take(owner, target, -1)
+
+    def _lease_plain(self, db: Connection, handles: list[int], leases: Leases) -> None:
+        """Leases what may simply start, which is nearly all. Fast path of core.monitors.claim.may_start."""
+        until_ms = leases.until_ms
+        there, revisions, others = db.execute(_PLAIN, (integers(handles),)).fetchone()
+        if others != "[]":
+            handles = sorted(set(handles).difference(msgspec.json.decode(others)))
+            there, revisions, _ = db.execute(_PLAIN, (integers(handles),)).fetchone()
+        runs = self._facts_of(db, handles)
+        generations = [run[1] for run in runs]
+        self._places_of(db, generations)
+        monitors = [self._known[generation] for generation in generations]
+        # A monitor's revision only grows. So if no run is gone and the sum is the remembered one, each revision is.
+        if there < len(handles) or revisions != sum([monitor[1] for monitor in monitors]):
+            for generation in generations:
+                self._known.pop(generation, None)
+            return
+        leases.first = handles
+        leases.claimed = [
+            Claimed(handle, 1, place[0], monitor, generation, counter, due_ms, until_ms, False, check, place[1])
+            for (handle, generation, counter, due_ms), (place, _, monitor, check) in zip(runs, monitors, strict=True)
+        ]
+
+    def _facts_of(self, db: Connection, handles: Sequence[int]) -> list[Facts]:
+        """What is remembered of these runs, or is read again. Shorter if some are gone."""
+        facts = self._facts
+        missing = [handle for handle in handles if handle not in facts]
+        if missing:
+            query = "SELECT handle, generation, counter, due_ms FROM run WHERE handle IN carray(?)"
+            facts.update((row[0], row) for row in db.execute(query, (integers(missing),)).fetchall())
+        return [facts.pop(handle) for handle in handles if handle in facts]
+
+    def _set_aside(self, db: Connection, back: Sequence[int], *, now_ms: int) -> None:
+        """What came back and did not start waits in this process' memory, and for all others until a time."""
+        handles = [handle for handle in back if handle in self._aside]
+        if not handles:
+            return
+        count_out(db, gone=out_of(db, handles))
+        db.execute(
+            """UPDATE open SET lost = lost OR state = 'out', state = 'held', at_ms = ?, reason = '', behind = NULL,
+                               generation = NULL, counter = NULL
+               WHERE handle IN carray(?)""",
+            (now_ms + ASIDE_MS, integers(handles)),
+        )
+
+    def _move_on(self, db: Connection, *, now_ms: int, position: int, tail: int, ready_ms: int) -> None:
+        """Writes up to where everything has left the queue, and when a claim may find something again."""
+        order, passed = self._order, self._passed
+        stuck: list[int] = []
+        if not self._waiting:
+            order.clear()
+        while order:
+            if order[0] in passed:
+                passed.discard(order.popleft())
+            elif len(passed) > PASSED_MAX and len(stuck) < ASIDE_MAX:
+                stuck.append(order.popleft())
+            else:
+                break
+        if stuck:
+            # Another process may have claimed or ended some of them; those are dropped when they are chosen.
+            db.execute(
+                """INSERT INTO open (handle, lane, state, at_ms)
+                   SELECT handle, ?, 'held', ? FROM run WHERE handle IN carray(?)
+                   AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle) ON CONFLICT DO NOTHING""",
+                (CHECKS_LANE, now_ms + ASIDE_MS, integers(stuck)),
+            )
+            self._aside.update(stuck)
+        if not order:
+            passed.clear()
+        reached = max(position, order[0] - 1 - _BEGIN if order else self._seen)
+        next_ms = 0
+        if reached == tail:
+            query = f"SELECT min(at_ms) FROM open WHERE lane = {CHECKS_LANE} AND at_ms < ?"  # noqa: S608
+            found_ms = db.execute(query, (NEVER_MS,)).get
+            next_ms = NEVER_MS if found_ms is None else found_ms
+        if (reached, next_ms) != (position, ready_ms):
+            db.execute("UPDATE lane SET position = ?, ready_ms = ? WHERE id = ?", (reached, next_ms, CHECKS_LANE))
+
+    def _tell(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
+        """Writes why checks wait, for those who ask."""
+        if not (self._told or self._waiting) or (self._told and abs(now_ms - self._told_ms) < TOLD_MS):
+            return
+        reasons = self._waiting.reasons(seats, limit=TOLD_MAX)
+        gone = [key for key in self._told if key not in reasons]
+        news = [(*key, reason) for key, reason in reasons.items() if self._told.get(key) != reason]
+        db.executemany("DELETE FROM check_wait WHERE owner = ? AND target = ?", gone)
+        db.executemany("INSERT OR REPLACE INTO check_wait (owner, target, reason) VALUES (?, ?, ?)", news)
+        self._told, self._told_ms = reasons, now_ms
+
+
+def _judge(db: Connection, handles: Sequence[int], leases: Leases) -> None:
+    """Leases, parks or holds what was looked at before, or may not start now."""
+    rows = db.execute(
+        f"""SELECT {OPEN_FACTS}, EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+                   OR (open.state <> 'held' AND open.at_ms > ?)
+            FROM run LEFT JOIN open ON open.handle = run.handle {OWNER}
+            WHERE run.handle IN carray(?)""",  # noqa: S608  fixed texts
+        (leases.now_ms, integers(handles)),
+    ).fetchall()
+    for *facts, attempt, lost, gone in rows:
+        run = Candidate(*(*facts, attempt or 0, lost or 0))
+        if not gone:
+            leases.start(run)
+
+
+def next_run_ms(db: Connection) -> int | None:
+    """0 while something waits that has not started: whether it may is for the claim to see."""
+    next_ms = db.execute("SELECT ready_ms FROM lane WHERE id = ? AND ready_ms < ?", (CHECKS_LANE, NEVER_MS)).fetchone()
+    return None if next_ms is None else int(next_ms[0])
+
+
+def wait_reason(db: Connection, generation: int) -> str:
+    """Why the checks of a monitor wait for a place. Empty: nobody has said."""
+    row = db.execute(
+        """SELECT user.name, monitor.spec FROM monitor JOIN user ON user.id = monitor.owner
+           WHERE monitor.generation = ?""",
+        (generation,),
+    ).fetchone()
+    if row is None:
+        return ""
+    found = db.execute(
+        "SELECT reason FROM check_wait WHERE owner = ? AND target IN (?, '') ORDER BY target DESC LIMIT 1",
+        (row[0], check_of(row[1])[1]),
+    ).fetchone()
+    return found[0] if found else ""

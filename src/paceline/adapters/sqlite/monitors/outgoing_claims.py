@@ -1,0 +1,319 @@
+"""Claims of outgoing runs: whose turn it is, who gets how many, and which runs start or park.
+
+Each owner has a queue of these. The rules are ``core.monitors.places``; this module reads what waits, asks them, and
+writes leases. Its cost depends on how many are claimed and how many owners have something waiting, not on how much
+waits.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS, is_outgoing, queue_of
+from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.adapters.sqlite.monitors.owner_queues import (
+    LANE,
+    LOOKED_GROWTH,
+    LOOKED_MIN,
+    OwnerQueue,
+    OwnerQueues,
+    looked_max,
+)
+from paceline.adapters.sqlite.monitors.runs import count_out, out_of
+from paceline.core.monitors.checks import Check
+from paceline.core.monitors.claim import HOLD_MS, TakeFacts, may_start, may_take
+from paceline.core.monitors.places import Seats, Wish, target_of
+from paceline.core.monitors.stored import read_spec
+from paceline.core.monitors.values import Claimed
+from paceline.core.monitors.wait_reasons import HELD
+
+ROUNDS_MAX = 5
+"""A claim looks again where runs only parked: up to so many times, each time at more of them."""
+SEQUENCE_MASK = (1 << LANE_BITS) - 1
+_HANDLE = itemgetter(0)
+
+# A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
+CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
+            OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
+_BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
+# A run that is caught up later may be out or settled while it still stands in the tail.
+TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
+              OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
+# The columns that a claim judges a run by.
+FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
+            monitor.name, monitor.spec, user.name, user.disabled"""
+OPEN_FACTS = FACTS.replace("run.previous", _BEHIND) + ", open.attempt, open.lost OR open.state = 'out'"
+OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
+
+
+class Candidate(msgspec.Struct, frozen=True, gc=False):
+    """A run that may be claimed, and what is known of earlier attempts."""
+
+    handle: int
+    generation: int
+    counter: int
+    due_ms: int
+    previous: int
+    clear: int
+    monitor: str | None
+    spec: str | None
+    owner: str | None
+    disabled: int | None
+    attempt: int = 0
+    lost: int = 0
+
+
+def claim(
+    db: Connection, queues: OwnerQueues, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int
+) -> list[Claimed]:
+    """Outgoing runs of one owner, or of all."""
+    if owner is not None:
+        query = f"{LANE} WHERE user.name = ?3 AND lane.outgoing = 1"
+        picked = [OwnerQueue(*row) for row in db.execute(query, (now_ms, looked_max(runs_max), owner))]
+    else:
+        picked = queues.pick(db, now_ms=now_ms, runs_max=runs_max)
+    _rest_disabled(db, picked, now_ms)
+    picked = [lane for lane in picked if not lane.disabled]
+    claimed = _serve(db, picked, Seats(runs_max), Leases(now_ms=now_ms, lease_ms=lease_ms))
+    queues.note(picked)
+    _write_lanes(db, picked)
+    return claimed
+
+
+def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease_ms: int) -> Claimed | None:
+    """One run of an outgoing lane, out of turn: the tail passes over it later, as over all that is open or settled."""
+    row = db.execute(
+        f"""SELECT {OPEN_FACTS}, open.state, open.at_ms,
+                   EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
+            FROM run LEFT JOIN open ON open.handle = run.handle {OWNER} WHERE run.handle = ?""",  # noqa: S608
+        (handle,),
+    ).fetchone()
+    lane = handle >> LANE_BITS
+    if row is None or not is_outgoing(lane):
+        return None
+    *facts, attempts, lost, state, at_ms, settled = row
+    run = Candidate(*(*facts, attempts or 0, lost or 0))
+    found = TakeFacts(
+        state or "waiting",
+        at_ms or 0,
+        run.attempt,
+        clear=bool(run.clear),
+        disabled=bool(run.disabled),
+        defined=run.spec is not None,
+    )
+    if settled or may_take(found, attempt=attempt, now_ms=now_ms) != "take":
+        return None
+    leases = Leases(now_ms=now_ms, lease_ms=lease_ms)
+    leases.lease(run)
+    (claimed,) = leases.write(db)
+    db.execute("UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", (now_ms + lease_ms, lane))
+    return claimed
+
+
+class Leases:
+    """What a claim decided: runs that are leased, parked behind another of their group, or held. Written together."""
+
+    def __init__(self, *, now_ms: int, lease_ms: int) -> None:
+        self.now_ms = now_ms
+        self.until_ms = now_ms + lease_ms
+        self.claimed: list[Claimed] = []
+        self.first: list[int] = []
+        self._opened: list[tuple[Any, ...]] = []
+
+    def start(self, run: Candidate) -> bool:
+        """Leases, parks or holds a run whose time has come. Returns whether it is claimed."""
+        match may_start(clear=bool(run.clear), disabled=bool(run.disabled)):
+            case "lease":
+                self.lease(run)
+                return True
+            case "park":
+                self.park(run)
+            case "hold":
+                self.hold(run)
+        return False
+
+    def lease(self, run: Candidate) -> None:
+        if run.attempt or run.lost:
+            self._open(run, "out", self.until_ms, attempts=1, started_ms=self.now_ms)
+        else:
+            self.first.append(run.handle)
+        check = check_of(run.spec)[0] if run.spec is not None else None
+        self.claimed.append(
+            Claimed(
+                run.handle,
+                run.attempt + 1,
+                run.owner or "",
+                run.monitor or "",
+                run.generation,
+                run.counter,
+                run.due_ms,
+                self.until_ms,
+                lost=bool(run.lost),
+                check=check,
+            )
+        )
+
+    def park(self, run: Candidate) -> None:
+        """Until the run before it has ended."""
+        self._open(run, "parked", NEVER_MS, behind=run.previous)
+
+    def hold(self, run: Candidate, *, reason: str = HELD) -> None:
+        self._open(run, "held", self.now_ms + HOLD_MS, reason=reason)
+
+    def _open(
+        self,
+        run: Candidate,
+        state: str,
+        at_ms: int,
+        *,
+        attempts: int = 0,
+        behind: int | None = None,
+        started_ms: int | None = None,
+        reason: str = "",
+    ) -> None:
+        lane = queue_of(run.handle)
+        row = (run.handle, lane, state, at_ms, run.attempt + attempts, run.lost, behind, started_ms, reason)
+        queued = (run.generation, run.counter) if state == "parked" else (None, None)
+        self._opened.append((*row, *queued))
+
+    def write(self, db: Connection) -> list[Claimed]:
+        """Writes what was decided since the last time. Returns what is claimed."""
+        if self.first:
+            # First attempts, which are nearly all, differ in nothing but their handle: one statement for all of them.
+            lane = queue_of(self.first[0])
+            number = str(lane) if lane == CHECKS_LANE else f"value >> {LANE_BITS}"
+            db.execute(
+                f"""INSERT OR REPLACE INTO open (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason)
+                    SELECT value, {number}, 'out', ?, 1, 0, NULL, ?, ''
+                    FROM carray(?)""",  # noqa: S608  numbers of our own
+                (self.until_ms, self.now_ms, integers(self.first)),
+            )
+        come = self.first
+        if self._opened:
+            come = come + [row[0] for row in self._opened if row[2] == "out"]
+            count_out(db, gone=out_of(db, [row[0] for row in self._opened]))  # their leases ran out
+            db.executemany(
+                """INSERT OR REPLACE INTO open
+                       (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, generation, counter)
+                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+                self._opened,
+            )
+        count_out(db, come=come)
+        claimed = self.claimed
+        self.claimed, self.first, self._opened = [], [], []
+        return claimed
+
+
+def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Leases) -> list[Claimed]:
+    claimed: list[Claimed] = []
+    granted = 0
+    for _ in range(ROUNDS_MAX):
+        if claimed and 2 * len(claimed) > granted:
+            break  # what is left is used by the next claim, which comes soon
+        shares = seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
+        served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
+        granted = granted or sum(shares)
+        if not served:
+            break
+        before = {lane.id: lane.got for lane, _ in served}
+        _look(db, served, leases)
+        claimed += leases.write(db)
+        for lane, share in served:
+            got = lane.got - before[lane.id]
+            seats.take(lane.owner, "", got)
+            if got < share:
+                lane.more = max(LOOKED_MIN, LOOKED_GROWTH * lane.more)
+    return claimed
+
+
+def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
+    """What comes back (retries, run-out leases, caught-up and unparked runs) first, then the untouched tail."""
+    left: list[tuple[OwnerQueue, int]] = []
+    for lane, share in served:
+        lane.changed = True
+        rest = share
+        if lane.back:
+            rows = db.execute(
+                f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
+                    WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
+                (lane.id, leases.now_ms, share + lane.more),
+            ).fetchall()
+            used = 0
+            for row in rows:
+                if rest <= 0:
+                    break
+                rest -= _judge(Candidate(*row), lane, leases)
+                used += 1
+            lane.back = max(0, lane.back - used) if rows else 0
+        if rest > 0 and lane.position < lane.tail:
+            left.append((lane, rest))
+    _sift(db, left, leases)
+
+
+def _sift(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
+    """The next runs of these tails. A run that is not there any more was settled and removed."""
+    if not served:
+        return
+    touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
+    spans = []
+    for lane, share in served:
+        begin = lane.id << LANE_BITS
+        spans.append((begin | lane.position, begin | min(lane.tail, lane.position + share + lane.more)))
+    rows = db.execute(
+        f"""SELECT {FACTS}, {touched} FROM json_each(?) AS span CROSS JOIN run
+                ON run.handle > span.value ->> 0 AND run.handle <= span.value ->> 1 {OWNER}""",  # noqa: S608
+        (msgspec.json.encode(sorted(spans)).decode(),),
+    ).fetchall()
+    for (lane, share), (_, end) in zip(served, spans, strict=True):
+        first, behind = (bisect_right(rows, bound, key=_HANDLE) for bound in (lane.id << LANE_BITS, end))
+        stopped_at = _pass_over(lane, rows[first:behind], share, leases)
+        lane.position = (end if stopped_at is None else stopped_at - 1) & SEQUENCE_MASK
+
+
+def _pass_over(lane: OwnerQueue, rows: Sequence[tuple[Any, ...]], share: int, leases: Leases) -> int | None:
+    """Claims from the tail of one queue. Returns the run before which it stopped."""
+    rest = share
+    for *facts, touched in rows:
+        if touched:
+            continue
+        if rest <= 0:
+            return int(facts[0])
+        rest -= _judge(Candidate(*facts), lane, leases)
+    return None
+
+
+def _judge(run: Candidate, lane: OwnerQueue, leases: Leases) -> int:
+    """Returns 1 if it is claimed."""
+    got = int(leases.start(run))
+    lane.got += got
+    return got
+
+
+def _rest_disabled(db: Connection, lanes: Sequence[OwnerQueue], now_ms: int) -> None:
+    """A disabled owner's queues are not looked at for a while; enabling the owner ends that at once."""
+    disabled = [lane.id for lane in lanes if lane.disabled]
+    if disabled:
+        db.execute("UPDATE lane SET ready_ms = ? WHERE id IN carray(?)", (now_ms + HOLD_MS, integers(disabled)))
+
+
+def _write_lanes(db: Connection, lanes: Sequence[OwnerQueue]) -> None:
+    """Where each queue stands now, and when it is looked at next."""
+    db.executemany(
+        """UPDATE lane SET position = ?1, ready_ms = iif(?1 < tail, 0, coalesce(
+               (SELECT min(open.at_ms) FROM open WHERE open.lane = lane.id AND open.at_ms < ?2), ?2)) WHERE id = ?3""",
+        [(lane.position, NEVER_MS, lane.id) for lane in lanes if lane.changed or not lane.wanted],
+    )
+
+
+@lru_cache(maxsize=65_536)
+def check_of(spec: str) -> tuple[Check, str]:
+    """The check and its target. Memoised: each claim of a monitor reads the same text."""
+    check = read_spec(spec).check
+    return check, target_of(check)

@@ -1,0 +1,207 @@
+"""Runs that are out: settled, extended, given back, pulled back after the clock was set back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from paceline.adapters.sqlite.database import Connection, insert_rows
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, queue_of
+from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.core.monitors.definition import cadence_of
+from paceline.core.monitors.leases import GIVEN_BACK, Lease, ended, holds, waits
+from paceline.core.monitors.outcome import Retry
+from paceline.core.monitors.overlap import QUEUED, follow_ms
+from paceline.core.monitors.stored import read_spec
+from paceline.core.monitors.values import Settlement
+
+
+def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
+    if _all_count(db, settlements):
+        _end(db, [(item.handle, *ended(item)) for item in settlements])
+        return [True] * len(settlements)
+    leases = {
+        row[0]: Lease(*row[1:])
+        for row in db.execute(
+            "SELECT handle, attempt, at_ms FROM open WHERE handle IN carray(?) AND state = 'out'",
+            (integers(item.handle for item in settlements),),
+        )
+    }
+    won: list[bool] = []
+    ends: list[tuple[Any, ...]] = []
+    again: list[tuple[Any, ...]] = []
+    for item in settlements:
+        if not holds(leases.get(item.handle), attempt=item.attempt, at_ms=item.ended_ms):
+            won.append(False)
+            continue
+        del leases[item.handle]  # of two that are right, the first counts
+        won.append(True)
+        if isinstance(item.outcome, Retry):
+            again.append((item.outcome.not_before_ms, item.outcome.reason, item.handle))
+        else:
+            ends.append((item.handle, *ended(item)))
+    db.executemany("UPDATE open SET state = 'retry', at_ms = ?, reason = ? WHERE handle = ?", again)
+    make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
+    count_out(db, gone=[handle for _, _, handle in again])
+    _end(db, ends)
+    return won
+
+
+def _all_count(db: Connection, settlements: Sequence[Settlement]) -> bool:
+    """True if all of these end a run that is still leased to them. Fast path of core.monitors.leases.holds.
+
+    They most often are first attempts.
+
+    One row is read for all of them, where reading a row for each takes longer than finding it.
+    """
+    handles = [item.handle for item in settlements if item.attempt == 1 and not isinstance(item.outcome, Retry)]
+    if not handles or len(set(handles)) < len(settlements):
+        return False
+    leased = db.execute(
+        """SELECT count(*) FROM carray(?) AS one CROSS JOIN open ON open.handle = one.value
+           WHERE open.state = 'out' AND open.attempt = 1 AND open.at_ms >= ?""",
+        (integers(handles), max([item.ended_ms for item in settlements])),
+    ).get
+    return bool(leased == len(handles))
+
+
+def _end(db: Connection, rows: list[tuple[Any, ...]]) -> None:
+    rows.sort()
+    count_out(db, gone=[row[0] for row in rows])
+    record_outcomes(db, rows)
+
+
+def count_out(db: Connection, *, come: Sequence[int] = (), gone: Sequence[int] = ()) -> None:
+    """Keeps the figures of each queue: ``come`` are out now, ``gone`` no longer. Every writer of ``open`` calls it."""
+    more = _by_lane(come)
+    for lane, count in _by_lane(gone).items():
+        more[lane] = more.get(lane, 0) - count
+    for lane, change in more.items():
+        if change:
+            db.execute("UPDATE lane SET out = out + ? WHERE id = ?", (change, lane))
+
+
+def _by_lane(handles: Sequence[int]) -> dict[int, int]:
+    """How many runs each queue has of these. Most often they are all of one."""
+    lanes = {handle >> LANE_BITS for handle in handles}
+    if len(lanes) == 1:
+        return {lanes.pop(): len(handles)}
+    return Counter([handle >> LANE_BITS for handle in handles])
+
+
+def out_of(db: Connection, handles: Iterable[int]) -> list[int]:
+    """Of these runs, those that are out."""
+    rows = db.execute("SELECT handle FROM open WHERE handle IN carray(?) AND state = 'out'", (integers(handles),))
+    return [row[0] for row in rows]
+
+
+def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Ends runs for good: their outcome is written, their lease goes, and what is parked behind them may start.
+
+    Those of them that are out are for the caller to count.
+    """
+    if not rows:
+        return
+    columns = "handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail"
+    insert_rows(db, f"outcome ({columns})", rows)
+    handles = [row[0] for row in rows]
+    for lane, count in _by_lane(handles).items():
+        db.execute("UPDATE lane SET ended = ended + ? WHERE id = ?", (count, lane))
+    db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
+    # Most often nothing at all is parked, and then it need not be asked of each run.
+    if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:
+        _let_follow(db, rows)
+
+
+def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+    """What is parked behind runs that have just ended may start: at once, or, if it was queued, at a pace."""
+    before = {row[0]: row[2:5] for row in rows}
+    waiting = db.execute(
+        """SELECT open.handle, open.behind, open.at_ms, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
+                  run.generation, monitor.spec
+           FROM open JOIN run ON run.handle = open.handle LEFT JOIN run AS previous ON previous.handle = run.previous
+                LEFT JOIN monitor ON monitor.generation = run.generation
+           WHERE open.behind IN carray(?)""",
+        (integers(before),),
+    ).fetchall()
+    at_once: list[int] = []
+    later: list[tuple[int, int]] = []
+    for handle, behind, at_ms, reason, due_ms, previous_due_ms, generation, spec in waiting:
+        attempt, started_ms, ended_ms = before[behind]
+        from_ms = at_ms if at_ms < NEVER_MS else 0  # to be made up for at a moment of its own
+        if attempt and reason == QUEUED:  # without an attempt nothing was sent
+            from_ms = follow_ms(
+                cadence_of(read_spec(spec)) if spec is not None else None,
+                started_ms=started_ms,
+                previous_due_ms=previous_due_ms,
+                due_ms=due_ms,
+                generation=generation,
+            )
+        if from_ms > ended_ms:
+            later.append((from_ms, handle))
+        else:
+            at_once.append(handle)
+    db.execute("UPDATE open SET at_ms = 0 WHERE handle IN carray(?)", (integers(at_once),))
+    db.executemany("UPDATE open SET state = 'later', behind = NULL, at_ms = ? WHERE handle = ?", later)
+    make_ready(db, [*((handle, 0) for handle in at_once), *((handle, at_ms) for at_ms, handle in later)])
+
+
+def make_ready(db: Connection, runs: Iterable[tuple[int, int]]) -> None:
+    """Lets claims look into the queues of these runs from then on: (handle, time)."""
+    earliest: dict[int, int] = {}
+    for handle, at_ms in runs:
+        lane = queue_of(handle)
+        earliest[lane] = min(at_ms, earliest.get(lane, at_ms))
+    db.executemany(
+        "UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", [(at_ms, lane) for lane, at_ms in earliest.items()]
+    )
+
+
+def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+    """The condition says what ``core.monitors.leases.holds`` says."""
+    db.execute(
+        "UPDATE open SET at_ms = ? WHERE handle = ? AND attempt = ? AND state = 'out' AND at_ms >= ?",
+        (until_ms, handle, attempt, now_ms),
+    )
+    extended = db.changes() == 1
+    if extended:
+        make_ready(db, [(handle, until_ms)])  # it may end earlier than before
+    return extended
+
+
+def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: int = 0) -> int:
+    """Moves runs after the clock was set back. Returns how many. Fast path of core.monitors.leases.pulled_back."""
+    bounds = waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
+    db.execute(
+        """UPDATE open SET at_ms = ?1 + (at_ms - started_ms), started_ms = ?1
+           WHERE state = 'out' AND started_ms > ?1""",
+        (now_ms,),
+    )
+    moved = db.changes()
+    db.execute(
+        "UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'held') AND at_ms > ?1", (now_ms + bounds.retry_ms_max,)
+    )
+    moved += db.changes()
+    db.execute(
+        "UPDATE open SET at_ms = ?1 WHERE (state = 'later' OR state = 'parked') AND at_ms > ?1 AND at_ms < ?2",
+        (now_ms + bounds.later_ms_max, NEVER_MS),
+    )
+    moved += db.changes()
+    if moved:
+        db.execute("UPDATE lane SET ready_ms = 0 WHERE id IN (SELECT lane FROM open)")
+    return moved
+
+
+def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
+    released = []
+    for handle, attempt in fences:
+        db.execute(
+            """UPDATE open SET state = 'retry', at_ms = ?, reason = ?
+               WHERE handle = ? AND attempt = ? AND state = 'out'""",
+            (now_ms, GIVEN_BACK, handle, attempt),
+        )
+        released.append(db.changes() == 1)
+    count_out(db, gone=[handle for (handle, _), done in zip(fences, released, strict=True) if done])
+    make_ready(db, ((handle, now_ms) for (handle, _), done in zip(fences, released, strict=True) if done))
+    return released

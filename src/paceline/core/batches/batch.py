@@ -1,0 +1,212 @@
+"""A batch and its records as they were declared, and the window of one of its days."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, time, timedelta
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from paceline.core.durations import parse_duration_ms
+from paceline.core.ids import ID_PATTERN, id_problem
+from paceline.core.instants import to_datetime, to_ms
+from paceline.core.monitors.cron import timezone_problem
+from paceline.core.monitors.schedule import Missed
+from paceline.core.parsing import decode, duration_problems, text_problem
+from paceline.core.schema import Duration, shown
+from paceline.errors import FieldProblem, InvalidInput, MalformedBody
+
+DAY_MS = 86_400_000
+WINDOW_MS_MIN = 1_000
+ENDPOINT_CHARS_MAX = 2_048
+BODY_BYTES_MAX = 65_536
+DATES_FROM = date(2026, 1, 1)
+DATES_TO = date(2059, 12, 31)
+DATE_RULE = f'a date from {DATES_FROM} to {DATES_TO}, written as "2026-11-15"'
+_START = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_ENDPOINT = re.compile(r"[!-\[\]-~]*")  # ASCII without blanks, and without the backslash
+# What nearly every record looks like: one look instead of several, for those who import a million.
+_PLAIN = re.compile(rf"{ID_PATTERN}\n{ID_PATTERN}\n(?!//)[!-9;-\[\]-~]{{0,{ENDPOINT_CHARS_MAX}}}")
+
+
+class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Valid in every field once it went through ``parse_batch``."""
+
+    start: Annotated[str, shown("A time of day.", pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$")] = "00:00"
+    window: Annotated[Duration, shown("From 1s; `24h` is the whole local day.")] = "24h"
+    """A day's window; "24h" is the whole local day, which has 23 or 25 hours where clocks change."""
+    timezone: Annotated[str, shown("An IANA name.")] = "UTC"
+    jitter: Annotated[Duration, shown("Delays each record by a fixed part of it.")] = "0s"
+    missed: Annotated[Missed, shown("What becomes of runs whose time was missed.")] = "once"
+    paused: bool = False
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """A batch in the store. ``number`` names it inside keys."""
+
+    id: str
+    number: int
+    revision: int
+    spec: BatchSpec
+    created_ms: int
+    updated_ms: int
+
+
+class RecordSpec(msgspec.Struct, frozen=True, gc=False):
+    """A record as it was declared. ``body`` is JSON text, None for no body."""
+
+    id: str
+    provider: str
+    endpoint: str = ""
+    body: str | None = None
+    active: bool = True
+
+
+class _RecordDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    id: str
+    provider: str
+    endpoint: str = ""
+    body: msgspec.Raw = msgspec.Raw(b"null")
+    active: bool = True
+
+
+class Window(msgspec.Struct, frozen=True):
+    start_ms: int
+    end_ms: int
+
+
+DayState = Literal["planning", "planned"]
+
+
+class Day(msgspec.Struct, frozen=True):
+    """One day of a batch. ``cursor`` is where planning stands: (provider's number, record's number), None at first."""
+
+    number: int
+    batch: str
+    date: str
+    start_ms: int
+    end_ms: int
+    """Of the window that was planned, which begins late if planning did."""
+    state: DayState
+    cursor: tuple[int, int] | None
+    enqueued: int
+    skipped: int
+
+
+_BATCH = msgspec.json.Decoder(BatchSpec)
+_RECORD = msgspec.json.Decoder(_RecordDocument)
+
+
+def parse_batch(body: bytes, *, pointer: str = "") -> BatchSpec:
+    """A valid spec, or InvalidInput that names every wrong field."""
+    spec = decode(_BATCH, body, pointer)
+    if problems := _batch_problems(spec):
+        raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
+    return spec
+
+
+def parse_stored_batch(text: str | bytes) -> BatchSpec:
+    return _BATCH.decode(text)
+
+
+def batch_document(spec: BatchSpec) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(spec)
+    return document
+
+
+def parse_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec:
+    """A valid record, or InvalidInput that names every wrong field."""
+    document = decode(_RECORD, body, pointer)
+    try:
+        text = str(document.body, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedBody(f"The body is not valid JSON: {error}.") from None
+    content = None if text == "null" else text
+    spec = RecordSpec(document.id, document.provider, document.endpoint, content, document.active)
+    if _PLAIN.fullmatch(f"{spec.id}\n{spec.provider}\n{spec.endpoint}") and len(text) <= BODY_BYTES_MAX:
+        return spec
+    if problems := record_problems(spec):
+        raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
+    return spec
+
+
+def record_document(spec: RecordSpec) -> dict[str, Any]:
+    body = msgspec.Raw(spec.body.encode()) if spec.body is not None else None
+    return {"id": spec.id, "provider": spec.provider, "endpoint": spec.endpoint, "body": body, "active": spec.active}
+
+
+def record_problems(spec: RecordSpec) -> list[FieldProblem]:
+    problems = [p for p in (id_problem(spec.id, "/id"), id_problem(spec.provider, "/provider")) if p]
+    if len(spec.endpoint) > ENDPOINT_CHARS_MAX:
+        problems.append(FieldProblem("/endpoint", f"at most {ENDPOINT_CHARS_MAX} characters"))
+    elif not _ENDPOINT.fullmatch(spec.endpoint):
+        detail = "spaces, control and non-ASCII characters must be percent-encoded"
+        problems.append(FieldProblem("/endpoint", detail))
+    elif "://" in spec.endpoint.split("?")[0] or spec.endpoint.startswith("//"):
+        problems.append(FieldProblem("/endpoint", "a path below the provider's base_url, not a URL of its own"))
+    if spec.body is not None and (problem := text_problem(spec.body, "/body", chars_max=BODY_BYTES_MAX)):
+        problems.append(problem)
+    return problems
+
+
+def call_url(base_url: str, endpoint: str) -> str:
+    """Exactly one slash between the two, whichever has it; a query may follow at once."""
+    base = base_url.rstrip("/")
+    if not endpoint:
+        return base_url
+    return base + endpoint if endpoint[0] in "/?" else f"{base}/{endpoint}"
+
+
+def parse_date(text: str) -> date | None:
+    """None if it is no date, or one that cannot be planned."""
+    if not _DATE.fullmatch(text):
+        return None
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        return None
+    return day if DATES_FROM <= day <= DATES_TO else None
+
+
+def window_of(spec: BatchSpec, day: date) -> Window:
+    """When the day's window begins and ends. A start that the clocks skip is moved on by as much as they are."""
+    start_ms = _wall_ms(day, spec)
+    length_ms = _ms(spec.window)
+    if length_ms == DAY_MS:
+        return Window(start_ms, _wall_ms(day + timedelta(days=1), spec))
+    return Window(start_ms, start_ms + length_ms)
+
+
+def day_at(spec: BatchSpec, now_ms: int) -> date:
+    """The date whose window began last."""
+    day = to_datetime(now_ms).astimezone(ZoneInfo(spec.timezone)).date()
+    return day if window_of(spec, day).start_ms <= now_ms else day - timedelta(days=1)
+
+
+def _wall_ms(day: date, spec: BatchSpec) -> int:
+    match = _START.fullmatch(spec.start)
+    assert match is not None
+    wall = time(int(match[1]), int(match[2]), int(match[3] or 0))
+    return to_ms(datetime.combine(day, wall, tzinfo=ZoneInfo(spec.timezone)))
+
+
+def _batch_problems(spec: BatchSpec) -> list[FieldProblem]:
+    problems: list[FieldProblem] = []
+    if not _START.fullmatch(spec.start):
+        problems.append(FieldProblem("/start", 'a time of day from "00:00" to "23:59"'))
+    problems += duration_problems("/window", spec.window, ms_min=WINDOW_MS_MIN, ms_max=DAY_MS)
+    problems += duration_problems("/jitter", spec.jitter, ms_min=0, ms_max=DAY_MS)
+    if not problems and _ms(spec.jitter) > _ms(spec.window):
+        problems.append(FieldProblem("/jitter", "must not be longer than the window"))
+    if detail := timezone_problem(spec.timezone):
+        problems.append(FieldProblem("/timezone", detail))
+    return problems
+
+
+def _ms(text: str) -> int:
+    ms = parse_duration_ms(text)
+    assert ms is not None
+    return ms

@@ -1,0 +1,226 @@
+"""What came of a call to a provider, and what follows for its run and for the provider.
+
+waiting ──► out ──► done                        2xx
+  ▲  │       │
+  │  │       ├──► retry ──► out                 5xx, 429, time-out, network error: the same run, its place kept
+  │  │       ├──► failed                        other answers, or the last attempt: a dead letter
+  │  │       ├──► unknown                       may have arrived, and is not to be repeated: a dead letter
+  │  └───────┴──► skipped                       its record or batch no longer wants it, or its time was missed
+  └ aside         its batch is paused
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from paceline.core import backoff
+from paceline.core.batches.provider import SAFE_METHODS, Method, Policy
+
+PAYLOAD_BYTES_MAX = 16_384
+RETRY_AFTER_MS_MAX = 86_400_000
+TOO_MANY = 429
+UNAVAILABLE = 503
+NOT_FOUND = frozenset({404, 410})
+MISSED_SHARE = 96
+"""Where a batch skips what it missed, a run may be late by one part in so many of its window."""
+
+CallState = Literal["waiting", "out", "retry", "aside", "done", "failed", "unknown", "skipped"]
+EndState = Literal["done", "failed", "unknown", "skipped"]
+Fault = Literal["time_out", "network", "refused"]
+"""``refused``: the guard, or the request itself, could not be sent; nothing left the machine."""
+Verdict = Literal["good", "bad", "none"]
+"""What a call says of its provider's health; the breaker counts bad ones in a row."""
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A call to be made. ``looks_up``: it asks whether an earlier attempt has arrived."""
+
+    handle: int
+    attempt: int
+    run_id: str
+    method: Method
+    url: str
+    headers: dict[str, str]
+    body: str | None
+    """JSON text; a JSON string is sent as the text it holds."""
+    timeout_ms: int
+    looks_up: bool = False
+    verify_tls: bool = True
+
+
+class CallResult(msgspec.Struct, frozen=True, gc=False):
+    """What the provider answered, or why there is no answer."""
+
+    handle: int
+    attempt: int
+    started_ms: int
+    ended_ms: int
+    latency_ms: float | None = None
+    code: int | None = None
+    fault: Fault | None = None
+    arrived: bool = True
+    """Whether anything may have reached the provider; a connection that was never made cannot have."""
+    reason: str = ""
+    payload: str | None = None
+    retry_after_ms: int | None = None
+    """From the answer's ``Retry-After``, counted from ``ended_ms``."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Do not send; record this instead."""
+
+    state: Literal["failed", "unknown"]
+    reason: str
+
+
+class CallSettlement(msgspec.Struct, frozen=True, gc=False):
+    """What shall become of a claimed run; it counts only if the run is still out at this attempt."""
+
+    handle: int
+    attempt: int
+    state: Literal["done", "failed", "unknown", "skipped", "retry"]
+    started_ms: int
+    ended_ms: int
+    reason: str = ""
+    latency_ms: float | None = None
+    code: int | None = None
+    payload: str | None = None
+    not_before_ms: int = 0
+    """For a retry."""
+    lost: bool = False
+    """For a retry: the call may have arrived."""
+    verdict: Verdict = "none"
+    closed_until_ms: int = 0
+    """The provider takes nothing before; 0 for "as it was"."""
+
+
+def decide_call(method: Method, policy: Policy, *, attempt: int, lost: bool) -> Literal["send", "look_up"] | Refusal:
+    """What to do with a claimed run. ``lost``: an earlier attempt may have arrived."""
+    unsure = lost and method not in SAFE_METHODS
+    if unsure and policy.unknown == "hold":
+        return Refusal("unknown", "an earlier attempt was cut short and may have arrived; it is held for a person")
+    # A question does no harm, so the last attempt is asked about as well.
+    if unsure and policy.unknown == "look_up" and attempt <= policy.attempts_max + 1:
+        return "look_up"
+    if attempt > policy.attempts_max:
+        reason = f"given up after {policy.attempts_max} attempts, the last of them cut short"
+        return Refusal("unknown" if unsure else "failed", reason)
+    return "send"
+
+
+def settle_call(call: Call, result: CallResult, policy: Policy, *, chance: float) -> CallSettlement:
+    """What follows from a result. ``chance`` in [0, 1) spreads retries."""
+    if call.looks_up:
+        return _settle_look_up(call, result, policy, chance)
+    if result.code is not None and 200 <= result.code < 300:
+        return _done(result)
+    if not _may_repeat(result):
+        return _settlement(result, "failed", reason=result.reason, verdict="none" if result.fault else "good")
+    unsure = result.fault is not None and result.arrived and call.method not in SAFE_METHODS
+    if unsure and policy.unknown == "hold":
+        reason = f"{result.reason}; it may have arrived, so it is held for a person to look at"
+        return _settlement(result, "unknown", reason=reason, verdict="bad")
+    return _settle_retry(call, result, policy, chance, lost=unsure)
+
+
+def _settle_look_up(call: Call, result: CallResult, policy: Policy, chance: float) -> CallSettlement:
+    if result.code is not None and 200 <= result.code < 300:
+        return _settlement(result, "done", reason="found at the provider by a look-up", verdict="good")
+    if result.code in NOT_FOUND:
+        reason = "the provider has not seen it"
+        if call.attempt >= policy.attempts_max:
+            reason = f"{reason}; given up after {call.attempt} attempts"
+            return _settlement(result, "failed", reason=reason, verdict="good")
+        return _settlement(result, "retry", reason=reason, verdict="good", not_before_ms=result.ended_ms)
+    if not _may_repeat(result):
+        reason = f"the look-up was refused: {result.reason}"
+        return _settlement(result, "unknown", reason=reason, verdict="good")
+    return _settle_retry(call, result, policy, chance, lost=True)
+
+
+def _settle_retry(call: Call, result: CallResult, policy: Policy, chance: float, *, lost: bool) -> CallSettlement:
+    """429 and 503 close the provider until they are over, not only this run."""
+    pause_ms = retry_pause_ms(call.attempt, policy, chance=chance)
+    closed_until_ms = 0
+    if result.retry_after_ms is not None:
+        pause_ms = max(pause_ms, min(result.retry_after_ms, RETRY_AFTER_MS_MAX))
+    if result.retry_after_ms is not None or result.code in (TOO_MANY, UNAVAILABLE):
+        closed_until_ms = result.ended_ms + pause_ms
+    asks_first = lost and policy.unknown == "look_up" and not call.looks_up
+    if call.attempt >= policy.attempts_max and not asks_first:
+        state: EndState = "unknown" if lost else "failed"
+        reason = f"{result.reason}; given up after {call.attempt} attempts"
+        return _settlement(result, state, reason=reason, verdict="bad", closed_until_ms=closed_until_ms)
+    return _settlement(
+        result,
+        "retry",
+        reason=result.reason,
+        verdict="bad",
+        not_before_ms=result.ended_ms + pause_ms,
+        lost=lost,
+        closed_until_ms=closed_until_ms,
+    )
+
+
+def _may_repeat(result: CallResult) -> bool:
+    if result.fault is not None:
+        return result.fault != "refused"
+    assert result.code is not None
+    return result.code >= 500 or result.code == TOO_MANY
+
+
+def retry_pause_ms(attempt: int, policy: Policy, *, chance: float) -> int:
+    """Returns how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
+    return backoff.pause_ms(
+        attempt, base_ms=policy.retry_base_ms, cap_ms=policy.retry_cap_ms, jitter="full", chance=chance
+    )
+
+
+def _done(result: CallResult) -> CallSettlement:
+    """By position: this is made for nearly every call, and names cost as much as the rest of it."""
+    return CallSettlement(
+        result.handle,
+        result.attempt,
+        "done",
+        result.started_ms,
+        result.ended_ms,
+        "",
+        result.latency_ms,
+        result.code,
+        result.payload,
+        verdict="good",
+    )
+
+
+def _settlement(
+    result: CallResult,
+    state: Literal["done", "failed", "unknown", "skipped", "retry"],
+    *,
+    verdict: Verdict,
+    reason: str = "",
+    not_before_ms: int = 0,
+    lost: bool = False,
+    closed_until_ms: int = 0,
+) -> CallSettlement:
+    return CallSettlement(
+        handle=result.handle,
+        attempt=result.attempt,
+        state=state,
+        started_ms=result.started_ms,
+        ended_ms=result.ended_ms,
+        reason=reason,
+        latency_ms=result.latency_ms,
+        code=result.code,
+        payload=result.payload,
+        not_before_ms=not_before_ms,
+        lost=lost,
+        verdict=verdict,
+        closed_until_ms=closed_until_ms,
+    )
+
+
+def is_missed(due_ms: int, start_ms: int, end_ms: int, *, now_ms: int) -> bool:
+    """Whether a run of a batch that skips what it missed comes too late. Start and end are its day's window."""
+    return (now_ms - due_ms) * MISSED_SHARE > end_ms - start_ms

@@ -1,0 +1,21 @@
+"""What ``paceline check`` finds in a store of either engine: words, and rules where both have the same facts."""
+
+from __future__ import annotations
+
+SHOWN_MAX = 5
+"""How many examples of each finding are shown."""
+
+NO_ENTRY = "promise 10: a monitor has no entry and no recorded change (generation {})"
+NO_MONITOR = "promise 3: an entry has no monitor and no recorded change (generation {})"
+COUNTER_BEHIND = "promise 4: an entry's counter is not past its newest run"
+MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
+
+
+def entry_finding(*, monitor: bool, entry: bool, change: bool) -> str | None:
+    """Return what is wrong with a generation of which these are stored; None if nothing is.
+
+    A recorded change makes up for a missing entry or a left one: reacting to it makes or removes the entry.
+    """
+    if change or monitor == entry:
+        return None
+    return NO_ENTRY if monitor else NO_MONITOR

@@ -1,0 +1,154 @@
+"""What a measurement costs at most, in each of the things that are counted, and what it did cost in the end.
+
+RIPE charges for each result that was delivered. What is reserved is therefore the most there can be: every probe
+answers every time. What was not delivered is refunded when the measurement ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from paceline.core.jobs.atlas import MeterName
+from paceline.core.jobs.measurement import (
+    AnyDefinition,
+    Dns,
+    Http,
+    Measurement,
+    Ntp,
+    Ping,
+    Sslcert,
+    Traceroute,
+    is_oneoff,
+    requested_probes,
+    span_s,
+)
+
+DAY_S = 86_400
+ONEOFF_FACTOR = 2
+PACKETS = 3
+SIZE_BYTES = 48
+MTU_BYTES = 1_500
+
+
+class Cost(msgspec.Struct, frozen=True, gc=False):
+    """The most that a measurement can take of each meter."""
+
+    credits: int
+    """In all: reserved against its user's day."""
+    results: int
+    """In all."""
+    concurrent: int
+    """Measurements at RIPE: one for each definition."""
+    daily_credits: int
+    """In any 24 hours: reserved on the account."""
+    daily_results: int
+    """In any 24 hours, as RIPE counts it: a periodic measurement takes a whole day's flow, however soon it ends."""
+
+
+def price(measurement: Measurement, *, now_ms: int) -> Cost:
+    """It may wait before it is sent, which can only shorten it: priced as if it were sent now, it is at its dearest."""
+    probes = requested_probes(measurement)
+    total = results = daily_credits = daily_results = 0
+    for definition in measurement.definitions:
+        each = credits_per_result(measurement, definition)
+        if is_oneoff(measurement, definition):
+            rounds = day_rounds = flow = 1
+        else:
+            rounds = firings(measurement, definition, now_ms=now_ms)
+            flow = _ceil(DAY_S, _interval(definition))
+            day_rounds = min(rounds, flow)
+        total += each * rounds * probes
+        results += rounds * probes
+        daily_credits += each * day_rounds * probes
+        daily_results += flow * probes
+    return Cost(total, results, len(measurement.definitions), daily_credits, daily_results)
+
+
+def add_costs(costs: Sequence[Cost]) -> Cost:
+    """What a job costs: the sum of its measurements."""
+    return Cost(
+        sum(cost.credits for cost in costs),
+        sum(cost.results for cost in costs),
+        sum(cost.concurrent for cost in costs),
+        sum(cost.daily_credits for cost in costs),
+        sum(cost.daily_results for cost in costs),
+    )
+
+
+def needs_of(cost: Cost) -> dict[MeterName, int]:
+    """Returns what a send takes of each of its account's three meters."""
+    return {"concurrent": cost.concurrent, "results": cost.daily_results, "credits": cost.daily_credits}
+
+
+def need_of(cost: Cost, meter: MeterName) -> int:
+    """Returns what a send takes of one meter; of the credit balance as much as of the day's credits."""
+    return needs_of(cost)["credits" if meter == "balance" else meter]
+
+
+def firings(measurement: Measurement, definition: AnyDefinition, *, now_ms: int) -> int:
+    """How often each probe of a periodic definition measures at most."""
+    start, stop = span_s(measurement, definition)
+    assert stop is not None  # a periodic measurement without an end has no maximum and was refused
+    now_s = now_ms // 1000
+    return _ceil(max(stop - (now_s if start is None else max(start, now_s)), 0), _interval(definition))
+
+
+def credits_per_result(measurement: Measurement, definition: AnyDefinition) -> int:
+    return unit_cost(definition) * (ONEOFF_FACTOR if is_oneoff(measurement, definition) else 1)
+
+
+def unit_cost(definition: AnyDefinition) -> int:
+    """Credits for one result of a periodic measurement."""
+    match definition:
+        case Ping():
+            return _packets_cost(definition.packets, definition.size)
+        case Traceroute():
+            return 10 * _packets_cost(definition.packets, definition.size)
+        case Dns():
+            # DNS over TLS runs over TCP, and is priced so.
+            return 20 if definition.protocol == "TCP" or definition.tls else 10
+        case Sslcert() | Http() | Ntp():
+            # RIPE publishes no price for ntp; the read-back (``unit_differs``) says so if this is not it.
+            return 10
+
+
+def settled(delivered: int, unit: int) -> int:
+    """What so many delivered results cost at ``unit`` credits each."""
+    assert delivered >= 0
+    assert unit >= 0
+    return delivered * unit
+
+
+def settle_cost(measurement: Measurement, delivered: Sequence[int]) -> int:
+    """``delivered``: results of each definition, in order. The ledger charges no more of it than was held."""
+    pairs = zip(measurement.definitions, delivered, strict=True)
+    return sum(settled(count, credits_per_result(measurement, definition)) for definition, count in pairs)
+
+
+def daily_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, int]:
+    """Credits and results that stay on the account's day when a measurement ends.
+
+    One that ran for days delivered more than a day holds; its last 24 hours took at most what was held for a day.
+    """
+    return min(credits_spent, cost.daily_credits), min(results, cost.daily_results)
+
+
+def unit_differs(measurement: Measurement, definition: AnyDefinition, told: int) -> bool:
+    """Whether RIPE's ``credits_per_result`` contradicts ours. Whether it holds the one-off factor is not known."""
+    return told not in {unit_cost(definition), credits_per_result(measurement, definition)}
+
+
+def _packets_cost(packets: int | None, size: int | None) -> int:
+    size_bytes = SIZE_BYTES if size is None else size
+    return (PACKETS if packets is None else packets) * (size_bytes // MTU_BYTES + 1)
+
+
+def _interval(definition: AnyDefinition) -> int:
+    assert definition.interval is not None  # spelled out when it was parsed
+    return definition.interval
+
+
+def _ceil(amount: int, step: int) -> int:
+    return -(-amount // step)

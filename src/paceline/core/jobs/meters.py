@@ -1,0 +1,316 @@
+"""Meters, holds and the ledger between them: plain arithmetic on values, so that a store can make each act atomic.
+
+            hold              settle
+    free ─────────► held ─────────────► spent
+      ▲   refund     │                    │
+      ├──────────────┘       expire       │
+      └───────────────────────────────────┘
+
+Every posting moves an amount from one of a meter's three pots to another, so nothing appears or disappears. ``held``
+and ``spent`` are the sums of the postings into the pot less those out of it (``add_up``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+NEVER_MS = 1 << 60
+
+Window = Literal["day", "sliding", "until_released"]
+"""``day``: a calendar day in UTC, and a meter of its own each day. ``sliding``: what is spent counts for 24 hours.
+``until_released``: nothing is ever spent, a hold only comes and goes."""
+Kind = Literal["hold", "settle", "refund", "expire"]
+Pot = Literal["free", "held", "spent"]
+MOVES: dict[Kind, tuple[Pot, Pot]] = {
+    "hold": ("free", "held"),
+    "settle": ("held", "spent"),
+    "refund": ("held", "free"),
+    "expire": ("spent", "free"),
+}
+
+
+class Release(NamedTuple):
+    """So much comes free then. Of a sliding meter it is certain; of slots it is when they are expected back."""
+
+    at_ms: int
+    amount: int
+
+
+class Meter(msgspec.Struct, frozen=True):
+    """A counted limit. ``foreign``: use that the provider saw and that is not ours, as of its newest reading."""
+
+    name: str
+    limit: int
+    window: Window
+    spent: int = 0
+    held: int = 0
+    releases: tuple[Release, ...] = ()
+    """In order of time. Of a sliding meter their amounts add up to ``spent``."""
+    foreign: int = 0
+    read_ms: int = 0
+
+
+class Posting(NamedTuple):
+    """One move. ``meter``, ``hold`` and ``kind`` name it: made twice, it counts once.
+
+    An expiry belongs to no hold; it is made when its release is taken off the meter, in the same act.
+    """
+
+    meter: str
+    hold: str
+    kind: Kind
+    amount: int
+    at_ms: int
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """What is reserved for one send, or for one measurement of a user: an amount on each of several meters.
+
+    A line that was closed is gone from ``lines``; a hold without lines is over.
+    """
+
+    id: str
+    lines: dict[str, int]
+    taken_ms: int
+
+
+class Taken(NamedTuple):
+    hold: Hold
+    meters: dict[str, Meter]
+    postings: tuple[Posting, ...]
+
+
+class Short(NamedTuple):
+    """Nothing was taken: this meter has too little room. ``room_ms``: when it will have, as far as is known."""
+
+    meter: str
+    need: int
+    room: int
+    limit: int
+    room_ms: int
+
+
+class Closed(NamedTuple):
+    """``overrun``: by meter, what was used beyond what was held. It is not charged; somebody should hear of it."""
+
+    hold: Hold
+    meters: dict[str, Meter]
+    postings: tuple[Posting, ...]
+    overrun: dict[str, int]
+
+
+class Reading(NamedTuple):
+    """What the provider says of a meter. ``visible`` is how much of that is ours, fixed when the question was asked."""
+
+    asked_ms: int
+    figure: int
+    visible: int
+
+
+def used(meter: Meter) -> int:
+    return meter.spent + meter.held + meter.foreign
+
+
+def room(meter: Meter) -> int:
+    """Never negative: a limit that was lowered below what is used stops new holds and takes nothing back."""
+    return max(0, meter.limit - used(meter))
+
+
+def take(hold_id: str, amounts: Mapping[str, int], meters: Mapping[str, Meter], *, now_ms: int) -> Taken | Short:
+    """All of the amounts, or nothing. The sliding meters must be up to date: see ``expire``."""
+    for name, amount in amounts.items():
+        assert amount >= 0
+        meter = meters[name]
+        if amount > room(meter):
+            until_ms = room_ms(meter, amount, now_ms=now_ms)
+            return Short(name, amount, room(meter), meter.limit, until_ms)
+    after = {name: msgspec.structs.replace(meters[name], held=meters[name].held + n) for name, n in amounts.items()}
+    postings = tuple(Posting(name, hold_id, "hold", amount, now_ms) for name, amount in amounts.items())
+    return Taken(Hold(hold_id, dict(amounts), now_ms), after, postings)
+
+
+def close(hold: Hold, actual: Mapping[str, int], meters: Mapping[str, Meter], *, now_ms: int) -> Closed:
+    """Settle the lines named in ``actual`` on what was really used, and refund the rest of them.
+
+    Lines that are not open any more are passed over, so closing twice closes once. Lines that are not named stay open:
+    credits can be settled when the results are in, while the slot is still taken.
+    """
+    after: dict[str, Meter] = {}
+    postings: list[Posting] = []
+    overrun: dict[str, int] = {}
+    for name, amount in actual.items():
+        if name not in hold.lines:
+            continue
+        assert amount >= 0
+        held, meter = hold.lines[name], meters[name]
+        spent = 0 if meter.window == "until_released" else min(amount, held)
+        if amount > held:
+            overrun[name] = amount - held
+        after[name] = _spend(meter, spent, held, now_ms)
+        postings.append(Posting(name, hold.id, "settle", spent, now_ms))
+        postings.append(Posting(name, hold.id, "refund", held - spent, now_ms))
+    lines = {name: amount for name, amount in hold.lines.items() if name not in after}
+    return Closed(Hold(hold.id, lines, hold.taken_ms), after, tuple(postings), overrun)
+
+
+def refund(hold: Hold, meters: Mapping[str, Meter], *, now_ms: int) -> Closed:
+    """All that is still open, whole: the send did not happen."""
+    return close(hold, dict.fromkeys(hold.lines, 0), meters, now_ms=now_ms)
+
+
+def expire(meter: Meter, *, now_ms: int) -> tuple[Meter, tuple[Posting, ...]]:
+    """What left the window of a sliding meter is free again."""
+    if meter.window != "sliding" or not meter.releases or meter.releases[0].at_ms > now_ms:
+        return meter, ()
+    gone = [release for release in meter.releases if release.at_ms <= now_ms]
+    amount = sum(release.amount for release in gone)
+    after = msgspec.structs.replace(meter, spent=meter.spent - amount, releases=meter.releases[len(gone) :])
+    return after, (Posting(meter.name, "", "expire", amount, now_ms),)
+
+
+def room_ms(meter: Meter, amount: int, *, now_ms: int) -> int:
+    """Returns when there will be room for the amount: now, at a known release, or never as far as is known."""
+    if amount <= room(meter):
+        return now_ms
+    # More than the amount less the room if more is used than the limit allows: that has to come free first.
+    missing = used(meter) + amount - meter.limit
+    for release in meter.releases:
+        missing -= release.amount
+        if missing <= 0:
+            return max(release.at_ms, now_ms)
+    return NEVER_MS
+
+
+def room_at(meter: Meter, at_ms: int) -> int:
+    """How much room there will be then if nothing more is taken; below zero if more is used than the limit."""
+    return meter.limit - used(meter) + sum(release.amount for release in meter.releases if release.at_ms <= at_ms)
+
+
+def sync(meter: Meter, reading: Reading) -> Meter:
+    """The meter with the provider's newest word.
+
+    A reading says nothing of what the provider cannot see yet, so it never replaces ``spent`` or ``held``. It can only
+    show that there is more use than ours: ``foreign`` is what it counts beyond what of ours it may have counted. That
+    is ``max(local, remote)`` at the moment of asking; what is taken later comes on top of it and is not swallowed.
+
+    ``visible`` was fixed when the question was asked, so it does not matter how many holds come and go before the
+    answer is applied; and of several readings the one asked last counts, in whatever order they arrive.
+    """
+    if reading.asked_ms < meter.read_ms:
+        return meter
+    foreign = max(0, reading.figure - reading.visible)
+    if reading.asked_ms == meter.read_ms:
+        foreign = max(foreign, meter.foreign)
+    return msgspec.structs.replace(meter, foreign=foreign, read_ms=reading.asked_ms)
+
+
+def lagging_visible(meter: Meter) -> int:
+    """How much of credits or results of a day the provider may have counted: at most all of it.
+
+    RIPE books in batches, hours late. To subtract only what it has surely booked would count our own use twice for
+    those hours and stop a healthy account, so use by others is noticed once it is more than what RIPE lags behind.
+    """
+    return meter.spent + meter.held
+
+
+def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
+    """The provider refused so much because of this meter, and the hold for it was refunded.
+
+    There is less room than that, whatever we counted, until a reading that is asked later says otherwise.
+    """
+    foreign = max(meter.foreign, meter.limit - meter.spent - meter.held - need + 1)
+    return msgspec.structs.replace(meter, foreign=foreign, read_ms=max(meter.read_ms, now_ms))
+
+
+class CreditBalance(NamedTuple):
+    """The credits an account has left at RIPE, which no day gives back. ``free``: less what of ours is not booked yet.
+
+    ``told``: RIPE's newest figure; None if RIPE only said that it is too little.
+    """
+
+    free: int
+    told: int | None
+    read_ms: int
+
+
+def read_balance(known: CreditBalance | None, spend: Meter, reading: Reading) -> CreditBalance:
+    """RIPE's figure, less what we hold and what we spent beyond ``visible``, which RIPE has booked of the past day.
+
+    RIPE books hours late, so what it has not booked is still in its figure. ``spend`` is the account's meter of credits
+    when the reading is applied: what was taken while RIPE answered is taken off, too.
+    """
+    if known is not None and reading.asked_ms < known.read_ms:
+        return known
+    unbooked = spend.held + max(0, spend.spent - reading.visible)
+    return CreditBalance(reading.figure - unbooked, reading.figure, reading.asked_ms)
+
+
+def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> CreditBalance:
+    """RIPE refused so much for want of credits: there are fewer, until a reading that is asked later."""
+    free = need - 1 if known is None else min(known.free, need - 1)
+    return CreditBalance(free, None if known is None else known.told, now_ms)
+
+
+def day_name(name: str, *, now_ms: int) -> str:
+    """The meter of a calendar day in UTC. A hold stays on the day it was taken, and is settled there."""
+    return f"{name}@{now_ms // DAY_MS}"
+
+
+def resets_ms(now_ms: int) -> int:
+    """When the next day's meter begins."""
+    return (now_ms // DAY_MS + 1) * DAY_MS
+
+
+class Balance(NamedTuple):
+    held: int = 0
+    spent: int = 0
+
+
+class Books(NamedTuple):
+    """What the postings add up to: each meter's balance, and each hold's lines that are not closed."""
+
+    balances: dict[str, Balance]
+    open_lines: dict[tuple[str, str], int]
+
+
+def add_up(postings: Sequence[Posting]) -> Books:
+    """The books from the postings alone. Applying one posting twice counts it once."""
+    balances: dict[str, Balance] = {}
+    lines: dict[tuple[str, str], int] = {}
+    seen: set[tuple[str, str, Kind]] = set()
+    for posting in postings:
+        name = (posting.meter, posting.hold, posting.kind)
+        if name in seen and posting.kind != "expire":
+            continue
+        seen.add(name)
+        source, target = MOVES[posting.kind]
+        held, spent = balances.get(posting.meter, Balance())
+        held += posting.amount * ((target == "held") - (source == "held"))
+        spent += posting.amount * ((target == "spent") - (source == "spent"))
+        balances[posting.meter] = Balance(held, spent)
+        if posting.kind != "expire":
+            line = (posting.hold, posting.meter)
+            lines[line] = lines.get(line, 0) + (posting.amount if posting.kind == "hold" else -posting.amount)
+    return Books(balances, {line: amount for line, amount in lines.items() if amount})
+
+
+def _spend(meter: Meter, spent: int, held: int, now_ms: int) -> Meter:
+    releases = meter.releases
+    if meter.window == "sliding" and spent:
+        # By the minute, rounded up: a day has a bounded number of releases, and nothing is free too early.
+        at_ms = (now_ms + DAY_MS + MINUTE_MS - 1) // MINUTE_MS * MINUTE_MS
+        releases = _add_release(releases, Release(at_ms, spent))
+    return msgspec.structs.replace(meter, spent=meter.spent + spent, held=meter.held - held, releases=releases)
+
+
+def _add_release(releases: tuple[Release, ...], one: Release) -> tuple[Release, ...]:
+    if releases and releases[-1].at_ms == one.at_ms:
+        return (*releases[:-1], Release(one.at_ms, releases[-1].amount + one.amount))
+    if not releases or releases[-1].at_ms < one.at_ms:
+        return (*releases, one)
+    return tuple(sorted((*releases, one)))

@@ -1,0 +1,381 @@
+"""Which account and key a measurement is sent with, or until when it waits and why.
+
+Quotas belong to accounts, so accounts are what is balanced; the keys of one take turns. The account that used the
+smallest share of its own day goes first, so use is even where limits are equal and in proportion where they are not.
+Accounts are kept in that order: most decisions look at the first one only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from paceline.core.backoff import pause_ms
+from paceline.core.jobs.cost import Cost
+from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, room_at, room_ms, used
+
+LOOK_AGAIN_MS = 30_100
+"""When all accounts are full, they are looked at again at the latest after this, if nothing wakes the dispatcher."""
+PASSED_MS_MAX = 600_000
+"""So long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
+room is kept free for it."""
+TYPE_BARRED_MS = 86_400_000
+"""How long an account is not asked for a type of measurement that RIPE did not let it make."""
+REASONS_MAX = 3
+KEPT_FREE = "its room is kept for a larger measurement that has waited longer"
+LOOK_AGAIN_MS_MIN = 1_000
+"""And not sooner: a slot that is overdue may be back any moment, or RIPE lags."""
+TARGET_PAUSE_MS = 60_000
+TARGET_PAUSE_MS_MAX = 1_800_000
+BACKOFF_MS = 5_000
+BACKOFF_MS_MAX = 600_000
+
+Rank = tuple[float, float, int]
+KeyState = Literal["ready", "disabled", "quarantined"]
+
+
+class Key(msgspec.Struct, frozen=True, gc=False):
+    id: str
+    state: KeyState = "ready"
+    reason: str = ""
+
+
+class Barred(NamedTuple):
+    """RIPE does not let the account make measurements of this type; after a time it is asked again."""
+
+    type: str
+    until_ms: int
+    reason: str
+
+
+class Account(msgspec.Struct, frozen=True):
+    """An account as it is configured and as it stands. ``sends`` counts what was sent with it: its keys' turn."""
+
+    id: str
+    concurrent: Meter
+    results: Meter
+    credits: Meter
+    keys: tuple[Key, ...]
+    enabled: bool = True
+    closed_until_ms: int = 0
+    """It backs off, and for this ``reason``."""
+    reason: str = ""
+    sends: int = 0
+    balance: CreditBalance | None = None
+    """None: RIPE has not told it yet."""
+    barred: tuple[Barred, ...] = ()
+
+
+class AccountStanding(msgspec.Struct, frozen=True, gc=False):
+    """An account, reduced to what a decision needs.
+
+    ``rank`` orders the pool: the share of its day that is used, then of its slots, then how often it was taken.
+    """
+
+    rank: Rank
+    id: str
+    slots: int
+    results: int
+    credits: int
+    """The room left on each of its meters; of credits, on the smaller of the day and the balance."""
+    keys: tuple[str, ...]
+    """Those that can be used."""
+    turn: int
+    closed_until_ms: int
+    account: Account
+
+
+class Pool(msgspec.Struct, frozen=True):
+    """``ready`` in order of rank; ``aside`` are the accounts that cannot be used, each with its reason."""
+
+    ready: tuple[AccountStanding, ...]
+    aside: tuple[tuple[Account, str], ...] = ()
+
+
+class Gate(NamedTuple):
+    """Nothing of this measurement goes out before: its target is full, or RIPE asked for a pause."""
+
+    until_ms: int
+    reason: str
+
+
+class Send(NamedTuple):
+    account: str
+    key: str
+
+
+class Wait(NamedTuple):
+    """``until_ms``: when to look again. ``room_ms``: when there is room as far as is known, which may be later."""
+
+    until_ms: int
+    reason: str
+    room_ms: int = NEVER_MS
+    accounts: tuple[tuple[str, str], ...] = ()
+    """Each account and what is in the way."""
+
+
+class Refuse(NamedTuple):
+    """It can never be sent: no account's limits are large enough."""
+
+    reason: str
+
+
+class Reservation(NamedTuple):
+    """Room at one account that others must leave for a measurement that was passed for too long."""
+
+    account: str
+    cost: Cost
+    at_ms: int
+    """When the account has room for it, as far as is known."""
+
+
+def make_pool(accounts: Iterable[Account]) -> Pool:
+    ready, aside = [], []
+    for account in accounts:
+        if reason := aside_reason(account):
+            aside.append((account, reason))
+        else:
+            ready.append(standing_of(account))
+    return Pool(tuple(sorted(ready, key=_rank)), tuple(aside))
+
+
+def aside_reason(account: Account) -> str:
+    """Why the account cannot be used until somebody changes something; empty if it can."""
+    if not account.enabled:
+        return "disabled"
+    if any(key.state == "ready" for key in account.keys):
+        return ""
+    if not account.keys:
+        return "it has no key"
+    quarantined = [key for key in account.keys if key.state == "quarantined"]
+    if not quarantined:
+        return "all its keys are disabled"
+    return f"its keys are quarantined: {quarantined[0].reason}"
+
+
+def standing_of(account: Account) -> AccountStanding:
+    slots, results, spend = account.concurrent, account.results, account.credits
+    slots_used, results_used, spend_used = used(slots), used(results), used(spend)
+    # The sum and not the larger share, so that credits and results are both even, whatever a measurement is heavy in.
+    day = results_used / max(results.limit, 1) + spend_used / max(spend.limit, 1)
+    return AccountStanding(
+        rank=(day, slots_used / max(slots.limit, 1), account.sends),
+        id=account.id,
+        slots=slots.limit - slots_used,
+        results=results.limit - results_used,
+        credits=min(spend.limit - spend_used, account.balance.free if account.balance else NEVER_MS),
+        keys=tuple([key.id for key in account.keys if key.state == "ready"]),
+        turn=account.sends,
+        closed_until_ms=account.closed_until_ms,
+        account=account,
+    )
+
+
+def with_account(pool: Pool, account: Account) -> Pool:
+    """The pool after one account changed, in order again."""
+    ready = [one for one in pool.ready if one.id != account.id]
+    aside = pool.aside
+    if aside:
+        aside = tuple(pair for pair in aside if pair[0].id != account.id)
+    if reason := aside_reason(account):
+        return Pool(tuple(ready), (*aside, (account, reason)))
+    standing = standing_of(account)
+    ready.insert(_place(ready, standing.rank), standing)
+    return Pool(tuple(ready), aside)
+
+
+def choose(
+    cost: Cost,
+    pool: Pool,
+    *,
+    now_ms: int,
+    types: frozenset[str] = frozenset(),
+    gates: Sequence[Gate] = (),
+    reserved: Reservation | None = None,
+) -> Send | Wait | Refuse:
+    """A gate comes first: a full target is full for every account, so accounts are not even tried.
+
+    ``types`` are those of the measurement: an account that may not make one of them is left out.
+    """
+    if (gate := closed_gate(gates, now_ms=now_ms)) is not None:
+        return Wait(gate.until_ms, gate.reason, gate.until_ms)
+    slots, results, spend = cost.concurrent, cost.daily_results, cost.daily_credits
+    for one in pool.ready:
+        if slots <= one.slots and results <= one.results and spend <= one.credits and one.closed_until_ms <= now_ms:
+            if reserved is not None and not _leaves_room(cost, one, reserved):
+                continue
+            if one.account.barred and bar_of(one.account, types, now_ms=now_ms) is not None:
+                continue
+            return Send(one.id, one.keys[one.turn % len(one.keys)])
+    return _explain(cost, pool, types, now_ms, reserved)
+
+
+def closed_gate(gates: Iterable[Gate], *, now_ms: int) -> Gate | None:
+    """Returns the first of the gates that is still closed."""
+    return next((gate for gate in gates if gate.until_ms > now_ms), None)
+
+
+def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | None:
+    """Which type the account may not make. A time further ahead than it can be was written by a clock gone wrong."""
+    for one in account.barred:
+        if one.type in types and 0 < one.until_ms - now_ms <= TYPE_BARRED_MS:
+            return one
+    return None
+
+
+def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
+    """``passed_ms``: since when others were sent before it because it did not fit. A clock set back counts as long."""
+    return passed_ms is not None and not 0 <= now_ms - passed_ms < PASSED_MS_MAX
+
+
+def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = frozenset()) -> Reservation | None:
+    """The account that has room for the cost first, if it is known when any has. The pool must have its releases."""
+    found = [
+        (_full_reason(cost, one.account, now_ms)[1], number)
+        for number, one in enumerate(pool.ready)
+        if bar_of(one.account, types, now_ms=now_ms) is None
+    ]
+    at_ms, number = min(found, default=(NEVER_MS, 0))
+    return Reservation(pool.ready[number].id, cost, at_ms) if at_ms < NEVER_MS else None
+
+
+def is_exhausted(pool: Pool, *, now_ms: int) -> bool:
+    """Whether not even the smallest measurement could go: then nobody else needs to be looked at."""
+    return not any(
+        one.slots > 0 and one.results > 0 and one.credits > 0 and one.closed_until_ms <= now_ms for one in pool.ready
+    )
+
+
+def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
+    """Which of a user's first waiting measurements goes next, so that use stays even when slots are scarce.
+
+    Then the account that gets a slot back is no choice, but what it is given is: a large one if it is behind the
+    others, a small one if it is ahead. Every second send of an account takes the first, so none waits for long.
+    """
+    first = next((one for one in pool.ready if one.slots > 0 and one.closed_until_ms <= now_ms), None)
+    if first is None or first.turn % 2 == 0 or len(costs) < 2:
+        return 0
+    behind = sum(one.rank[0] for one in pool.ready) / len(pool.ready) - first.rank[0]
+    results, spend = max(first.account.results.limit, 1), max(first.account.credits.limit, 1)
+    apart = [abs(cost.daily_results / results + cost.daily_credits / spend - behind) for cost in costs]
+    return apart.index(min(apart))
+
+
+def target_gate(target: str, *, refusals: int, now_ms: int, words: str, chance: float) -> Gate:
+    """RIPE counts everybody's measurements on a target: it waits, longer each time, and no account is blamed."""
+    wait_ms = pause_ms(refusals, base_ms=TARGET_PAUSE_MS, cap_ms=TARGET_PAUSE_MS_MAX, jitter="half", chance=chance)
+    return Gate(now_ms + wait_ms, f"the target {target} is full: {words}")
+
+
+def backoff_until_ms(refusals: int, *, now_ms: int, retry_after_ms: int | None, chance: float) -> int:
+    """When to ask RIPE again after it said "too many requests" for the nth time in a row."""
+    if retry_after_ms is not None:
+        return now_ms + retry_after_ms
+    return now_ms + pause_ms(refusals, base_ms=BACKOFF_MS, cap_ms=BACKOFF_MS_MAX, jitter="half", chance=chance)
+
+
+def _place(ready: Sequence[AccountStanding], rank: Rank) -> int:
+    low, high = 0, len(ready)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ready[middle].rank < rank else (low, middle)
+    return low
+
+
+def _rank(standing: AccountStanding) -> Rank:
+    return standing.rank
+
+
+def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> bool:
+    """Whether the account has room for both when its time comes; what is taken now is not back by then."""
+    if one.id != reserved.account:
+        return True
+    balance = one.account.balance
+    if balance is not None and cost.daily_credits + reserved.cost.daily_credits > balance.free:
+        return False
+    pairs = zip(_needs(cost, one.account), _needs(reserved.cost, one.account), strict=True)
+    return all(need + kept <= room_at(meter, reserved.at_ms) for (need, meter), (kept, _) in pairs)
+
+
+def _explain(cost: Cost, pool: Pool, types: frozenset[str], now_ms: int, reserved: Reservation | None) -> Wait | Refuse:
+    accounts = [one.account for one in pool.ready] + [account for account, _ in pool.aside]
+    if not accounts:
+        return Wait(now_ms + LOOK_AGAIN_MS, "there is no account yet")
+    if reason := _too_large(cost, accounts):
+        return Refuse(reason)
+    if reason := _all_barred(accounts, types, now_ms):
+        return Refuse(reason)
+    reasons = [(account.id, reason) for account, reason in pool.aside]
+    earliest_ms = NEVER_MS
+    for one in pool.ready:
+        reason, until_ms = _full_reason(cost, one.account, now_ms)
+        if (bar := bar_of(one.account, types, now_ms=now_ms)) is not None:
+            reason, until_ms = f"it may not make {bar.type} measurements: {bar.reason}", bar.until_ms
+        if not reason and reserved is not None:
+            reason, until_ms = KEPT_FREE, reserved.at_ms
+        reasons.append((one.id, reason))
+        earliest_ms = min(earliest_ms, until_ms)
+    until_ms = min(max(earliest_ms, now_ms + LOOK_AGAIN_MS_MIN), now_ms + LOOK_AGAIN_MS)
+    text = "every account is full" if pool.ready else "no account can be used"
+    return Wait(until_ms, f"{text}: {_summary(reasons)}", earliest_ms, tuple(sorted(reasons)))
+
+
+def _summary(reasons: Sequence[tuple[str, str]]) -> str:
+    """What is in the way, without the accounts' names: also ordinary users are shown it."""
+    counts = Counter(reason for _, reason in reasons).most_common()
+    texts = [f"{reason} ({count} accounts)" if count > 1 else reason for reason, count in counts[:REASONS_MAX]]
+    more = len(counts) - len(texts)
+    return " | ".join(texts) + (f" | and {more} more reasons" if more else "")
+
+
+def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int) -> str:
+    """Why no account may make it; empty if one that its operator has not disabled may."""
+    bars = [bar_of(account, types, now_ms=now_ms) for account in accounts if account.enabled]
+    found = [bar for bar in bars if bar is not None]
+    if not found or len(found) < len(bars):
+        return ""
+    return f"no account may make {found[0].type} measurements: {found[0].reason}"
+
+
+def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
+    """Why no account could ever take it, whatever was free; empty if one could."""
+    if any(all(need <= meter.limit for need, meter in _needs(cost, account)) for account in accounts):
+        return ""
+    largest = max(accounts, key=lambda account: account.credits.limit)
+    need, meter, word = next(
+        (need, meter, word)
+        for (need, meter), word in zip(_needs(cost, largest), _WORDS, strict=True)
+        if need > meter.limit
+    )
+    return f"no account allows it: it takes {need} {word}, and the largest limit is {meter.limit}"
+
+
+def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:
+    """What is in the way at this account, and when that is over as far as is known."""
+    reasons, until_ms = [], now_ms
+    if account.closed_until_ms > now_ms:
+        reasons.append(account.reason or "backing off")
+        until_ms = account.closed_until_ms
+    for (need, meter), word in zip(_needs(cost, account), _WORDS, strict=True):
+        if used(meter) + need > meter.limit:
+            reasons.append(f"{word}: {used(meter)} of {meter.limit} in use, {need} needed")
+            until_ms = max(until_ms, NEVER_MS if need > meter.limit else room_ms(meter, need, now_ms=now_ms))
+    if account.balance is not None and cost.daily_credits > account.balance.free:
+        left = max(0, account.balance.free)
+        reasons.append(f"credit balance at RIPE: {left} left, {cost.daily_credits} needed")
+        until_ms = NEVER_MS
+    return "; ".join(reasons), until_ms
+
+
+_WORDS = ("concurrent measurements", "results a day", "credits a day")
+
+
+def _needs(cost: Cost, account: Account) -> tuple[tuple[int, Meter], ...]:
+    return (
+        (cost.concurrent, account.concurrent),
+        (cost.daily_results, account.results),
+        (cost.daily_credits, account.credits),
+    )

@@ -1,0 +1,108 @@
+"""Which queued measurement is tried next, which is skipped, and which waits beside the queue."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from paceline.core.jobs.answers import Gates
+from paceline.core.jobs.measurement import is_overdue, kinds_of
+from paceline.core.jobs.pool import Gate, Pool, Wait, closed_gate, is_exhausted, pick, was_passed_too_long
+from paceline.core.jobs.values import StoredMeasurement
+
+OVERDUE = "its stop time passed before it could be sent"
+ROOM_LEFT_MS = 5_000
+"""While there is room that nothing queued fits into, a parked measurement may fit when its time comes."""
+
+Waiting = tuple[StoredMeasurement, Wait]
+
+
+class Sorted(NamedTuple):
+    """Queued measurements by what happens to them now."""
+
+    may_go: list[StoredMeasurement]
+    overdue: list[StoredMeasurement]
+    """They fail: their stop time has passed."""
+    gated: dict[Gate, list[StoredMeasurement]]
+    """They are parked until the gate opens."""
+
+
+def sort_queued(items: Iterable[StoredMeasurement], gates: Gates, *, now_ms: int) -> Sorted:
+    """Returns the measurements that may be sent now, those that are overdue, and those whose target is full."""
+    found = Sorted([], [], {})
+    for item in items:
+        gate = closed_gate(gates.of_targets(item.measurement), now_ms=now_ms)
+        if is_overdue(item.measurement, now_ms=now_ms):
+            found.overdue.append(item)
+        elif gate is not None:
+            found.gated.setdefault(gate, []).append(item)
+        else:
+            found.may_go.append(item)
+    return found
+
+
+def most_passed(items: Iterable[StoredMeasurement], *, now_ms: int) -> StoredMeasurement | None:
+    """Returns the measurement that was passed by others for too long, the first of several: it is tried before all."""
+    late = [item for item in items if was_passed_too_long(item.passed_ms, now_ms=now_ms)]
+    return min(late, key=lambda item: (item.passed_ms, item.handle), default=None)
+
+
+def in_turn(
+    items: Iterable[StoredMeasurement], pool: Pool, first: StoredMeasurement | None, *, now_ms: int
+) -> list[StoredMeasurement]:
+    """Returns ``first``, then the users in the order of the line, of each the one first that keeps the accounts even.
+
+    The choice within a user's is ``core.jobs.pool.pick``.
+    """
+    ordered = [] if first is None else [first]
+    rest = [item for item in items if first is None or item.handle != first.handle]
+    for _, group in groupby(rest, key=lambda item: item.owner):
+        those = list(group)
+        ordered.append(those.pop(pick([item.cost for item in those], pool, now_ms=now_ms)))
+        ordered += those
+    return ordered
+
+
+def waits_behind(item: StoredMeasurement, waits: Iterable[Waiting]) -> Wait | None:
+    """Returns why the measurement has to wait if another waits that takes no more of any meter and has no other type.
+
+    None: it has to be tried.
+    """
+    cost, types = item.cost, kinds_of(item.measurement)
+    for other, wait in waits:
+        least = other.cost
+        if (
+            cost.concurrent >= least.concurrent
+            and cost.daily_results >= least.daily_results
+            and cost.daily_credits >= least.daily_credits
+            and types >= kinds_of(other.measurement)
+        ):
+            return wait
+    return None
+
+
+def passed_by(sent: StoredMeasurement, waits: Iterable[Waiting]) -> list[StoredMeasurement]:
+    """Returns the measurements that this one passes for the first time: of each user the first that did not fit."""
+    first: dict[str, StoredMeasurement] = {}
+    for item, _ in waits:
+        first.setdefault(item.owner, item)
+    return [item for item in first.values() if item.passed_ms is None and item.handle != sent.handle]
+
+
+def next_look(waits: Sequence[Waiting], pool: Pool, *, now_ms: int) -> tuple[str, int]:
+    """Returns why nothing could be sent, and when to look again."""
+    until_ms = min(wait.until_ms for _, wait in waits)
+    if not is_exhausted(pool, now_ms=now_ms):
+        until_ms = min(until_ms, now_ms + ROOM_LEFT_MS)
+    return waits[0][1].reason, until_ms
+
+
+def may_fit_behind(
+    items: Sequence[StoredMeasurement], pool: Pool, *, users_max: int, each_max: int, now_ms: int
+) -> bool:
+    """Returns whether an account has room for something and the queue is longer than what was read of it."""
+    counts = Counter(item.owner for item in items)
+    whole = len(counts) < users_max and max(counts.values()) < each_max
+    return not whole and not is_exhausted(pool, now_ms=now_ms)

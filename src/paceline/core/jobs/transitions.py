@@ -1,0 +1,186 @@
+"""How a measurement changes state: begun, answered, cancelled, ended; and what an end adds to its job.
+
+      submit          begin           Sent            ending
+    ─────────► queued ─────► sending ─────► ongoing ─────────► done, failed, cancelled
+               ▲  │ ▲           │ Unsure      ▲
+          due  │  │ └───────────┤ NotSent     │ Sent
+               │  ▼             ▼             │
+              parked ◄─────── unknown ────────┘
+
+``Rejected`` fails a measurement from ``sending`` or ``unknown``. A cancelled one ends at once if it is queued or
+parked; otherwise it is to be stopped, and ends instead of going back to the queue.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, assert_never
+
+from paceline.core.jobs.cost import Cost, daily_actual
+from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.jobs.meters import NEVER_MS, Hold, Meter, Short, close
+from paceline.core.jobs.names import ATTEMPTS_MAX
+from paceline.core.jobs.values import (
+    AtlasMeasurement,
+    Busy,
+    EndState,
+    NotSent,
+    Rejected,
+    SendOutcome,
+    Sent,
+    Unsure,
+)
+
+WAITING: frozenset[MeasurementState] = frozenset({"queued", "parked"})
+OUT: frozenset[MeasurementState] = frozenset({"sending", "unknown"})
+"""A send is under way, or nobody knows what became of it."""
+RUNNING: frozenset[MeasurementState] = frozenset({"ongoing"})
+ENDED: frozenset[MeasurementState] = frozenset({"done", "failed", "cancelled"})
+LIVE: frozenset[MeasurementState] = frozenset({*WAITING, *OUT, "ongoing"})
+CANCELLED = "cancelled"
+LOST = "its sender stopped before it had an answer"
+WOKEN_MAX = 1_000
+"""So many parked measurements at most go back into the queue in one look."""
+
+
+class Runs(NamedTuple):
+    """It runs at RIPE under these ids; its slot is held."""
+
+    atlas_ids: tuple[int, ...]
+
+
+class IsUnknown(NamedTuple):
+    """It is looked up then. All its holds stay."""
+
+    reason: str
+    next_ms: int
+    lookups: int
+
+
+class GoesBack(NamedTuple):
+    """It waits again, and its account is refunded whole."""
+
+    state: Literal["queued", "parked"]
+    reason: str
+    next_ms: int | None
+
+
+class EndsUnsent(NamedTuple):
+    """It cost nothing: what is held for it is refunded whole, to its user and to its account."""
+
+    state: EndState
+    reason: str
+
+
+Answered = Runs | IsUnknown | GoesBack | EndsUnsent
+
+
+def after_answer(outcome: SendOutcome, *, lookups: int, stopping: bool) -> Answered:
+    """Returns what a measurement that is out becomes. ``lookups`` and ``stopping`` are as they are stored."""
+    match outcome:
+        case Sent():
+            return Runs(outcome.atlas_ids)
+        case Unsure():
+            return IsUnknown(outcome.reason, outcome.look_ms, max(lookups, outcome.lookups))
+        case NotSent() if stopping:
+            return EndsUnsent("cancelled", CANCELLED)
+        case NotSent():
+            return GoesBack("queued" if outcome.next_ms is None else "parked", outcome.reason, outcome.next_ms)
+        case Rejected():
+            return EndsUnsent("failed", outcome.reason)
+        case _:
+            assert_never(outcome)
+
+
+def may_answer(state: str, *, is_attempt: bool) -> bool:
+    """Returns whether an answer counts: the measurement is out, at the attempt that is answered for (fencing)."""
+    return is_attempt and state in OUT
+
+
+def refuse_begin(
+    *, attempt: int, reason: str, sending: int, sending_max: int, usable: bool
+) -> Busy | EndsUnsent | Literal["unusable"] | None:
+    """Returns why a queued measurement is not sent now; None: it may be, if its account has room.
+
+    ``usable``: account and key can still be used. ``attempt`` and ``reason`` are of the last send.
+    """
+    if not usable:
+        return "unusable"
+    if sending >= sending_max:
+        return Busy()
+    if attempt >= ATTEMPTS_MAX:
+        return EndsUnsent("failed", f"refused {ATTEMPTS_MAX} times; last: {reason}")
+    return None
+
+
+def short_of_balance(account: str, cost: Cost, free: int | None) -> Short | None:
+    """Returns what the account's credit balance at RIPE lacks; None: nothing, or the balance is not known."""
+    if free is None or cost.daily_credits <= free:
+        return None
+    left = max(free, 0)
+    return Short(f"account/{account}/balance", cost.daily_credits, left, left, NEVER_MS)
+
+
+def is_usable(*, enabled: bool, closed_until_ms: int, key_enabled: bool, quarantine: str, now_ms: int) -> bool:
+    """Returns whether an account can send with a key now: either may have changed since it was chosen."""
+    return enabled and closed_until_ms <= now_ms and key_enabled and not quarantine
+
+
+def is_given_up(state: str, intent_ms: int, *, intent_before_ms: int) -> bool:
+    """Returns whether a send without an answer becomes unknown: its sender died, or was held up for too long."""
+    return state == "sending" and intent_ms < intent_before_ms
+
+
+def cancel(state: MeasurementState) -> Literal["end", "stop"] | None:
+    """Returns what a cancel does: end and refund what was not sent, stop what is out or runs; None: it had ended."""
+    if state in ENDED:
+        return None
+    return "end" if state in WAITING else "stop"
+
+
+class Settled(NamedTuple):
+    """``credits``: what the user pays. ``overrun``: what was used beyond what was held, which nobody pays."""
+
+    credits: int
+    overrun: int
+
+
+def settle(held: int, used: int) -> Settled:
+    """Returns how the user's hold for a measurement is closed."""
+    closed = close(Hold("", {"day": held}, 0), {"day": used}, {"day": Meter("day", held, "day", held=held)}, now_ms=0)
+    return Settled(closed.meters["day"].spent, closed.overrun.get("day", 0))
+
+
+def account_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, int, int]:
+    """Returns what is settled on the account's meters: slots, results and credits of the day.
+
+    All three are closed together, once RIPE counts the measurement no more: until then it may still deliver the most.
+    """
+    day_credits, day_results = daily_actual(cost, credits_spent=credits_spent, results=results)
+    return 0, day_results, day_credits
+
+
+def spent_before(cost: Cost, *, settled: int, delivered: int) -> tuple[int, int]:
+    """Returns credits and results that an ended measurement was settled on; the most if nobody could count them."""
+    return (cost.credits, cost.results) if settled >= cost.credits else (settled, delivered)
+
+
+def job_sums(state: EndState, *, was: str, held: int, settled: int, definitions: int) -> dict[str, int]:
+    """Returns what an end adds to the counts and sums of its job."""
+    return {
+        "open": -1,
+        state: 1,
+        f"definitions_{state}": definitions,
+        "settled": settled,
+        "refunded": held - settled,
+        "waiting": -1 if was in WAITING else 0,
+    }
+
+
+def with_progress(known: AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None) -> AtlasMeasurement:
+    """Returns a definition with RIPE's newest word on it; None: RIPE told nothing.
+
+    Results do not go away, so a lower count is an older answer.
+    """
+    status, delivered = (known.status, known.delivered) if told is None else told
+    scheduled = known.scheduled if scheduled is None else scheduled
+    return AtlasMeasurement(known.atlas_id, status, max(known.delivered, delivered), scheduled)

@@ -1,0 +1,231 @@
+"""What a monitor can check: the kinds, and what each may ask for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from paceline.core.parsing import (
+    TEXT_CHARS_MAX,
+    decode,
+    document_problem,
+    duration_problems,
+    escape_pointer,
+    text_problem,
+)
+from paceline.core.schema import Duration, Host, Port, shown
+from paceline.core.targets import URL_CHARS_MAX, header_problem, host_problem, url_problem
+from paceline.errors import FieldProblem, InvalidInput
+
+CHECK_BYTES_MAX = 65_536
+HEADERS_MAX = 32
+HIDDEN = "***"
+"""What is shown in place of a secret value; given back in an edit, it keeps the value that is stored."""
+TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
+BYTES_CAP_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = 131_072
+"""More is never kept of one answer: its head, one piece of its body, and the end of the piece before."""
+
+DnsType = Literal["A", "AAAA", "CNAME", "MX", "NS", "TXT", "SOA", "SRV", "CAA", "PTR"]
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+Timeout = Annotated[Duration, shown("For all of it together; from 100ms to 2m.")]
+
+
+class HttpExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a good answer looks like. No status named: any 2xx."""
+
+    status: list[int] | None = None
+    body_contains: str | None = None
+    body_lacks: str | None = None
+    headers: Annotated[
+        dict[str, str], shown(f"Texts of at most {TEXT_CHARS_MAX} characters.", maxProperties=HEADERS_MAX)
+    ] = {}
+
+
+class HttpCheck(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="http"
+):
+    url: Annotated[str, shown(maxLength=URL_CHARS_MAX, pattern="^https?://")]
+    method: Method = "GET"
+    headers: Annotated[
+        dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
+    ] = {}
+    body: str | None = None
+    expect: HttpExpect = HttpExpect()
+    timeout: Timeout = "10s"
+    verify_tls: bool = True
+    follow_redirects: Annotated[int, shown(minimum=0, maximum=10)] = 0
+    max_bytes: Annotated[int, shown(minimum=1, maximum=BYTES_CAP_MAX)] = 1_048_576
+    sealed: bool = False
+    """Of stored ones: the values of the headers and the body are sealed. Nobody gives it."""
+
+
+class TcpCheck(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="tcp"
+):
+    host: Host
+    port: Port
+    timeout: Timeout = "10s"
+
+
+class DnsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Each of these values must be among the answers."""
+
+    contains: list[str] = []
+
+
+class DnsCheck(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="dns"
+):
+    name: Host
+    type: DnsType = "A"
+    server: str | None = None
+    port: Port = 53
+    expect: DnsExpect = DnsExpect()
+    timeout: Timeout = "10s"
+
+
+class TlsCheck(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="tls"
+):
+    host: Host
+    port: Port = 443
+    server_name: str | None = None
+    min_days: Annotated[int, shown(minimum=0, maximum=3_650)] = 14
+    timeout: Timeout = "10s"
+
+
+class OutgoingCheck(msgspec.Struct, frozen=True):
+    """Work for a checker of the user's own: whatever stands beside ``kind`` is handed over as it is."""
+
+    document: dict[str, Any]
+
+
+Check = HttpCheck | TcpCheck | DnsCheck | TlsCheck | OutgoingCheck
+PolledCheck = HttpCheck | TcpCheck | DnsCheck | TlsCheck
+CHECK_KINDS: dict[str, type[PolledCheck]] = {"http": HttpCheck, "tcp": TcpCheck, "dns": DnsCheck, "tls": TlsCheck}
+
+
+class _Kind(msgspec.Struct):
+    kind: str
+
+
+_KIND = msgspec.json.Decoder(_Kind)
+_CHECKS = {kind: msgspec.json.Decoder(type_) for kind, type_ in CHECK_KINDS.items()}
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTES_MAX) -> Check:
+    """``bytes_max`` None: it was stored, and is longer since it was sealed."""
+    if bytes_max is not None and len(body) > bytes_max:
+        raise InvalidInput.of(FieldProblem(pointer, f"at most {bytes_max} bytes of JSON"))
+    kind = decode(_KIND, body, pointer).kind
+    if kind == "outgoing":
+        return OutgoingCheck(document=decode(_OBJECT, body, pointer))
+    if kind not in _CHECKS:
+        known = ", ".join([*_CHECKS, "outgoing"])
+        raise InvalidInput.of(FieldProblem(f"{pointer}/kind", f"one of {known}"))
+    check: PolledCheck = decode(_CHECKS[kind], body, pointer)
+    return check
+
+
+def check_document(check: Check) -> dict[str, Any]:
+    """The check as its user wrote it, less what equals the defaults. What is sealed of it is masked."""
+    if isinstance(check, OutgoingCheck):
+        return check.document
+    if isinstance(check, HttpCheck) and check.sealed:
+        masked = dict.fromkeys(check.headers, HIDDEN)
+        check = msgspec.structs.replace(
+            check, headers=masked, body=None if check.body is None else HIDDEN, sealed=False
+        )
+    document: dict[str, Any] = msgspec.to_builtins(check)
+    return document
+
+
+def repeatable(check: Check) -> bool:
+    """Whether doing it once more can do no harm: a check that a crash cut short may then be repeated."""
+    return not isinstance(check, HttpCheck) or check.method in SAFE_METHODS
+
+
+def check_problems(check: Check) -> list[FieldProblem]:
+    match check:
+        case HttpCheck():
+            problems = _http_problems(check)
+        case TcpCheck():
+            problems = _endpoint_problems(check.host, check.port)
+        case TlsCheck():
+            problems = _endpoint_problems(check.host, check.port)
+            if check.server_name is not None and (detail := host_problem(check.server_name)):
+                problems.append(FieldProblem("/check/server_name", detail))
+            if not 0 <= check.min_days <= 3_650:
+                problems.append(FieldProblem("/check/min_days", "must be from 0 to 3650"))
+        case DnsCheck():
+            problems = _dns_problems(check)
+        case OutgoingCheck():
+            detail = document_problem(check.document)
+            return [FieldProblem("/check", detail)] if detail else []
+    problems += duration_problems("/check/timeout", check.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
+    return problems
+
+
+def _http_problems(check: HttpCheck) -> list[FieldProblem]:
+    problems = []
+    if check.sealed:
+        problems.append(FieldProblem("/check/sealed", "there is no such field; remove it"))
+    if detail := url_problem(check.url):
+        problems.append(FieldProblem("/check/url", detail))
+    if len(check.headers) > HEADERS_MAX:
+        problems.append(FieldProblem("/check/headers", f"at most {HEADERS_MAX} headers"))
+    for name, value in check.headers.items():
+        if detail := header_problem(name, value):
+            problems.append(FieldProblem(f"/check/headers/{escape_pointer(name)}", detail))
+    if check.body is not None and check.method in SAFE_METHODS:
+        problems.append(FieldProblem("/check/body", f"a {check.method} request carries no body"))
+    elif check.body is not None and (problem := text_problem(check.body, "/check/body", chars_max=CHECK_BYTES_MAX)):
+        problems.append(problem)
+    if not 0 <= check.follow_redirects <= 10:
+        problems.append(FieldProblem("/check/follow_redirects", "must be from 0 to 10"))
+    if not 1 <= check.max_bytes <= BYTES_CAP_MAX:
+        problems.append(FieldProblem("/check/max_bytes", f"must be from 1 to {BYTES_CAP_MAX}"))
+    return problems + _expect_problems(check.expect)
+
+
+def _expect_problems(expect: HttpExpect) -> list[FieldProblem]:
+    problems = []
+    if expect.status is not None and (not expect.status or not all(100 <= code <= 599 for code in expect.status)):
+        problems.append(FieldProblem("/check/expect/status", "a list of HTTP status codes from 100 to 599"))
+    for name in ("body_contains", "body_lacks"):
+        text = getattr(expect, name)
+        if text is not None and (problem := text_problem(text, f"/check/expect/{name}")):
+            problems.append(problem)
+    if len(expect.headers) > HEADERS_MAX:
+        problems.append(FieldProblem("/check/expect/headers", f"at most {HEADERS_MAX} headers"))
+    for name, value in expect.headers.items():
+        if problem := text_problem(name + value, f"/check/expect/headers/{escape_pointer(name)}"):
+            problems.append(problem)
+    return problems
+
+
+def _endpoint_problems(host: str, port: int) -> list[FieldProblem]:
+    problems = []
+    if detail := host_problem(host):
+        problems.append(FieldProblem("/check/host", detail))
+    if not 1 <= port <= 65_535:
+        problems.append(FieldProblem("/check/port", "must be from 1 to 65535"))
+    return problems
+
+
+def _dns_problems(check: DnsCheck) -> list[FieldProblem]:
+    problems = []
+    if detail := host_problem(check.name):
+        problems.append(FieldProblem("/check/name", detail))
+    if check.server is not None and (detail := host_problem(check.server)):
+        problems.append(FieldProblem("/check/server", detail))
+    if not 1 <= check.port <= 65_535:
+        problems.append(FieldProblem("/check/port", "must be from 1 to 65535"))
+    for index, value in enumerate(check.expect.contains):
+        if problem := text_problem(value, f"/check/expect/contains/{index}"):
+            problems.append(problem)
+    return problems

@@ -1,0 +1,196 @@
+"""What a user declares: a monitor. Parsed once, here, from JSON to values; past this point the types are trusted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from paceline.core.durations import parse_duration_ms
+from paceline.core.monitors.checks import (
+    CHECK_BYTES_MAX,
+    Check,
+    OutgoingCheck,
+    check_document,
+    check_problems,
+    parse_check,
+)
+from paceline.core.monitors.cron import cron_problem, timezone_problem
+from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Wish
+from paceline.core.parsing import decode, duration_problems, line_problem
+from paceline.errors import FieldProblem, InvalidInput
+
+TAGS_MAX = 32
+TAG_CHARS_MAX = 64
+EVERY_MS_MAX = 366 * 86_400_000
+
+
+class MonitorSpec(msgspec.Struct, frozen=True):
+    """A monitor as its user declared it, valid in every field."""
+
+    check: Check
+    every: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    initial_delay: str = "0s"
+    jitter: str = "0s"
+    missed: Missed = "skip"
+    overlap: Overlap = "skip"
+    paused: bool = False
+    tags: tuple[str, ...] = ()
+
+
+class Monitor(msgspec.Struct, frozen=True):
+    """A definition in the store: one row of ``Items``."""
+
+    owner: str
+    id: str
+    generation: int
+    revision: int
+    spec: MonitorSpec
+    created_ms: int
+    updated_ms: int
+
+
+class SpecLimits(msgspec.Struct, frozen=True):
+    every_ms_min: int = 1_000
+
+
+class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
+    check: msgspec.Raw
+    every: str | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
+    initial_delay: str = "0s"
+    jitter: str = "0s"
+    missed: Missed = "skip"
+    overlap: Overlap = "skip"
+    paused: bool = False
+    tags: list[str] = []
+
+
+_SPEC = msgspec.json.Decoder(_SpecDocument)
+
+
+def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> MonitorSpec:
+    """A valid spec, or InvalidInput that names every wrong field."""
+    spec = _to_spec(decode(_SPEC, body, pointer), pointer)
+    problems = [*check_problems(spec.check), *_spec_problems(spec, limits)]
+    if problems:
+        raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
+    return spec
+
+
+def parse_stored_spec(text: str | bytes) -> MonitorSpec:
+    """A spec that was valid when it was stored; limits may have changed since and do not apply."""
+    body = text.encode() if isinstance(text, str) else text
+    return _to_spec(_SPEC.decode(body), "", check_bytes_max=None)
+
+
+def spec_document(spec: MonitorSpec) -> dict[str, Any]:
+    """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
+    return _document(spec, check_document(spec.check))
+
+
+def encode_spec(spec: MonitorSpec) -> bytes:
+    check = spec.check
+    return msgspec.json.encode(_document(spec, check.document if isinstance(check, OutgoingCheck) else check))
+
+
+def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
+    return Wish(
+        cadence=cadence_of(spec),
+        initial_delay_ms=duration_ms(spec.initial_delay),
+        resting=spec.paused or owner_disabled,
+        outgoing=isinstance(spec.check, OutgoingCheck),
+        created_ms=created_ms,
+    )
+
+
+def cadence_of(spec: MonitorSpec) -> Cadence:
+    return _cadence(spec.every, spec.cron, spec.timezone, spec.jitter, spec.missed, spec.overlap)
+
+
+@lru_cache(maxsize=4_096)
+def _cadence(
+    every: str | None, cron: str | None, timezone: str, jitter: str, missed: Missed, overlap: Overlap
+) -> Cadence:
+    """Memoised: most monitors share their cadence with many others."""
+    return Cadence(
+        every_ms=duration_ms(every) if every is not None else 0,
+        cron=" ".join(cron.split()) if cron is not None else "",
+        timezone=timezone if cron is not None else "UTC",
+        jitter_ms=duration_ms(jitter),
+        missed=missed,
+        overlap=overlap,
+    )
+
+
+def duration_ms(text: str) -> int:
+    """For a duration that was validated."""
+    ms = parse_duration_ms(text)
+    assert ms is not None
+    return ms
+
+
+def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
+    document: dict[str, Any] = {"check": check}
+    if spec.every is not None:
+        document["every"] = spec.every
+    if spec.cron is not None:
+        document["cron"] = spec.cron
+        document["timezone"] = spec.timezone
+    document["initial_delay"] = spec.initial_delay
+    document["jitter"] = spec.jitter
+    document["missed"] = spec.missed
+    document["overlap"] = spec.overlap
+    document["paused"] = spec.paused
+    document["tags"] = list(spec.tags)
+    return document
+
+
+def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | None = CHECK_BYTES_MAX) -> MonitorSpec:
+    return MonitorSpec(
+        check=parse_check(bytes(document.check), f"{pointer}/check", bytes_max=check_bytes_max),
+        every=document.every,
+        cron=document.cron,
+        timezone=document.timezone,
+        initial_delay=document.initial_delay,
+        jitter=document.jitter,
+        missed=document.missed,
+        overlap=document.overlap,
+        paused=document.paused,
+        tags=tuple(document.tags),
+    )
+
+
+def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
+    problems = _cadence_problems(spec, limits)
+    for name, text in (("initial_delay", spec.initial_delay), ("jitter", spec.jitter)):
+        problems += duration_problems(f"/{name}", text, ms_min=0, ms_max=EVERY_MS_MAX)
+    if len(spec.tags) > TAGS_MAX:
+        problems.append(FieldProblem("/tags", f"at most {TAGS_MAX} tags"))
+    for index, tag in enumerate(spec.tags[:TAGS_MAX]):
+        if problem := line_problem(tag, f"/tags/{index}", chars_max=TAG_CHARS_MAX):
+            problems.append(problem)
+    return problems
+
+
+def _cadence_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
+    if (spec.every is None) == (spec.cron is None):
+        return [FieldProblem("/every", 'give exactly one of "every" and "cron"')]
+    if spec.every is not None:
+        problems = duration_problems("/every", spec.every, ms_min=limits.every_ms_min, ms_max=EVERY_MS_MAX)
+        if not problems and duration_ms(spec.every) % SLOT_MS:
+            problems.append(FieldProblem("/every", f"must be a multiple of {SLOT_MS}ms"))
+        if spec.timezone != "UTC":
+            problems.append(FieldProblem("/timezone", 'goes with "cron" only; remove it'))
+        return problems
+    assert spec.cron is not None
+    problems = []
+    if detail := cron_problem(spec.cron):
+        problems.append(FieldProblem("/cron", detail))
+    if detail := timezone_problem(spec.timezone):
+        problems.append(FieldProblem("/timezone", detail))
+    return problems

@@ -1,0 +1,43 @@
+"""Whether a claimed run is sent, and when a failed attempt is tried again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paceline.core.backoff import pause_ms
+from paceline.core.monitors.checks import Check, repeatable
+from paceline.core.monitors.outcome import Dead, Unknown
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    attempts_max: int = 5
+    base_ms: int = 1_000
+    cap_ms: int = 300_000
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Go ahead."""
+
+    check: Check
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """Do not send; record this instead."""
+
+    outcome: Dead | Unknown
+
+
+def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy) -> Send | Refuse:
+    """``lost``: an earlier attempt was out when its lease ran out, and nobody knows how far it came."""
+    if check is None:
+        return Refuse(Dead("the monitor was deleted before this run started"))
+    if lost and not repeatable(check):
+        return Refuse(Unknown("the call was cut short and may have reached its target; it is not safe to repeat"))
+    if attempt > policy.attempts_max:
+        return Refuse(Dead(f"given up after {policy.attempts_max} attempts"))
+    return Send(check)
+
+
+def retry_delay_ms(attempt: int, *, policy: RetryPolicy, chance: float) -> int:
+    """Returns how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
+    return pause_ms(attempt, base_ms=policy.base_ms, cap_ms=policy.cap_ms, jitter="full", chance=chance)

@@ -1,0 +1,203 @@
+"""A due entry advances: which runs it makes, and when it is due next.
+
+An advance never leaves an entry due, however late it comes. What was missed follows the cadence's policy, and what is
+caught up is spread, never sent in one spike. A firing that finds an earlier run of its entry unsettled follows the
+cadence's overlap policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from paceline.core.ids import stable_fraction
+from paceline.core.monitors.overlap import is_skipped
+from paceline.core.monitors.schedule import Cadence, next_due_ms
+
+PUT_OFF_MS = 1_000
+"""A run that starts so much later than it would alone was put off for others."""
+
+
+class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """What a tick needs to know of one due entry; the first four are the compare-and-set token.
+
+    ``place`` is the store's own note of where it found the entry; it is handed back untouched and is no part of it.
+    ``busy``: its newest run is not settled. It may settle any moment, but none is made unless the token changes.
+    """
+
+    generation: int
+    counter: int
+    revision: int
+    due_ms: int
+    cadence: Cadence
+    place: Any = None
+    busy: bool = False
+    overlapped: int = 0
+
+    @property
+    def token(self) -> tuple[int, int, int, int]:
+        return self.generation, self.counter, self.revision, self.due_ms
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Due) and self.token == other.token and self.cadence == other.cadence
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has its own, which would compare identities
+
+    def __hash__(self) -> int:
+        return hash(self.token)
+
+
+class Firing(msgspec.Struct, frozen=True, gc=False):
+    """One run to be made. ``after_ms`` is when it may start at the earliest: 0, or a moment of the catch-up."""
+
+    counter: int
+    due_ms: int
+    after_ms: int
+
+
+class Advance(msgspec.Struct, frozen=True, gc=False):
+    """What a tick wants to write: if ``due`` is still what the store holds, make the runs and move on."""
+
+    due: Due
+    next_due_ms: int
+    firings: tuple[Firing, ...]
+    overlapped: int = 0
+    """As ``Entry.overlapped``, behind this advance."""
+    waiting_max: int = 0
+    """Of the runs that then wait behind the oldest open one, the newest so many are kept; 0: all of them."""
+
+
+class CatchUp(NamedTuple):
+    """How missed firings are treated."""
+
+    grace_ms: int = 30_000
+    """A firing handled within this time is late, not missed."""
+    runs_max: int = 100
+    """At most so many missed runs are made up for under ``missed: all``: the newest."""
+    window_ms: int = 600_000
+    """Missed runs are spread over this time, or at twice the cadence's usual pace if that is sooner over."""
+    per_second: int = 20
+    """So many missed runs of all monitors together may start in one second."""
+    waiting_max: int = 100
+    """Under ``overlap: queue`` so many runs of a monitor may wait behind the one that is first."""
+
+
+class OnTime(NamedTuple):
+    """The rule for the common case, for stores that can apply it to many entries in one act.
+
+    An entry with an interval is on time when its following due time has not come yet and it is late by no more than
+    the grace. It then makes one run, due when it was, and moves on by its interval.
+    """
+
+    now_ms: int
+    grace_ms: int
+
+    def covers(self, due: Due) -> bool:
+        return _is_on_time(due, self.now_ms, self.grace_ms)
+
+
+def advance(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
+    """Returns the step forward of one due entry: the runs it makes, and when it is due next."""
+    if _is_on_time(due, now_ms, catch_up.grace_ms):
+        firing = Firing(due.counter, due.due_ms, 0)
+        wanted = Advance(due, due.due_ms + due.cadence.every_ms, (firing,))
+    else:
+        wanted = _advance_late(due, now_ms=now_ms, catch_up=catch_up)
+    return overlap(wanted, waiting_max=catch_up.waiting_max) if due.busy else wanted
+
+
+def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
+    return [advance(due, now_ms=now_ms, catch_up=catch_up) for due in dues]
+
+
+def _is_on_time(due: Due, now_ms: int, grace_ms: int) -> bool:
+    late_ms = now_ms - due.due_ms
+    return 0 <= late_ms < due.cadence.every_ms and late_ms <= grace_ms
+
+
+def missed_times(advance: Advance) -> list[int]:
+    """When the runs would start that make up for what was missed, as far as this entry alone is concerned."""
+    return [firing.after_ms for firing in advance.firings if firing.after_ms]
+
+
+def at_times(advance: Advance, times: Sequence[int]) -> Advance:
+    """The advance with its missed runs at these times, which may be fewer: then the newest runs are made.
+
+    One run for all that was missed is not made if the next firing comes before the time it was put off to.
+    """
+    firings = advance.firings
+    put_off = len(times) == 1 and times[0] > firings[0].after_ms + PUT_OFF_MS
+    if put_off and advance.due.cadence.missed == "once" and times[0] >= advance.next_due_ms:
+        return replace(advance, firings=())
+    kept = firings[len(firings) - len(times) :]
+    made = (Firing(advance.due.counter + n, kept[n].due_ms, after_ms) for n, after_ms in enumerate(times))
+    return replace(advance, firings=tuple(made))
+
+
+def overlap(advance: Advance, *, waiting_max: int) -> Advance:
+    """What becomes of an advance of a busy entry: its newest run is not settled."""
+    due, firings = advance.due, advance.firings
+    made_up = bool(firings) and firings[0].after_ms > 0
+    if is_skipped(due.cadence, busy=due.busy, made_up=made_up):
+        return replace(advance, firings=(), overlapped=due.overlapped + len(firings))
+    return replace(advance, overlapped=due.overlapped + len(firings), waiting_max=waiting_max)
+
+
+def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
+    """Any cadence, any lateness."""
+    following_ms = next_due_ms(
+        due.cadence, after_ms=max(now_ms, due.due_ms), due_ms=due.due_ms, generation=due.generation
+    )
+    slots = _slots(due, now_ms=now_ms, kept_max=catch_up.runs_max)
+    return Advance(due, following_ms, _firings(due, slots, following_ms, now_ms=now_ms, catch_up=catch_up))
+
+
+def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
+    """The newest grid points from the due time up to now, oldest first, at most ``kept_max``."""
+    if every_ms := due.cadence.every_ms:
+        passed = (now_ms - due.due_ms) // every_ms
+        first = max(0, passed - kept_max + 1)
+        return [due.due_ms + index * every_ms for index in range(first, passed + 1)]
+    return _cron_slots(due, now_ms=now_ms, kept_max=kept_max if due.cadence.missed == "all" else 1)
+
+
+def _cron_slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
+    """Found by looking back over spans that double, so that a long outage does not walk every minute of it."""
+    span_ms = 60_000 * kept_max
+    while True:
+        start_ms = now_ms - span_ms
+        slots = [due.due_ms] if start_ms <= due.due_ms else []
+        slot_ms = max(start_ms, due.due_ms)
+        while (slot_ms := next_due_ms(due.cadence, after_ms=slot_ms, due_ms=0, generation=due.generation)) <= now_ms:
+            slots.append(slot_ms)
+        if start_ms <= due.due_ms or len(slots) >= kept_max:
+            return slots[-kept_max:]
+        span_ms *= 2
+
+
+def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catch_up: CatchUp) -> tuple[Firing, ...]:
+    newest_ms = slots[-1]
+    on_time = now_ms - newest_ms <= catch_up.grace_ms
+    missed = slots[:-1] if on_time else slots
+    match due.cadence.missed:
+        case "skip":
+            missed = []
+        case "once":
+            missed = [] if on_time else [newest_ms]
+        case "all":
+            pass
+    period_ms = max(following_ms - newest_ms, 1)
+    window_ms = min(max(len(missed) * period_ms // 2, period_ms), catch_up.window_ms)
+    phase = stable_fraction(f"catch-up:{due.generation}")
+    firings = [
+        Firing(due.counter + index, slot_ms, now_ms + int((index + phase) / len(missed) * window_ms))
+        for index, slot_ms in enumerate(missed)
+    ]
+    if on_time:
+        # In order: the newest waits for those that are caught up before it.
+        firings.append(Firing(due.counter + len(firings), newest_ms, firings[-1].after_ms if firings else 0))
+    return tuple(firings)

@@ -1,0 +1,99 @@
+"""Whether a monitor is created, replaced, removed or left as it is, and what is then stored of it.
+
+A store reads the monitor and its owner, asks here, and writes what is returned on the condition that both are still as
+they were read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.core.monitors.definition import Monitor, encode_spec
+from paceline.core.monitors.load import exceeds, load_of
+from paceline.core.monitors.stored import StoredMonitor, keep_spec, read_spec
+from paceline.core.monitors.values import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
+
+
+class Limits(NamedTuple):
+    """Of one owner: how many monitors, and how often a second they may fire together (0: no limit)."""
+
+    monitors_max: int
+    firings_max: int = 0
+
+
+class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
+    """What an owner has: the number of monitors, and their load together (``core.monitors.load``)."""
+
+    monitors: int
+    load: int
+    disabled: bool
+
+
+class NewFacts(msgspec.Struct, frozen=True, gc=False):
+    """What a put needs that is new: the time, the number of its change, and the generation of a new monitor."""
+
+    now_ms: int
+    change_seq: int
+    generation: int
+
+
+class PutDecision(msgspec.Struct, frozen=True):
+    """``stored`` is to be written, with a recorded change; None: nothing is. ``owner`` is the owner after that."""
+
+    result: PutResult
+    stored: StoredMonitor | None
+    owner: OwnerFacts
+
+
+def decide_put(
+    item: PutMonitor, stored: StoredMonitor | None, owner: OwnerFacts, limits: Limits, new: NewFacts
+) -> PutDecision:
+    """Judges one put against the monitor of that name, if there is one, and its owner."""
+    if stored is None:
+        if not as_expected(item, None, 0):
+            return PutDecision(PutResult("revision_mismatch"), None, owner)
+        if owner.monitors >= limits.monitors_max:
+            return PutDecision(PutResult("limit_reached"), None, owner)
+        load = owner.load + load_of(item.spec)
+        if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
+            return PutDecision(PutResult("rate_reached", load=load), None, owner)
+        return _create(item, OwnerFacts(owner.monitors + 1, load, owner.disabled), new)
+    if not as_expected(item, stored.generation, stored.revision):
+        return PutDecision(PutResult("revision_mismatch", stored.monitor(item.owner, item.id)), None, owner)
+    text = encode_spec(item.spec).decode()
+    if stored.text == text:
+        return PutDecision(PutResult("unchanged", stored.monitor(item.owner, item.id)), None, owner)
+    load = owner.load + load_of(item.spec) - load_of(read_spec(stored.text))
+    if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
+        current = stored.monitor(item.owner, item.id)
+        return PutDecision(PutResult("rate_reached", current, load=load), None, owner)
+    keep_spec(text, item.spec)  # the change that follows will read it
+    # By position: this is made for every edit, and names cost as much as the rest of it.
+    generation, revision, created_ms = stored.generation, stored.revision, stored.created_ms
+    monitor = Monitor(item.owner, item.id, generation, revision + 1, item.spec, created_ms, new.now_ms)
+    replaced = StoredMonitor(generation, revision + 1, text, created_ms, new.now_ms)
+    return PutDecision(PutResult("replaced", monitor), replaced, OwnerFacts(owner.monitors, load, owner.disabled))
+
+
+def decide_remove(item: RemoveMonitor, stored: tuple[int, int] | None) -> RemoveResult:
+    """``stored``: generation and revision of the monitor of that name; None: there is none."""
+    if stored is None:
+        return "not_found"
+    return "removed" if as_expected(item, *stored) else "revision_mismatch"
+
+
+def as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revision: int) -> bool:
+    """True if the monitor is the one that the writer has seen; revision 0: there is none."""
+    if item.expected_revision is not None and item.expected_revision != revision:
+        return False
+    return item.expected_generation is None or item.expected_generation == generation
+
+
+def _create(item: PutMonitor, owner: OwnerFacts, new: NewFacts) -> PutDecision:
+    made_ms = new.now_ms if item.created_ms is None else item.created_ms
+    created = StoredMonitor(new.generation, 1, encode_spec(item.spec).decode(), made_ms, made_ms)
+    monitor = Monitor(item.owner, item.id, new.generation, 1, item.spec, made_ms, made_ms)
+    change = Change(new.change_seq, new.generation, monitor, owner.disabled, None)
+    return PutDecision(PutResult("created", monitor, change), created, owner)

@@ -1,0 +1,195 @@
+"""When an entry fires: its cadence, its first firing, and what an edit does to it.
+
+An entry's grid is its due times. The next due time always follows from the previous one, never from when it was
+handled, so nothing drifts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from paceline.core.ids import stable_fraction
+from paceline.core.monitors.cron import next_cron_ms
+
+SLOT_MS = 50
+"""Due times lie on this raster, so that a store may cluster its due table by a small integer."""
+
+Missed = Literal["skip", "once", "all"]
+Overlap = Literal["skip", "queue"]
+
+
+class Cadence(msgspec.Struct, frozen=True):
+    """The part of a definition that says when. Equal cadences are shared by all entries that have them."""
+
+    every_ms: int = 0
+    cron: str = ""
+    timezone: str = "UTC"
+    jitter_ms: int = 0
+    missed: Missed = "skip"
+    overlap: Overlap = "skip"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """The schedulable state of one definition: a row of ``Schedulers``.
+
+    ``generation`` is new at each creation and unique in the store, so it also names the entry. ``counter`` counts the
+    runs made. ``revision`` is that of the definition it was armed from. Together with ``due_ms`` they are the
+    compare-and-set token: an advance that believes any of them wrongly loses. A resting entry has no due time.
+    """
+
+    generation: int
+    counter: int
+    revision: int
+    due_ms: int | None
+    cadence: Cadence
+    outgoing: bool
+    last_due_ms: int | None = None
+    """When the newest run was due; None if there was none, or its record is gone."""
+    overlapped: int = 0
+    """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
+
+
+class Arm(msgspec.Struct, frozen=True, gc=False):
+    """The entry shall fire next at ``due_ms``, in this cadence."""
+
+    due_ms: int
+    cadence: Cadence
+    outgoing: bool
+
+
+class Rest(msgspec.Struct, frozen=True, gc=False):
+    """The entry shall keep its place and its counter and not fire: paused, or its owner is disabled."""
+
+    cadence: Cadence
+    outgoing: bool
+
+
+class Keep(msgspec.Struct, frozen=True, gc=False):
+    """The change does not touch the schedule."""
+
+
+class Remove(msgspec.Struct, frozen=True, gc=False):
+    """The definition is gone."""
+
+
+Reaction = Arm | Rest | Keep | Remove
+
+
+class Wish(msgspec.Struct, frozen=True, gc=False):
+    """What the newest definition asks of its entry."""
+
+    cadence: Cadence
+    initial_delay_ms: int
+    resting: bool
+    outgoing: bool
+    created_ms: int
+
+
+def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
+    """What a recorded change of the definition does to the entry. The same change twice decides the same."""
+    if wish is None:
+        return Remove()
+    if wish.resting:
+        at_rest = entry is not None and entry.due_ms is None and _same_shape(wish, entry)
+        return Keep() if at_rest else Rest(cadence=wish.cadence, outgoing=wish.outgoing)
+    if entry is None:
+        due_ms = _first_due_ms(wish, generation=generation, now_ms=now_ms)
+        return Arm(due_ms, wish.cadence, wish.outgoing)
+    due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
+    # Before the first firing the initial delay may have been edited, which is no part of the shape.
+    settled = entry.counter > 0 or entry.due_ms == due_ms
+    if entry.due_ms is not None and settled and _same_shape(wish, entry):
+        return Keep()
+    return Arm(due_ms, wish.cadence, wish.outgoing)
+
+
+def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int) -> int:
+    """The first due time of the grid through ``due_ms`` that lies strictly after ``after_ms``."""
+    if cadence.every_ms:
+        if after_ms < due_ms:
+            return due_ms
+        return due_ms + ((after_ms - due_ms) // cadence.every_ms + 1) * cadence.every_ms
+    offset_ms = jitter_offset_ms(cadence, generation)
+    return next_cron_ms(cadence.cron, cadence.timezone, after_ms - offset_ms) + offset_ms
+
+
+def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
+    """The entry's own shift within the jitter: the same for ever, different between entries.
+
+    A jitter longer than the interval is as good as the whole interval.
+    """
+    if not cadence.jitter_ms:
+        return 0
+    width_ms = min(cadence.jitter_ms, cadence.every_ms or cadence.jitter_ms)
+    return int(stable_fraction(f"jitter:{generation}") * width_ms) // SLOT_MS * SLOT_MS
+
+
+def on_raster(ms: int) -> int:
+    """The first raster point at or after the instant."""
+    return -(-ms // SLOT_MS) * SLOT_MS
+
+
+def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
+    """Whether the entry waits for a firing that its cadence would not have reached yet: the clock was set back.
+
+    An interval counts real seconds, so it returns at once; a cron time that has fired shall not fire again because
+    the clock was put right by a little, so it is given the tolerance.
+    """
+    if entry.due_ms is None or entry.counter == 0:
+        return False
+    if every_ms := entry.cadence.every_ms:
+        # An edit of the jitter may have moved the grid by up to a period.
+        return entry.due_ms - now_ms > every_ms + min(entry.cadence.jitter_ms, every_ms) + SLOT_MS
+    following_ms = next_due_ms(
+        entry.cadence, after_ms=now_ms + tolerance_ms, due_ms=entry.due_ms, generation=entry.generation
+    )
+    return entry.due_ms > following_ms
+
+
+def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:
+    """Where an entry that waits too far ahead belongs: the next point of its own grid after now."""
+    assert entry.due_ms is not None
+    grid_ms = _grid_start_ms(entry.cadence, entry.due_ms, now_ms)
+    return next_due_ms(entry.cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
+
+
+def _same_shape(wish: Wish, entry: Entry) -> bool:
+    return entry.cadence == wish.cadence and entry.outgoing == wish.outgoing
+
+
+def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -> int:
+    cadence = wish.cadence
+    if entry.due_ms is not None and entry.due_ms <= now_ms:
+        return entry.due_ms  # a firing is owed already: the edit must not lose it
+    if entry.counter == 0:
+        return _first_due_ms(wish, generation=generation, now_ms=now_ms)
+    if not cadence.every_ms:
+        return next_due_ms(cadence, after_ms=now_ms, due_ms=0, generation=generation)
+    at_once_ms = now_ms // SLOT_MS * SLOT_MS  # never ahead of now: from this moment on it is owed
+    due_ms = max(_interval_after_edit_ms(cadence, entry, now_ms=at_once_ms), at_once_ms)
+    return due_ms if due_ms != entry.last_due_ms else due_ms + cadence.every_ms  # fired a moment ago: not twice
+
+
+def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:
+    start_ms = wish.created_ms + wish.initial_delay_ms
+    if wish.cadence.every_ms:
+        return on_raster(max(now_ms, start_ms + jitter_offset_ms(wish.cadence, generation)))
+    return next_due_ms(wish.cadence, after_ms=max(now_ms, start_ms), due_ms=0, generation=generation)
+
+
+def _interval_after_edit_ms(cadence: Cadence, entry: Entry, *, now_ms: int) -> int:
+    """One new period after the previous slot, so that edits, however many, neither push a firing away nor double it."""
+    before = entry.cadence
+    if entry.due_ms is not None and before.every_ms:
+        slot_ms = entry.due_ms - before.every_ms - jitter_offset_ms(before, entry.generation)
+        return slot_ms + cadence.every_ms + jitter_offset_ms(cadence, entry.generation)
+    return now_ms if entry.last_due_ms is None else entry.last_due_ms + cadence.every_ms
+
+
+def _grid_start_ms(cadence: Cadence, due_ms: int, now_ms: int) -> int:
+    """A point of the interval's grid at or before now; cron needs none."""
+    if not cadence.every_ms or due_ms <= now_ms:
+        return due_ms
+    return due_ms - -(-(due_ms - now_ms) // cadence.every_ms) * cadence.every_ms

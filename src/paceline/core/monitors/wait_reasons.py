@@ -1,0 +1,60 @@
+"""Why a run waits, in words for people, where the store has nothing more exact to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from paceline.core.monitors.outcome import RunState
+from paceline.core.monitors.values import Run
+
+HELD = "its owner is disabled"
+_REASONS = {
+    "waiting": "waiting for a place: it starts when it is its turn and a place for its check is free",
+    "parked": "waits for an earlier run of this monitor",
+    "later": "missed its time: it is made up for at a moment of its own, since all at once would be a spike",
+    "held": HELD,
+}
+UNCLAIMED = "waiting for a checker that claims it"
+
+
+def wait_reason(state: str, *, outgoing: bool) -> str:
+    """Why a run in this state has not started. Empty: it has.
+
+    A place is what Paceline's own checks need; ``outgoing`` runs are for checkers that people run themselves.
+    """
+    if outgoing and state == "waiting":
+        return UNCLAIMED
+    return _REASONS.get(state, "")
+
+
+class OpenRun(NamedTuple):
+    """A run that has not ended, as a store finds it. ``waiting``: it lacks nothing but a place, or a checker."""
+
+    state: RunState
+    at_ms: int | None = None
+    """When its lease ends or it may start; None: it has no such moment."""
+    started_ms: int | None = None
+    reason: str = ""
+
+
+def show_open(run: Run, found: OpenRun, *, disabled: bool, outgoing: bool, place_reason: Callable[[], str]) -> Run:
+    """Returns the run with its state and the reason why it waits.
+
+    ``place_reason`` says why checks like this one lack a place, if the process that claims has noted it; it is asked
+    only for checks that wait for a place.
+    """
+    if disabled and found.state != "out":
+        return replace(run, state="held", reason=HELD)
+    if found.state in ("waiting", "held"):
+        noted = "" if outgoing else place_reason()
+        return replace(run, state=found.state, reason=noted or wait_reason("waiting", outgoing=outgoing))
+    return replace(
+        run,
+        state=found.state,
+        reason=found.reason or wait_reason(found.state, outgoing=outgoing),
+        until_ms=found.at_ms,
+        started_ms=found.started_ms,
+    )

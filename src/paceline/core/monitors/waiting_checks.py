@@ -1,0 +1,203 @@
+"""Checks that wait for a place in one process: whose turn it is, and which of them start next."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from paceline.core.monitors.places import Seats, Wish
+
+ROUNDS_MAX = 32
+"""What owners cannot use, since their targets are full, is offered to the others: so many times in one claim."""
+OWNERS_MIN, OWNERS_MAX = 64, 1_024
+"""So many owners are asked in one claim: at least as many as there are places, and never more than the second."""
+TARGETS_MAX = 64
+"""So many full targets of one owner are asked for a free place in one claim; the next claim asks the others."""
+
+
+Chosen = tuple[str, int, str]
+"""A run that waits or may start: its owner, handle and target."""
+
+
+class Waiting:
+    """Runs of checks in the order in which they came, by owner. The owner that was served longest ago comes first.
+
+    A run whose target is full steps aside, and those behind it go on. It comes first again when its target has a place.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[str, _Runs] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, runs: Iterable[tuple[int, tuple[str, str]]]) -> None:
+        """Adds runs behind their owners' other runs. Each is given by its handle with its owner and target."""
+        owners = self._owners
+        count = 0
+        for count, (handle, (owner, target)) in enumerate(runs, start=1):  # noqa: B007  counted, used below
+            if owner not in owners:
+                owners[owner] = _Runs()
+            owners[owner].line.append((owner, handle, target))
+        self._count += count
+
+    def put_first(self, runs: Sequence[tuple[int, tuple[str, str]]]) -> None:
+        """Adds runs before their owners' other runs, given as for ``add``."""
+        for handle, (owner, target) in reversed(runs):
+            self._owners.setdefault(owner, _Runs()).line.appendleft((owner, handle, target))
+        self._count += len(runs)
+
+    def choose(self, seats: Seats) -> list[Chosen]:
+        """Removes and returns the runs that start now. Each has a place, taken from ``seats``."""
+        if seats.is_ample(self._count):
+            return self._choose_all(seats)
+        return self._choose_by_turns(seats)
+
+    def _choose_all(self, seats: Seats) -> list[Chosen]:
+        """All runs, as ``_choose_by_turns`` would choose them where no ceiling is near."""
+        chosen: list[Chosen] = []
+        places: dict[tuple[str, str], int] = {}
+        for runs in self._owners.values():
+            for waiting in runs.aside.values():
+                chosen += waiting
+            chosen += runs.line
+        for owner, _, target in chosen:
+            places[owner, target] = places.get((owner, target), 0) + 1
+        for (owner, target), count in places.items():
+            seats.take(owner, target, count)
+        self._owners.clear()
+        self._count = 0
+        return chosen
+
+    def _choose_by_turns(self, seats: Seats) -> list[Chosen]:
+        chosen: list[Chosen] = []
+        asked: list[str] = []
+        for _ in range(ROUNDS_MAX):
+            if seats.room <= 0 or not self._owners:
+                break
+            before = len(chosen)
+            wishes = self._wishes(asked, seats) if before else self._asked(seats)
+            asked = [wish.owner for wish in wishes]
+            shares = seats.shares(wishes)
+            served: set[str] = set()
+            for owner, share in zip(asked, shares, strict=True):
+                if share and (taken := self._owners[owner].take(owner, share, seats)):
+                    chosen += taken
+                    served.add(owner)
+            self._rotate(asked, served)
+            if len(chosen) - before == sum(shares) and (chosen or len(asked) == len(self._owners)):
+                break  # nobody left anything; if nobody wanted anything, those behind are asked
+        self._count -= len(chosen)
+        return chosen
+
+    def reasons(self, seats: Seats, *, limit: int) -> dict[tuple[str, str], str]:
+        """Why runs wait for a place, by owner and target, of so many owners. An empty target stands for all others."""
+        found: dict[tuple[str, str], str] = {}
+        for owner, runs in islice(self._owners.items(), limit):
+            targets = islice(runs.aside, TARGETS_MAX)
+            for target in ("", *targets) if runs.line else targets:
+                if reason := seats.why_waits(owner, target):
+                    found[owner, target] = reason
+        return found
+
+    def _asked(self, seats: Seats) -> list[Wish]:
+        """Owners in the order of their turns, and how many runs of each could start.
+
+        Max-min shares go to those who have least. The first in turn mostly have nothing out: once there are as many of
+        these as there is room, those behind them would get nothing.
+        """
+        asked: list[Wish] = []
+        without = 0
+        for owner, runs in islice(self._owners.items(), OWNERS_MAX):
+            wanted = runs.wanted(owner, seats)
+            asked.append(Wish(owner, wanted))
+            without += wanted > 0 and not seats.held_by(owner)
+            if without >= seats.room and len(asked) >= OWNERS_MIN:
+                break
+        return asked
+
+    def _wishes(self, owners: Sequence[str], seats: Seats) -> list[Wish]:
+        """What those who were asked still want."""
+        left = ((owner, self._owners[owner].wanted(owner, seats)) for owner in owners if owner in self._owners)
+        return [Wish(owner, wanted) for owner, wanted in left if wanted]
+
+    def _rotate(self, asked: Sequence[str], served: set[str]) -> None:
+        """Puts the owners that were asked behind those that were not, and those that were served behind all."""
+        owners = self._owners
+        left_out = len(asked) < len(owners)
+        for owner in asked:
+            if not owners[owner]:
+                del owners[owner]
+            elif left_out and owner not in served:
+                owners[owner] = owners.pop(owner)
+        for owner in asked:
+            if owner in served and owner in owners:
+                owners[owner] = owners.pop(owner)
+
+
+class _Runs:
+    """One owner's runs: in line, and aside because their target is full."""
+
+    def __init__(self) -> None:
+        self.line: deque[Chosen] = deque()
+        self.aside: dict[str, deque[Chosen]] = {}
+        """Runs of full targets, by target."""
+
+    def __bool__(self) -> bool:
+        return bool(self.line or self.aside)
+
+    def wanted(self, owner: str, seats: Seats) -> int:
+        """How many could start, as far as that is seen at once: those in line for a full target are met later."""
+        line, aside = self.line, self.aside
+        while line and (line[0][2] in aside or seats.room_at(owner, line[0][2]) <= 0):
+            run = line.popleft()
+            aside.setdefault(run[2], deque()).append(run)
+        wanted = len(line)
+        if aside:
+            for target in islice(aside, TARGETS_MAX):
+                wanted += min(seats.room_at(owner, target), len(aside[target]))
+        return wanted
+
+    def take(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
+        """Removes and returns up to so many runs: those aside that have a place now, then those in line."""
+        line, aside = self.line, self.aside
+        if share == 1 and not aside and seats.room_at(owner, line[0][2]) > 0:  # usual where owners are many
+            run = line.popleft()
+            seats.take(owner, run[2])
+            return [run]
+        taken = self._take_aside(owner, share, seats) if aside else []
+        room: dict[str, int] = {}
+        left: dict[str, int] = {}
+        while line and len(taken) < share:
+            run = line.popleft()
+            target = run[2]
+            free = left.get(target)
+            if free is None:
+                # Behind those that stepped aside for this target, if there are any: runs of one target start in order.
+                free = room[target] = 0 if target in aside else seats.room_at(owner, target)
+            if free > 0:
+                taken.append(run)
+                left[target] = free - 1
+            else:
+                left[target] = 0
+                aside.setdefault(target, deque()).append(run)
+        for target, free in room.items():
+            if free > left[target]:
+                seats.take(owner, target, free - left[target])
+        return taken
+
+    def _take_aside(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
+        taken: list[Chosen] = []
+        for target in list(islice(self.aside, TARGETS_MAX)):
+            free = min(seats.room_at(owner, target), share - len(taken))
+            if free <= 0:
+                continue
+            runs = self.aside.pop(target)
+            free = min(free, len(runs))
+            taken += [runs.popleft() for _ in range(free)]
+            seats.take(owner, target, free)
+            if runs:
+                self.aside[target] = runs  # behind the others: they are asked in turn
+        return taken

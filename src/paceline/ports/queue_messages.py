@@ -1,0 +1,154 @@
+"""Messages from a store on queues to the functions.
+
+A message only says when to look: the row is the truth, so a message that is stale or doubled does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: an entry is due, if it still stands at this counter and due time (milliseconds)."""
+
+    generation: int
+    counter: int
+    due: int
+
+
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: the provider with this number may start a run then."""
+
+    provider: int
+    at: int
+
+
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
+
+    generation: int
+    counter: int
+    at: int
+
+
+class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``outgoing``, for checkers of your own: a run that may start. ``attempt`` is the one it would be."""
+
+    run: str
+    generation: int
+    counter: int
+    due: str
+    attempt: int
+
+
+class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: a monitor's run was made."""
+
+    generation: int
+    counter: int
+
+    @property
+    def group(self) -> str:
+        return f"monitor-{self.generation}"
+
+    @property
+    def once(self) -> str:
+        return f"run-{self.generation}-{self.counter}"
+
+
+class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: the provider may start a run, from this instant on.
+
+    ``look`` is the minute's number. It makes the deduplication id change every minute: SQS would otherwise drop a
+    repeat for five minutes.
+    """
+
+    provider: int
+    at: int
+    look: int
+
+    @property
+    def group(self) -> str:
+        return f"provider-{self.provider}"
+
+    @property
+    def once(self) -> str:
+        return f"call-{self.provider}-{self.at}-{self.look}"
+
+
+class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``, every minute: start all runs that may start, also those whose own message was lost.
+
+    Each message is a group of its own: a function that dies with one, which hides it for long, delays no other.
+    """
+
+    look: int
+
+    @property
+    def group(self) -> str:
+        return f"look-{self.look}"
+
+    @property
+    def once(self) -> str:
+        return f"look-{self.look}"
+
+
+class Letter(NamedTuple):
+    """A message on its way. ``delay_s`` is for standard queues; ``group``, and ``once`` against doubles, for FIFO."""
+
+    body: str
+    delay_s: int = 0
+    group: str | None = None
+    once: str | None = None
+
+
+DELAY_S_MAX = 900
+DELAY_MS_MAX = DELAY_S_MAX * 1_000
+
+
+def delay_s(at_ms: int, now_ms: int) -> int:
+    """Rounded up, so that none comes before its time; a clock that runs apart by a little must not ask for 901."""
+    return min(max(-(-(at_ms - now_ms) // 1_000), 0), DELAY_S_MAX)
+
+
+Tick = Alarm | Release | Start
+Wake = CheckWake | CallWake | Look
+Body = Tick | Waiting | Wake
+
+
+class WrongMessage(ValueError):
+    """The message is not one of Paceline's. It stays until SQS moves it to the dead queue, for a person."""
+
+
+TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
+OFFERS: tuple[type[Waiting], ...] = (Waiting,)
+WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
+
+
+def read_tick(body: str) -> Alarm | Release | Start:
+    message = read(body, TICKS)
+    assert isinstance(message, Alarm | Release | Start)
+    return message
+
+
+def read_wake(body: str) -> CheckWake | CallWake | Look:
+    message = read(body, WAKES)
+    assert isinstance(message, CheckWake | CallWake | Look)
+    return message
+
+
+def read(body: str, kinds: tuple[type[Any], ...]) -> Body:
+    """One of these kinds: they have no field but their own, so one at most fits. Raises WrongMessage."""
+    for kind in kinds:
+        try:
+            message: Body = msgspec.json.decode(body, type=kind)
+        except msgspec.DecodeError:
+            continue
+        return message
+    raise WrongMessage(f"no message of ours: {body[:200]}")
+
+
+def write(message: Body) -> str:
+    return msgspec.json.encode(message).decode()

@@ -1,0 +1,122 @@
+"""Answers of handlers, and how they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.types import Receive, Send
+
+from paceline.errors import PacelineError, Unauthenticated
+from paceline.shells.api.http.problems import problem_of, retry_after_s
+
+Header = tuple[bytes, bytes]
+
+_JSON: Header = (b"content-type", b"application/json")
+_PROBLEM: Header = (b"content-type", b"application/problem+json")
+_GUARDED: tuple[Header, ...] = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+)
+_CLOSE: Header = (b"connection", b"close")
+_encode = msgspec.json.Encoder().encode
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes = b""
+    headers: tuple[Header, ...] = ()
+
+
+class Stream(NamedTuple):
+    """A streamed answer. Each page is made in a thread, once the page before it has been sent."""
+
+    status: int
+    pages: Iterator[bytes]
+    headers: tuple[Header, ...] = ()
+    close: Callable[[], None] = lambda: None
+    """Called when no further page is needed, also while one is being made."""
+    threads: Executor | None = None
+    """Threads that make the pages; None: those of ``asyncio.to_thread``."""
+
+
+def json_answer(status: int, value: Any, *headers: Header) -> Answer:
+    return Answer(status, _encode(value), (_JSON, *_GUARDED, *headers))
+
+
+def empty_answer(status: int, *headers: Header) -> Answer:
+    return Answer(status, b"", (*_GUARDED, *headers))
+
+
+def text_answer(status: int, body: bytes, content_type: str, *, policy: str | None = None) -> Answer:
+    """Anything that is not JSON. ``policy`` is the page's own content security policy."""
+    guarded = [header for header in _GUARDED if policy is None or header[0] != b"content-security-policy"]
+    own = [(b"content-security-policy", policy.encode())] if policy is not None else []
+    return Answer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
+
+
+def stream_answer(
+    pages: Iterator[bytes],
+    content_type: str,
+    *headers: Header,
+    close: Callable[[], None] = lambda: None,
+    threads: Executor | None = None,
+) -> Stream:
+    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers), close, threads)
+
+
+def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> Answer:
+    """``close``: the connection is closed without reading the rest of the request."""
+    extra = list(headers)
+    if (seconds := retry_after_s(error)) is not None:
+        extra.append((b"retry-after", b"%d" % seconds))
+    if isinstance(error, Unauthenticated):
+        extra.append((b"www-authenticate", b'Bearer realm="paceline"'))
+    if close:
+        extra.append(_CLOSE)
+    return Answer(error.status, _encode(problem_of(error)), (_PROBLEM, *_GUARDED, *extra))
+
+
+async def send_answer(answer: Answer, send: Send) -> None:
+    headers = answer.headers
+    if answer.status not in (204, 304):
+        headers = (*headers, (b"content-length", b"%d" % len(answer.body)))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def send_stream(answer: Stream, receive: Receive, send: Send, *, head_only: bool) -> None:
+    """Ends early if the client goes away. If a page cannot be made, the connection is cut: half must not look whole."""
+    gone = asyncio.get_running_loop().create_task(disconnected(receive))
+    try:
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        while not head_only and not gone.done():
+            page = await _next_page(answer, gone)
+            if page is None:
+                break
+            await send({"type": "http.response.body", "body": page, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+        answer.close()
+
+
+async def _next_page(answer: Stream, gone: asyncio.Task[None]) -> bytes | None:
+    """The next page, or None at the end. Making it is interrupted if the client leaves."""
+    making = asyncio.get_running_loop().run_in_executor(answer.threads, next, answer.pages, None)
+    either: set[asyncio.Future[Any]] = {making, gone}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not making.done():
+        answer.close()
+    return await making
+
+
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client has disconnected."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

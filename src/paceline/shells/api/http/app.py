@@ -1,0 +1,179 @@
+"""The ASGI application: calls the handler of a request and turns its result or error into an answer."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import structlog
+from starlette import routing
+from starlette.types import Receive, Scope, Send
+
+from paceline.core.parsing import decode
+from paceline.core.users import User
+from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
+from paceline.shells.api.http import pages
+from paceline.shells.api.http.answers import Answer, Header, Stream, problem_answer, send_answer, send_stream
+from paceline.shells.api.http.auth import identify, owner_of, require_admin, viewer_of
+from paceline.shells.api.http.bodies import ClientGone, read_body
+from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
+from paceline.shells.api.http.documentation import documentation_routes
+from paceline.shells.api.http.problems import MethodNotAllowed, internal
+from paceline.shells.api.http.route import Route
+from paceline.shells.api.outgoing import check_run_owner
+from paceline.shells.api.routes import ROUTES
+from paceline.shells.dashboard.pages import dashboard_routes
+from paceline.wiring import System
+
+SLOW_S = 1.0
+"""An answer that took longer is worth a line in the log."""
+GONE = 499
+"""Status in the metrics for a client that did not wait for its answer."""
+_NOBODY = User(id="", role="user", daily_credits=0, disabled=True, created_ms=0)
+_CONVERTED = {"{run}": "{run:path}"}
+
+
+def build_app(system: System, hooks: ApiHooks) -> routing.Router:
+    """The whole API on this system. Its threads end with the server's lifespan."""
+    api = ApiContext.of(system, hooks)
+    by_path: dict[str, list[Route]] = {}
+    for route in (*ROUTES, *documentation_routes(ROUTES), *dashboard_routes()):
+        by_path.setdefault(route.path, []).append(route)
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        yield
+        api.close()
+
+    from paceline.shells.ripe_api import RipeApi  # noqa: PLC0415  it imports this package
+
+    paths = [routing.Route(_starlette_path(path), Endpoint(api, routes)) for path, routes in by_path.items()]
+    return routing.Router(
+        routes=[*paths, routing.Route("/api/v2/{rest:path}", RipeApi(api))],
+        default=Endpoint(api, []),
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+
+
+class Endpoint:
+    """All methods of one path. Without any method it answers 404."""
+
+    def __init__(self, api: ApiContext, routes: Sequence[Route]) -> None:
+        self._api = api
+        self._path = routes[0].path if routes else "unmatched"
+        self._routes = {route.method: route for route in routes}
+        if "GET" in self._routes:
+            self._routes["HEAD"] = self._routes["GET"]
+        self._allow = ", ".join(sorted(self._routes)).encode()
+        self._decoders: dict[type, msgspec.json.Decoder[Any]] = {
+            route.body: msgspec.json.Decoder(route.body) for route in routes if route.body is not None
+        }
+        self._bytes_max = api.system.settings.body_bytes_max
+        self._waits = any(route.waits for route in routes)
+        self._debug = api.system.settings.log_level == "debug"
+        self._log = structlog.get_logger("paceline.api").bind()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000, "reason": ""})
+            return
+        started_s = time.perf_counter()
+        answer = await self._answer(scope, receive)
+        if isinstance(answer, Stream):
+            await send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
+        elif answer is not None:
+            await send_answer(answer, send)
+        self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Stream | None:
+        """The handler's answer, or its error as an answer; None: the client has gone."""
+        try:
+            return await self._handle(scope, receive)
+        except ClientGone:
+            return None
+        except PacelineError as error:
+            return problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
+        except RecursionError:
+            return problem_answer(MalformedBody("The body is nested too deeply."))
+        except Exception:  # noqa: BLE001  the caller is told nothing; the log has all but the request
+            self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
+            return problem_answer(internal())
+
+    async def _handle(self, scope: Scope, receive: Receive) -> Answer | Stream:
+        route = self._routes.get(scope["method"])
+        if route is None:
+            raise self._unknown(scope)
+        headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        params: Mapping[str, str] = scope["path_params"]
+        user = _NOBODY if route.access == "open" else await self._identify(scope, headers)
+        if route.access == "admin":
+            require_admin(user)
+        elif route.access == "user":
+            _check_owner(user, params)
+        query_string: bytes = scope["query_string"]
+        if query_string and not route.paged:
+            pages.query(query_string, *route.query)
+        body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
+        return await route.handler(Call(self._api.of_user(user.id), user, params, headers, query_string, body, receive))
+
+    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:
+        api, client = self._api, scope["client"]
+        address = client[0] if client else ""
+
+        def look() -> User:
+            return identify(
+                api.store,
+                headers,
+                secret_key=api.system.secret_key,
+                tokens=api.tokens,
+                wrong_tokens=api.wrong_tokens,
+                address=address,
+                now_ms=api.now_ms(),
+            )
+
+        return await api.read(look)
+
+    async def _body(self, route: Route, receive: Receive, headers: Mapping[bytes, bytes]) -> Any:
+        bytes_max = min(self._bytes_max, route.body_bytes_max)
+        body = await read_body(receive, headers, bytes_max=bytes_max, timeout_s=self._api.body_timeout_s)
+        if route.body is None:
+            return body
+        if not body and not route.body_needed:
+            body = b"{}"
+        return decode(self._decoders[route.body], body)
+
+    def _unknown(self, scope: Scope) -> PacelineError:
+        if not self._routes:
+            return NotFound("There is nothing at this path. GET /docs lists all paths.")
+        method, allowed = scope["method"][:32], self._allow.decode()
+        return MethodNotAllowed(f"{method} is not supported on this path. Use one of: {allowed}.")
+
+    def _extra(self, error: PacelineError) -> tuple[Header, ...]:
+        return ((b"allow", self._allow),) if isinstance(error, MethodNotAllowed) else ()
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        method = scope["method"] if scope["method"] in self._routes else "other"
+        self._api.hooks.metrics.count_request(route=self._path, method=method, status=status, seconds=seconds)
+        notable = status >= 500 or (seconds > SLOW_S and not self._waits)
+        if notable or self._debug:
+            write = self._log.info if notable else self._log.debug
+            write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
+
+
+def _check_owner(user: User, params: Mapping[str, str]) -> None:
+    """NotFound for another user's things, before anything else is read."""
+    if "user" in params:
+        owner_of(user, params["user"])
+    elif "run" in params and (viewer := viewer_of(user)) is not None:
+        check_run_owner(params["run"], viewer)
+
+
+def _starlette_path(path: str) -> str:
+    for plain, converted in _CONVERTED.items():
+        path = path.replace(plain, converted)
+    return path

@@ -1,0 +1,136 @@
+"""Authentication: the bearer token, looked up in the store, and a limit on guessing."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from paceline.core.users import User
+from paceline.errors import Forbidden, Throttled, Unauthenticated
+from paceline.ports import Store
+from paceline.steps.access import authenticate, no_user
+
+ADDRESSES_MAX = 10_000
+MINUTE_MS = 60_000
+SECRET_CHARS_MAX = 512
+
+
+class TokenCache:
+    """A cache of valid tokens, so that a busy client's token is not looked up for each of its requests.
+
+    A change through this API counts from its answer on (``forget``); one by another process after ``KEPT_MS``.
+    """
+
+    KEPT_MS = 10
+    SECRETS_MAX = 1_000
+
+    def __init__(self) -> None:
+        self._users: dict[str, tuple[User, int]] = {}
+        self.version = 0
+        """Rises with each ``forget``. A look-up takes it before it reads the store."""
+
+    def user(self, secret: str, *, now_ms: int) -> User | None:
+        user, seen_ms = self._users.get(secret, (None, 0))
+        return user if 0 <= now_ms - seen_ms < self.KEPT_MS else None
+
+    def keep(self, secret: str, user: User, *, now_ms: int, version: int) -> None:
+        """Cache the user, unless something was forgotten since ``version``: the read may be from before that change."""
+        users = self._users
+        if version != self.version:
+            return
+        if len(users) >= self.SECRETS_MAX:
+            users.clear()
+        users[secret] = (user, now_ms)
+
+    def forget(self) -> None:
+        self.version += 1
+        self._users = {}  # a thread that is about to keep a user writes into the old one
+
+
+class WrongTokenLimit:
+    """A token bucket of wrong tokens for each address. Only clients that send wrong tokens are slowed down."""
+
+    def __init__(self, *, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def count(self, address: str, *, now_ms: int) -> int | None:
+        """One more wrong token: None while there is room, else the seconds until there is again."""
+        with self._lock:
+            return self._count(address, now_ms=now_ms)
+
+    def _count(self, address: str, *, now_ms: int) -> int | None:
+        key = _network(address)
+        left, since_ms = self._buckets.pop(key, (float(self._per_minute), now_ms))
+        left = min(self._per_minute, left + max(0, now_ms - since_ms) * self._per_minute / MINUTE_MS)
+        full = left < 1
+        self._buckets[key] = (left if full else left - 1, now_ms)
+        if len(self._buckets) > ADDRESSES_MAX:
+            self._buckets.popitem(last=False)
+        return math.ceil((1 - left) * MINUTE_MS / self._per_minute / 1_000) if full else None
+
+
+def identify(
+    store: Store,
+    headers: Mapping[bytes, bytes],
+    *,
+    secret_key: bytes,
+    tokens: TokenCache,
+    wrong_tokens: WrongTokenLimit,
+    address: str,
+    now_ms: int,
+) -> User:
+    """The user of the token. A valid token is accepted, however many wrong ones came from its address."""
+    scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
+    secret = credentials.strip().decode("latin-1")
+    if scheme.lower() != b"bearer" or not secret:
+        raise Unauthenticated('Send the header "Authorization: Bearer <token>".')
+    user = tokens.user(secret, now_ms=now_ms)
+    if user is None and len(secret) <= SECRET_CHARS_MAX:
+        version = tokens.version
+        user = authenticate(store, secret, secret_key=secret_key)
+        if user is not None:
+            tokens.keep(secret, user, now_ms=now_ms, version=version)
+    if user is not None:
+        return user
+    if (seconds := wrong_tokens.count(address, now_ms=now_ms)) is not None:
+        raise Throttled("Too many wrong tokens from your address. Wait, and use a valid one.", retry_after_s=seconds)
+    raise Unauthenticated("This token is wrong or revoked, or its user is disabled. Ask an admin for a new one.")
+
+
+def secret_of(headers: Mapping[bytes, bytes]) -> str:
+    """The token of a request that was authenticated before."""
+    return headers.get(b"authorization", b"").partition(b" ")[2].strip().decode("latin-1")
+
+
+def require_admin(user: User) -> None:
+    if user.role != "admin":
+        raise Forbidden("This request needs an admin's token.")
+
+
+def owner_of(user: User, asked: str) -> str:
+    """The id of the user that is asked about; NotFound for another user, unless an admin asks."""
+    if asked in ("me", user.id):
+        return user.id
+    if user.role == "admin":
+        return asked
+    raise no_user(asked)
+
+
+def viewer_of(user: User) -> str | None:
+    """The owner whose runs this user may see; None: any owner."""
+    return None if user.role == "admin" else user.id
+
+
+def _network(address: str) -> str:
+    """The address, or its /64 network: an IPv6 client has at least 2**64 addresses of its own."""
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address

@@ -1,0 +1,127 @@
+"""The batch steps that concurrent requests share. All of them run in writing threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypedDict
+
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, Run
+from paceline.errors import PacelineError
+from paceline.steps.monitors import define, outgoing
+from paceline.steps.monitors.outgoing import OutcomeReport, OutgoingItem, Recorded, RunClaim
+from paceline.steps.views.report import MonitorView, monitor_views
+from paceline.wiring import System
+
+CLAIM_TOGETHER_MAX = 5_000
+"""Runs that are claimed in one act for several callers, at most."""
+
+
+class Put(NamedTuple):
+    """A put that was done: the monitor and its view."""
+
+    created: bool
+    monitor: Monitor
+    view: MonitorView
+
+
+class ClaimAsk(NamedTuple):
+    """``owner`` None: runs of every owner."""
+
+    owner: str | None
+    lease_ms: int
+    runs_max: int
+
+
+class Limits(TypedDict):
+    """What one user may have."""
+
+    monitors_max: int
+    firings_max: int
+
+
+class BatchedWrites:
+    def __init__(self, system: System, *, wake: Callable[[], None]) -> None:
+        self._system = system
+        self._store = system.store
+        self._wake = wake
+        settings = system.settings
+        self.limits = Limits(monitors_max=settings.monitors_max, firings_max=settings.firings_per_second_max)
+        self._policy = system.retry_policy
+
+    def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
+        """One commit for the definitions, one for their entries, at most two reads for all answers."""
+        now_ms = self._system.clock.now_ms()
+        results, known = define.put_monitors_and_entries(self._store, puts, **self.limits, now_ms=now_ms)
+        self._tell(results)
+        done = [result.monitor for result in results if result.monitor is not None and _is_done(result)]
+        views = iter(monitor_views(self._store, done, now_ms=now_ms, known=known))
+        answers: list[Put | PacelineError] = []
+        for put, result in zip(puts, results, strict=True):
+            error = define.put_error(result, put, **self.limits)
+            if error is not None:
+                answers.append(error)
+                continue
+            assert result.monitor is not None
+            answers.append(Put(result.disposition == "created", result.monitor, next(views)))
+        return answers
+
+    def put_lists(self, lists: Sequence[Sequence[PutMonitor]]) -> list[list[PutResult] | PacelineError]:
+        """Bulk puts: each list is one call of the step."""
+        now_ms = self._system.clock.now_ms()
+        return [self._put_all(puts, now_ms) for puts in lists]
+
+    def remove(self, removes: Sequence[RemoveMonitor]) -> list[PacelineError | None]:
+        """One commit for the definitions, one for their entries."""
+        errors = define.remove_monitors(self._store, removes, now_ms=self._system.clock.now_ms())
+        if None in errors:
+            self._wake()
+        return errors
+
+    def claim(self, asks: Sequence[ClaimAsk]) -> list[list[OutgoingItem] | PacelineError]:
+        """Claims with the same owner and lease time are one act; callers are served in the order of their requests."""
+        items: list[list[OutgoingItem] | PacelineError] = [[] for _ in asks]
+        groups: dict[tuple[str | None, int], list[int]] = {}
+        for index, ask in enumerate(asks):
+            groups.setdefault((ask.owner, ask.lease_ms), []).append(index)
+        for (owner, lease_ms), members in groups.items():
+            wanted = sum(asks[index].runs_max for index in members)
+            granted = outgoing.claim_outgoing(
+                self._store,
+                owner=owner,
+                now_ms=self._system.clock.now_ms(),
+                runs_max=min(wanted, CLAIM_TOGETHER_MAX),
+                lease_ms=lease_ms,
+                policy=self._policy,
+            )
+            for index in members:
+                items[index], granted = granted[: asks[index].runs_max], granted[asks[index].runs_max :]
+        return items
+
+    def claim_runs(self, asks: Sequence[RunClaim]) -> list[OutgoingItem | PacelineError]:
+        """Claims all these runs by their ids in one act."""
+        return outgoing.claim_runs(self._store, asks, now_ms=self._system.clock.now_ms(), policy=self._policy)
+
+    def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
+        """Records all these outcomes in one commit."""
+        return outgoing.record_outcomes(self._store, reports, now_ms=self._system.clock.now_ms(), policy=self._policy)
+
+    def report_lists(
+        self, lists: Sequence[Sequence[OutcomeReport]]
+    ) -> list[list[Recorded | PacelineError] | PacelineError]:
+        """Outcomes in bulk: each list is one act."""
+        now_ms = self._system.clock.now_ms()
+        return [outgoing.settle_outcomes(self._store, one, now_ms=now_ms, policy=self._policy) for one in lists]
+
+    def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
+        results = define.put_monitors(self._store, puts, **self.limits, now_ms=now_ms)
+        self._tell(results)
+        return results
+
+    def _tell(self, results: Sequence[PutResult]) -> None:
+        if any(result.disposition in ("created", "replaced") for result in results):
+            self._wake()
+
+
+def _is_done(result: PutResult) -> bool:
+    return result.disposition in ("created", "replaced", "unchanged")

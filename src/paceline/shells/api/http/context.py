@@ -1,0 +1,160 @@
+"""What every handler is given: the parts of the system, and the request that it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from starlette.types import Receive
+
+from paceline.core.monitors.definition import SpecLimits, duration_ms
+from paceline.core.monitors.dispatch import RetryPolicy
+from paceline.core.monitors.values import PutMonitor
+from paceline.core.users import User
+from paceline.ports import Store
+from paceline.shells.api.atlas_reads import AtlasReads
+from paceline.shells.api.http.auth import TokenCache, WrongTokenLimit, owner_of
+from paceline.shells.api.http.batched_writes import BatchedWrites
+from paceline.shells.api.http.claim_signal import ClaimSignal
+from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
+from paceline.shells.api.http.readiness import Readiness
+from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.monitors.check_secrets import seal_put
+from paceline.wiring import System, open_atlas
+
+HEAVY_MAX = 2
+"""Jobs that are parsed or shown whole at the same time: large ones must not take every thread."""
+OWN_WEIGHT = 20
+"""Weight of a write that shares no commit: it takes about as long as so many puts that share one."""
+REMOTE_READERS, REMOTE_WRITERS = 16, 8
+"""Threads that ask a remote store at once, and that write to it. A local file is read on the event loop."""
+P = ParamSpec("P")
+T = TypeVar("T")
+Item = TypeVar("Item")
+Written = TypeVar("Written")
+
+
+class LoopHealth(NamedTuple):
+    """State of one of the daemon's loops."""
+
+    name: str
+    turning: bool
+    """False: it has ended, or it is stuck."""
+    age_s: float
+    """Since its last turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiHooks:
+    """What the API needs from its process. Each hook may be called from any thread."""
+
+    wake: Callable[[], None] = lambda: None
+    """Tells the loops that a definition has changed."""
+    wake_jobs: Callable[[], None] = lambda: None
+    """Tells the loops of jobs to look: there is something to send or to stop, or accounts or keys have changed."""
+    loops: Callable[[], Sequence[LoopHealth]] = lambda: ()
+    arrivals: ClaimSignal = field(default_factory=ClaimSignal)
+    """The loop that makes outgoing runs calls ``notify``; a process that drains calls ``close``."""
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiContext:
+    system: System
+    hooks: ApiHooks
+    commits: GroupCommit
+    readiness: Readiness
+    writes: BatchedWrites
+    tokens: TokenCache
+    wrong_tokens: WrongTokenLimit
+    limits: SpecLimits
+    policy: RetryPolicy
+    body_timeout_s: float
+    reads: AtlasReads
+    heavy: asyncio.Semaphore
+    readers: ThreadPoolExecutor | None
+    """Where a remote store is asked; None: the store is a local file."""
+    user: str = ""
+    """The user whose request it is: users take turns for writes."""
+
+    @classmethod
+    def of(cls, system: System, hooks: ApiHooks) -> ApiContext:
+        settings, remote = system.settings, system.traits.remote
+        own = ((settings.host, settings.port),)
+        return cls(
+            system=system,
+            hooks=hooks,
+            commits=GroupCommit(system.store.within, threads=REMOTE_WRITERS if remote else 1),
+            readers=ThreadPoolExecutor(REMOTE_READERS, thread_name_prefix="paceline-api-store") if remote else None,
+            readiness=Readiness(system.store),
+            writes=BatchedWrites(system, wake=hooks.wake),
+            tokens=TokenCache(),
+            wrong_tokens=WrongTokenLimit(per_minute=settings.wrong_tokens_max),
+            limits=system.limits,
+            policy=system.retry_policy,
+            body_timeout_s=duration_ms(settings.body_timeout) / 1_000,
+            reads=AtlasReads(lambda: open_atlas(settings, own=own), draining=lambda: hooks.arrivals.closed),
+            heavy=asyncio.Semaphore(HEAVY_MAX),
+        )
+
+    @property
+    def store(self) -> Store:
+        return self.system.store
+
+    def now_ms(self) -> int:
+        return self.system.clock.now_ms()
+
+    def of_user(self, user: str) -> ApiContext:
+        """The same, for one user's request."""
+        return replace(self, user=user)
+
+    def seal(self, put: PutMonitor, *, pointer: str = "") -> PutMonitor:
+        """The put as it is stored: what is secret in its check is sealed, or kept."""
+        return seal_put(self.store, self.system.vault, put, pointer=pointer)
+
+    async def do(self, batch: Batch[Item, Written], item: Item, *, weight: int = 1) -> Written:
+        """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""
+        return await self.commits.do(batch, item, user=self.user, weight=weight)
+
+    async def read(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A point read. A look-up in a local file takes microseconds; a remote store is asked in a thread."""
+        if self.readers is None:
+            return look(*args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self.readers, partial(look, *args, **kwargs))
+
+    @staticmethod
+    async def work(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Anything that takes long even on a local file, as a list or a job does: in a thread of other such work."""
+        return await asyncio.to_thread(act, *args, **kwargs)
+
+    async def write(self, job: Callable[[], T], *, weight: int = OWN_WEIGHT) -> T:
+        """A write that shares no batch, in a writing thread: the event loop never waits for the disk."""
+        return await self.do(each, job, weight=weight)
+
+    def close(self) -> None:
+        """Waits for writes that are being committed."""
+        self.commits.close()
+        self.readiness.close()
+        if self.readers is not None:
+            self.readers.shutdown(wait=False, cancel_futures=True)
+
+
+class Call(NamedTuple):
+    """One request, authenticated and parsed as its route declares."""
+
+    api: ApiContext
+    user: User
+    params: Mapping[str, str]
+    headers: Mapping[bytes, bytes]
+    query_string: bytes
+    body: Any
+    receive: Receive
+
+    @property
+    def owner(self) -> str:
+        """The user named in the path, if the caller may know of them; else NotFound."""
+        return owner_of(self.user, self.params["user"])

@@ -1,0 +1,203 @@
+"""The OpenAPI 3.1 document, made from the table of routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, get_args
+
+import msgspec
+
+from paceline import __version__
+from paceline.core.batches.batch import BatchSpec
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.jobs.measurement import KINDS, Probes
+from paceline.core.jobs.values import AccountSpec
+from paceline.core.monitors.checks import CHECK_KINDS
+from paceline.errors import PacelineError
+from paceline.shells.api.documents import MonitorBody, OutcomeItem, Record, RecordsBody
+from paceline.shells.api.http.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from paceline.shells.api.http.problems import Internal, Problem
+from paceline.shells.api.http.route import Route
+from paceline.shells.api.http.schemas import ID, Schema, complete, ref
+from paceline.steps.batches.export import Format
+from paceline.steps.views.days import CALL_STATES
+
+_PLACES = re.compile(r"{(\w+)}")
+_REF = "#/components/schemas/{name}"
+_PATH_TEXTS = {
+    "user": "The user's id, or `me`.",
+    "id": "The monitor's id.",
+    "provider": "The provider's id.",
+    "batch": "The batch's id.",
+    "record": "The record's id.",
+    "date": "The day's date, as `2026-11-15`.",
+    "run": "The run's id, percent-encoded: `user/monitor#generation@counter` or `batch/record@date`.",
+    "token_id": "The token's id, as the list of tokens shows it.",
+    "job": "The job's id.",
+    "account": "The account's id, a name of your own for it.",
+    "key_id": "The key's id, as its account shows it.",
+}
+_HEADER_TEXTS = {
+    "If-Match": "An ETag: the write counts only if the thing is still as that ETag says. `*`: only if it exists.",
+    "Idempotency-Key": "Of your own choice, 1 to 255 printable characters: under one key a job is submitted once.",
+    "If-None-Match": "PUT with `*`: only if it does not exist. GET with an ETag: 304 if nothing has changed.",
+}
+
+_DOCUMENTS = (MonitorBody, Record, RecordsBody, OutcomeItem)
+_QUERIES: dict[str, tuple[str, Schema]] = {
+    "state": ("Only runs in this state.", {"enum": list(CALL_STATES)}),
+    "provider": ("Only those of this provider.", ID),
+    "batch": ("Only those of this batch.", ID),
+    "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
+    "dry_run": ("`true`: say what would happen, and change nothing.", {"enum": ["true", "false"]}),
+    "user": ("Whose: for admins, or `me`.", ID),
+    "measurements": ("`false`: leave them out.", {"enum": ["true", "false"], "default": "true"}),
+    "merged": ("One line for each target, with all its results.", {"enum": ["target"]}),
+    "check": ("`false`: add the key without asking RIPE.", {"enum": ["true", "false"], "default": "true"}),
+    "format": ("One JSON document to a line, or CSV.", {"enum": list(get_args(Format)), "default": "ndjson"}),
+}
+_LINES = "application/x-ndjson"
+_TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
+
+
+def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
+    table = list(routes)
+    schemas, found = _schemas(table)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in table:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, found)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Paceline",
+            "version": __version__,
+            "summary": "A durable scheduler for calling other people's APIs within their limits.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}],
+        "tags": [{"name": group} for group in dict.fromkeys(route.group.name for route in table)],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas,
+        },
+    }
+
+
+def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
+    """The components, and the schema of each type that a route names."""
+    types: dict[Any, None] = dict.fromkeys(
+        [Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec, AccountSpec, *KINDS.values(), Probes, *_DOCUMENTS]
+    )
+    for route in table:
+        for kind in route.answers.values():
+            types |= dict.fromkeys(_kinds(kind))
+        if route.body is not None:
+            types[route.body] = None
+    listed, components = msgspec.json.schema_components(list(types), ref_template=_REF)
+    schemas = complete({name.rstrip("_"): schema for name, schema in components.items()})
+    for name, schema in schemas.items():
+        schema["title"] = name
+        if "description" in schema:
+            schema["description"] = schema["description"].replace("``", "`")
+    found = dict(zip(types, ({"$ref": schema["$ref"].rstrip("_")} for schema in listed), strict=True))
+    return dict(sorted(schemas.items())), found
+
+
+def _kinds(answer: Any) -> tuple[Any, ...]:
+    """The types that an answer may have; none for a text and for no body."""
+    if answer is None or isinstance(answer, str):
+        return ()
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _operation(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.handler.__name__,
+        "summary": route.summary,
+        "tags": [route.group.name],
+    }
+    if route.access == "open":
+        operation["security"] = []
+    else:
+        who = "Admins only." if route.access == "admin" else "Users see their own; admins everybody's."
+        operation["description"] = who
+    if parameters := _parameters(route):
+        operation["parameters"] = parameters
+    if route.has_body:
+        schema = found[route.body] if route.body is not None else ref(str(route.document))
+        content: Schema = {"application/json": {"schema": schema}}
+        if route.streamed:
+            content[_LINES] = {"schema": {"type": "string", "description": "One item to a line; any number of lines."}}
+        operation["requestBody"] = {"required": route.body_needed, "content": content}
+    operation["responses"] = _responses(route, found)
+    return operation
+
+
+def _parameters(route: Route) -> list[Schema]:
+    parameters: list[Schema] = [
+        {"name": name, "in": "path", "required": True, "description": _PATH_TEXTS[name], "schema": _path_schema(name)}
+        for name in _PLACES.findall(route.path)
+    ]
+    if route.paged:
+        limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT}
+        cursor = {"type": "string", "maxLength": CURSOR_CHARS_MAX}
+        parameters += [
+            {"name": "limit", "in": "query", "description": "Items on a page.", "schema": limit},
+            {"name": "cursor", "in": "query", "description": "`next_cursor` of the page before.", "schema": cursor},
+        ]
+    parameters += [
+        {"name": name, "in": "query", "description": _QUERIES[name][0], "schema": _QUERIES[name][1]}
+        for name in route.query
+    ]
+    parameters += [
+        {"name": name, "in": "header", "description": _HEADER_TEXTS[name], "schema": {"type": "string"}}
+        for name in route.headers
+    ]
+    return parameters
+
+
+def _path_schema(name: str) -> Schema:
+    if name == "date":
+        return {"type": "string", "format": "date"}
+    if name in ("run", "token_id", "job", "key_id"):
+        return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
+    return ID
+
+
+def _responses(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, kind in route.answers.items():
+        response: dict[str, Any] = {"description": route.summary}
+        if isinstance(kind, str):
+            response["content"] = {media: {"schema": {"type": "string"}} for media in kind.split(", ")}
+        elif kinds := _kinds(kind):
+            schemas = [found[one] for one in kinds]
+            response["content"] = {
+                "application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+            }
+        if headers := _answer_headers(route, status):
+            response["headers"] = headers
+        responses[str(status)] = response
+    by_status: dict[int, list[type[PacelineError]]] = {}
+    all_problems: list[type[PacelineError]] = [*route.all_problems, Internal]
+    for problem in all_problems:
+        by_status.setdefault(problem.status, []).append(problem)
+    for status, problems in sorted(by_status.items()):
+        responses[str(status)] = {
+            "description": " ".join(f"`{problem.code}`: {problem.title}." for problem in problems),
+            "content": {"application/problem+json": {"schema": ref("Problem")}},
+        }
+    return responses
+
+
+def _answer_headers(route: Route, status: int) -> dict[str, Any]:
+    text = {"schema": {"type": "string"}}
+    headers: dict[str, Any] = {}
+    if any(getattr(kind, "__name__", "") in _TAGGED for kind in _kinds(route.answers.get(status))):
+        headers["ETag"] = {"description": "Names this one of those that had its id, and its revision.", **text}
+    if status == 201 or (status == 202 and route.method == "POST"):
+        headers["Location"] = {"description": "Where it can be read.", **text}
+    return headers

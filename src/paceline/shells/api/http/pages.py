@@ -1,0 +1,116 @@
+"""Pages of lists: ``?limit=`` and an opaque ``?cursor=`` that is valid for one list only."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from paceline.errors import FieldProblem, InvalidInput
+
+LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
+CURSOR_CHARS_MAX = 2_000
+QUERY_BYTES_MAX = 8_192
+Position = str | int
+_Mark = tuple[str, Position]
+_TRUTH = {"true": True, "false": False}
+_MARK = msgspec.json.Decoder(_Mark)
+T = TypeVar("T")
+Row = TypeVar("Row")
+
+
+class PageQuery(NamedTuple):
+    limit: int = LIMIT_DEFAULT
+    cursor: str = ""
+    given: Mapping[str, str] = {}
+    """All query parameters that were given."""
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """``next_cursor`` leads to the next page; null: this was the last."""
+
+    items: Sequence[T]
+    next_cursor: str | None = None
+
+
+def query(query_string: bytes, *known: str) -> Mapping[str, str]:
+    """The query parameters that were given; InvalidInput for one that the route does not know."""
+    return _parse(query_string, known=known) if query_string else {}
+
+
+def page_query(query_string: bytes, *known: str, limit_max: int = LIMIT_MAX) -> PageQuery:
+    """``known``: parameters beyond those of every list. ``limit_max``: the operator's setting, at most LIMIT_MAX."""
+    limit = min(LIMIT_DEFAULT, limit_max)
+    if not query_string:
+        return PageQuery(limit)
+    given = _parse(query_string, known=("limit", "cursor", *known))
+    if "limit" in given:
+        limit = _limit(given["limit"], limit_max=limit_max)
+    return PageQuery(limit, given.get("cursor", ""), given)
+
+
+def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """The value of a query parameter that is true or false."""
+    if name not in asked:
+        return default
+    if asked[name] not in _TRUTH:
+        raise InvalidInput.of(FieldProblem(f"/query/{name}", "true or false"))
+    return _TRUTH[asked[name]]
+
+
+def page_of(
+    found: Sequence[Row], limit: int, scope: str, *, at: Callable[[Row], Position], view: Callable[[Row], T]
+) -> Page[T]:
+    """A page of the rows that were found, of which one more than ``limit`` was asked for. ``at``: a row's position."""
+    cursor = make_cursor(scope, at(found[limit - 1])) if len(found) > limit else None
+    return Page([view(one) for one in found[:limit]], cursor)
+
+
+def make_cursor(scope: str, position: Position) -> str:
+    """``scope`` names the list, so that a cursor of another list is refused instead of misread."""
+    return base64.urlsafe_b64encode(msgspec.json.encode((scope, position))).decode().rstrip("=")
+
+
+def position_of(cursor: str, scope: str, start: Position) -> Position:
+    """Where the page begins; ``start`` without a cursor, and of the same type as ``start``."""
+    if not cursor:
+        return start
+    mark = _decode(cursor)
+    if mark is None or mark[0] != scope or type(mark[1]) is not type(start):
+        raise InvalidInput.of(FieldProblem("/query/cursor", "not a cursor of this list; begin again without one"))
+    return mark[1]
+
+
+def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:
+    if len(query_string) > QUERY_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/query", f"at most {QUERY_BYTES_MAX} bytes"))
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(query_string.decode("latin-1"), keep_blank_values=True):
+        if name not in known:
+            allowed = f"use {' and '.join(known)}" if known else "this route takes none"
+            raise InvalidInput.of(FieldProblem(f"/query/{name[:100]}", f"unknown query parameter; {allowed}"))
+        if name in given:
+            raise InvalidInput.of(FieldProblem(f"/query/{name}", "given more than once"))
+        given[name] = value
+    return given
+
+
+def _limit(text: str, *, limit_max: int) -> int:
+    limit = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
+    if not 1 <= limit <= limit_max:
+        raise InvalidInput.of(FieldProblem("/query/limit", f"a whole number from 1 to {limit_max}"))
+    return limit
+
+
+def _decode(cursor: str) -> _Mark | None:
+    if len(cursor) > CURSOR_CHARS_MAX or not cursor.isascii():
+        return None
+    try:
+        mark = _MARK.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        return None
+    return mark if not isinstance(mark[1], int) or abs(mark[1]) < 2**63 else None

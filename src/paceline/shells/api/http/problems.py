@@ -1,0 +1,136 @@
+"""Errors as RFC 9457 problems: a text, a stable code, and nothing about the inside of the service."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paceline.core.instants import to_text
+from paceline.errors import (
+    AlreadyExists,
+    AtlasUnavailable,
+    BodyTooLarge,
+    BodyTooSlow,
+    Forbidden,
+    InvalidInput,
+    JobFinished,
+    LastAdmin,
+    LimitReached,
+    MalformedBody,
+    NoStore,
+    NotClaimable,
+    NotFound,
+    OverDailyCredits,
+    PacelineError,
+    RevisionMismatch,
+    StaleLease,
+    StoreDamaged,
+    StoreTooNew,
+    StoreUnavailable,
+    Throttled,
+    Unauthenticated,
+)
+
+RETRY_AFTER_S = 5
+"""Of a 503 that names no time itself."""
+
+
+class MethodNotAllowed(PacelineError):
+    code = "method_not_allowed"
+    title = "Method not allowed"
+    status = 405
+
+
+class UnsupportedMediaType(PacelineError):
+    code = "unsupported_media_type"
+    title = "The body must be JSON"
+    status = 415
+
+
+class NotReady(PacelineError):
+    code = "not_ready"
+    title = "Not ready"
+    status = 503
+
+
+class Internal(PacelineError):
+    """An unexpected exception; the log has the details."""
+
+
+CODES: dict[str, type[PacelineError]] = {
+    error.code: error
+    for error in (
+        InvalidInput,
+        MalformedBody,
+        Unauthenticated,
+        OverDailyCredits,
+        Forbidden,
+        LimitReached,
+        NotFound,
+        MethodNotAllowed,
+        BodyTooSlow,
+        AlreadyExists,
+        StaleLease,
+        NotClaimable,
+        JobFinished,
+        LastAdmin,
+        RevisionMismatch,
+        BodyTooLarge,
+        UnsupportedMediaType,
+        Throttled,
+        AtlasUnavailable,
+        StoreUnavailable,
+        NoStore,
+        StoreDamaged,
+        StoreTooNew,
+        NotReady,
+        Internal,
+    )
+}
+"""Every code that an answer may carry."""
+
+
+class WrongField(msgspec.Struct, frozen=True):
+    """One wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """RFC 9457. Programs go by ``code``; people read ``detail``. The last three come with ``over_daily_credits``."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[WrongField] = []
+    cost: int | msgspec.UnsetType = msgspec.UNSET
+    credits_left: int | msgspec.UnsetType = msgspec.UNSET
+    resets_at: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def problem_of(error: PacelineError) -> Problem:
+    over = error if isinstance(error, OverDailyCredits) else None
+    return Problem(
+        type=f"/docs#error-{error.code}",
+        title=error.title,
+        status=error.status,
+        detail=error.detail,
+        code=error.code,
+        errors=[WrongField(pointer=field.pointer, detail=field.detail) for field in error.errors],
+        cost=msgspec.UNSET if over is None else over.cost,
+        credits_left=msgspec.UNSET if over is None else over.credits_left,
+        resets_at=msgspec.UNSET if over is None else to_text(over.resets_ms),
+    )
+
+
+def internal() -> Internal:
+    return Internal("Internal error; the log has the details. Try again, and tell the operator if it happens again.")
+
+
+def retry_after_s(error: PacelineError) -> int | None:
+    """The Retry-After of an answer, or None if it carries none."""
+    if error.retry_after_s is not None:
+        return max(1, error.retry_after_s)
+    return RETRY_AFTER_S if error.status == 503 else None

@@ -1,0 +1,91 @@
+"""Routes, declared as decorators of their handlers: how each is reached, who may, what it takes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from paceline import errors
+from paceline.errors import PacelineError
+from paceline.shells.api.http.answers import Answer, Stream
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.problems import UnsupportedMediaType
+
+Access = Literal["open", "user", "admin"]
+Handler = Callable[[Call], Awaitable[Answer | Stream]]
+
+SMALL_BYTES_MAX = 1_048_576
+"""More than any single document can need."""
+READ_HEADERS = ("If-None-Match",)
+EDIT_HEADERS = ("If-Match",)
+PUT_HEADERS = ("If-Match", "If-None-Match")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Routes that the documentation shows under one name, in the order in which they are declared."""
+
+    name: str
+    routes: list[Route] = field(default_factory=list)
+
+
+async def _undeclared(_: Call) -> Answer:
+    raise NotImplementedError("this route decorates no handler")
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A decorator: it adds the handler's route to its group. The first line of the docstring is its summary."""
+
+    group: Group
+    method: str
+    path: str
+    answers: Mapping[int, Any]
+    """Status to the type of the body, or to several; None: no body; a str: its media type, or several with a comma."""
+    access: Access = "user"
+    body: type | None = None
+    """Decoded before the handler is called."""
+    document: str | None = None
+    """Instead of ``body``: the name of a schema whose JSON the handler gets as bytes."""
+    body_needed: bool = True
+    body_bytes_max: int = SMALL_BYTES_MAX
+    """The setting of the same name limits it too."""
+    streamed: bool = False
+    """The handler reads the body itself: one JSON document, or any number of lines with one JSON value each."""
+    paged: bool = False
+    query: tuple[str, ...] = ()
+    """Query parameters of the route, beyond those of every list."""
+    waits: bool = False
+    """A slow answer is normal, as of a long poll, and is not logged."""
+    headers: tuple[str, ...] = ()
+    """Request headers that the handler reads."""
+    problems: tuple[type[PacelineError], ...] = ()
+    """Problems beyond those that access, body and pages bring with them."""
+    hot: bool = False
+    """Matched before the others."""
+    handler: Handler = _undeclared
+    summary: str = ""
+
+    def __call__(self, handler: Handler) -> Handler:
+        summary = (handler.__doc__ or "").partition("\n")[0]
+        self.group.routes.append(replace(self, handler=handler, summary=summary))
+        return handler
+
+    @property
+    def has_body(self) -> bool:
+        return self.body is not None or self.document is not None
+
+    @property
+    def all_problems(self) -> tuple[type[PacelineError], ...]:
+        """Every problem that the route may answer with, except 405 and 500, which every route may."""
+        problems: list[type[PacelineError]] = [errors.InvalidInput]
+        if self.access != "open":
+            problems += [errors.Unauthenticated, errors.Throttled, errors.StoreUnavailable, errors.StoreDamaged]
+        if self.access == "admin":
+            problems.append(errors.Forbidden)
+        if self.has_body:
+            problems += [errors.MalformedBody, errors.BodyTooSlow, errors.BodyTooLarge, UnsupportedMediaType]
+        if "{" in self.path:
+            problems.append(errors.NotFound)
+        return tuple(dict.fromkeys([*problems, *self.problems]))

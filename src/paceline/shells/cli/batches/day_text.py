@@ -1,0 +1,97 @@
+"""A batch's day and the preview of one, as text for people: figures, a chart, and a table of providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from paceline.shells.cli.output import Columns, Fields, Note, Table, table
+from paceline.steps.views.days import CALL_STATES, DayReport, EvennessView, WindowView
+
+if TYPE_CHECKING:
+    from paceline.steps.batches.preview import Preview
+
+ROW_WINDOWS = 24
+BARS = " ▁▂▃▄▅▆▇█"
+PROVIDERS_SHOWN = 50
+
+
+def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
+    totals = [f"{count} {state}" for state, count in report.totals.items() if count]
+    yield Fields(
+        [
+            ("batch", report.batch),
+            ("date", f"{report.date} ({report.state})"),
+            ("window", f"{report.start} to {report.end}"),
+            ("runs", report.runs),
+            ("totals", totals),
+            *_evenness_fields(report.evenness),
+        ]
+    )
+    yield from _chart(report.histogram)
+    shown = report.providers[:PROVIDERS_SHOWN]
+    states = [state for state in CALL_STATES if any(one.totals[state] for one in shown)]
+    columns = ["PROVIDER", "RUNS", *(state.upper() for state in states), "IDEAL GAP", "MAX GAP"]
+    gaps = [(_gap_text(one.evenness.ideal_gap_ms), _gap_text(one.evenness.max_gap_ms)) for one in shown]
+    counts = [[one.totals[state] for state in states] for one in shown]
+    rows = zip(shown, counts, gaps, strict=True)
+    yield Table(columns, [(one.provider, one.runs, *count, *gap) for one, count, gap in rows])
+    if left := len(report.providers) + report.providers_left_out - len(shown):
+        yield Note(f"and {left} more providers; --json shows them")
+    if report.outside:
+        yield Note(f"{report.outside} runs are due outside the window.")
+
+
+def preview_text(shown: Preview) -> Iterator[Fields | Table | Note | str]:
+    yield Fields(
+        [
+            ("batch", shown.batch),
+            ("date", f"{shown.date} (not planned by this)"),
+            ("window", f"{shown.start} to {shown.end}"),
+            ("records", shown.records),
+            ("already planned", shown.already),
+            *_evenness_fields(shown.evenness),
+        ]
+    )
+    yield from _chart(shown.histogram)
+    yield table(_PREVIEW_COLUMNS, shown.providers[:PROVIDERS_SHOWN])
+    if (left := len(shown.providers) - PROVIDERS_SHOWN) > 0:
+        yield Note(f"and {left} more providers; --json shows them")
+    for warning in shown.warnings[:PROVIDERS_SHOWN]:
+        yield Note(f"warning: {warning.provider}: {warning.detail}")
+
+
+def _evenness_fields(figures: EvennessView) -> list[tuple[str, Any]]:
+    largest, ideal = _gap_text(figures.max_gap_ms), _gap_text(figures.ideal_gap_ms)
+    gaps = f"{largest} at most, {ideal} ideal, ratio {figures.ratio:.2f}"
+    return [("gap", gaps), ("worst minute", f"{figures.worst_minute_runs} runs")]
+
+
+def _chart(histogram: list[WindowView]) -> Iterator[str]:
+    """A row for six hours, between empty lines; each mark is a quarter of an hour."""
+    most = max((window.runs for window in histogram), default=0)
+    yield ""
+    for first in range(0, len(histogram), ROW_WINDOWS):
+        row = histogram[first : first + ROW_WINDOWS]
+        bars = "".join(BARS[-(-window.runs * (len(BARS) - 1) // most) if most else 0] for window in row)
+        yield f"{row[0].start[11:16]}Z |{bars:<{ROW_WINDOWS}}| {sum(window.runs for window in row)}"
+    yield ""
+
+
+def _gap_text(ms: float) -> str:
+    """The time between two runs, in the unit a person would choose."""
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1_000
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.1f} min"
+
+
+_PREVIEW_COLUMNS: Columns = {
+    "PROVIDER": "provider",
+    "RECORDS": "records",
+    "IDEAL GAP": lambda one: _gap_text(one.gap_ms),
+    "MAX GAP": lambda one: _gap_text(one.max_gap_ms),
+    "AT ONCE": "max_in_flight",
+    "RATE": "rate",
+    "LATENCY": lambda one: None if one.latency_ms is None else _gap_text(one.latency_ms),
+}

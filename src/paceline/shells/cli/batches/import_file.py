@@ -1,0 +1,174 @@
+"""``paceline batch import``: records from a file of any length, a page at a time."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, NamedTuple
+
+import msgspec
+import typer
+
+from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, record_problems
+from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
+from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.files import open_input
+from paceline.shells.cli.imports import Tally, emit_tally, import_items
+from paceline.shells.cli.monitors.items import Broken, Item, read_items
+from paceline.steps.batches import batches
+from paceline.steps.batches.batches import PutRecord
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+__all__ = ["app"]  # the batch commands, with this one
+
+PAGE = 5_000
+COLUMNS = ("id", "provider", "endpoint", "body", "active")
+LINE_CHARS_MAX = 8 * BODY_BYTES_MAX
+_TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+FileArgument = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help='NDJSON, CSV, a JSON array or {"items": [...]}; - reads stdin.'),
+]
+FormatOption = Annotated[
+    Literal["json", "csv"] | None,
+    typer.Option(
+        "--format", metavar="json|csv", help="What the file holds; json is NDJSON too. [default: by the file's name]"
+    ),
+]
+
+
+class Row(NamedTuple):
+    """A line of the file: the record in it, or its refusal."""
+
+    line: int
+    id: str | None
+    record: RecordSpec | PutRecord
+
+
+@command(app, "import")
+def import_records(call: Call, file: FileArgument, *, batch: BatchOption = None, form: FormatOption = None) -> int:
+    """Put many records. Good ones are kept; each refused one is named with its line and the reason."""
+    from paceline.steps.batches.late_records import plan_late_records
+
+    is_csv = form == "csv" or (form is None and file.suffix.lower() == ".csv")
+    with open_input(file) as stream, call.system() as system:
+        target = the_batch(system.store, batch)
+        rows = read_csv(stream) if is_csv else read_json(stream)
+        tally = import_items(file, stream, rows, lambda page, tally: _put(system, target, page, tally), page_items=PAGE)
+        plan_late_records(system.store, target, now_ms=system.clock.now_ms())
+    return emit_tally(call, tally)
+
+
+def read_json(stream: BinaryIO) -> Iterator[Row]:
+    return (_row(item) for item in read_items(stream))
+
+
+def read_csv(stream: BinaryIO) -> Iterator[Row]:
+    """The first line names the columns. If it cannot be read to its end, the last row says so."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        yield from _csv_rows(csv.reader(_lines(text), strict=True))
+    finally:
+        text.detach()  # the stream is its opener's to close
+
+
+def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> None:
+    """Puts a page of records. New records are planned once, at the end of the file."""
+    records = [row.record for row in page]
+    puts = batches.put_parsed_records(system.store, batch, records, now_ms=system.clock.now_ms())
+    for row, put in zip(page, puts, strict=True):
+        if put.error is not None:
+            tally.refuse(row.line, row.id, put.error)
+        else:
+            tally.counts[put.disposition] += 1
+
+
+def _row(item: Item | Broken) -> Row:
+    if isinstance(item, Broken):
+        return _refused(item.line, MalformedBody(f"{item.reason}; the file was read no further."))
+    record = batches.judge_record(item.body)
+    return Row(item.line, record.id if isinstance(record, RecordSpec) else id_in(item.body), record)
+
+
+def _refused(line: int, error: PacelineError, record_id: str | None = None) -> Row:
+    return Row(line, record_id, PutRecord(record_id or "", "refused", error))
+
+
+class _Named(msgspec.Struct):
+    id: str | None = None
+
+
+_NAMED = msgspec.json.Decoder(_Named)
+
+
+def id_in(body: bytes) -> str | None:
+    """The id of a record that was refused, if it has one that can be read."""
+    try:
+        return _NAMED.decode(body).id
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _csv_rows(reader: Iterator[list[str]]) -> Iterator[Row]:
+    line = 1
+    try:
+        columns = [name.strip().lower() for name in next(reader, [])]
+        if problem := _header_problem(columns):
+            yield _refused(1, InvalidInput(problem))
+            return
+        line = reader.line_num + 1  # type: ignore[attr-defined]
+        for cells in reader:
+            if cells:
+                yield _csv_row(line, columns, cells)
+            line = reader.line_num + 1  # type: ignore[attr-defined]
+    except (csv.Error, UnicodeDecodeError) as error:
+        yield _refused(line, MalformedBody(f"Not valid CSV: {error}; the file was read no further."))
+
+
+def _header_problem(columns: list[str]) -> str | None:
+    if unknown := [name for name in columns if name not in COLUMNS]:
+        return f"Unknown column {unknown[0][:100]!r}; the first line names the columns: {', '.join(COLUMNS)}."
+    if missing := [name for name in ("id", "provider") if name not in columns]:
+        return f"Column {missing[0]!r} is missing; the first line names the columns: {', '.join(COLUMNS)}."
+    return "A column is named twice." if len(set(columns)) < len(columns) else None
+
+
+def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(columns):
+        return _refused(line, InvalidInput(f"It has {len(cells)} cells, and the first line {len(columns)}."))
+    values = dict(zip(columns, cells, strict=True))
+    active = _TRUTH.get(values.get("active", "").strip().lower())
+    record = RecordSpec(
+        id=values["id"].strip(),
+        provider=values["provider"].strip(),
+        endpoint=values.get("endpoint", "").strip(),
+        body=_csv_body(values.get("body", "")),
+        active=active is not False,
+    )
+    problems = record_problems(record)
+    if active is None:
+        problems.append(FieldProblem("/active", "true or false"))
+    return _refused(line, InvalidInput.of(*problems), record.id) if problems else Row(line, record.id, record)
+
+
+def _csv_body(cell: str) -> str | None:
+    """A cell with JSON is that JSON; any other text is that text."""
+    if not cell.strip():
+        return None
+    try:
+        msgspec.json.decode(cell)
+    except (msgspec.DecodeError, RecursionError):
+        return msgspec.json.encode(cell).decode()
+    return None if cell.strip() == "null" else cell
+
+
+def _lines(text: io.TextIOWrapper) -> Iterator[str]:
+    while line := text.readline(LINE_CHARS_MAX):
+        if len(line) >= LINE_CHARS_MAX:
+            raise csv.Error(f"a line is longer than {LINE_CHARS_MAX} characters")
+        yield line

@@ -1,0 +1,221 @@
+"""``paceline provider``: the APIs that batches call, and the limits to keep at each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from paceline.core.batches.provider import ProviderDefinition, WhenUnknown, provider_document
+from paceline.core.batches.values import ProviderPut
+from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.files import read_input
+from paceline.shells.cli.options import (
+    PAGE_MAX,
+    CursorOption,
+    DefinitionOption,
+    LimitOption,
+    PausedOption,
+    ReplaceOption,
+    given,
+    merged,
+)
+from paceline.shells.cli.output import Columns, Fields, emit, emit_page
+from paceline.steps.batches import providers
+from paceline.steps.edit import edit, unless_changed
+from paceline.steps.views.report import ProviderView, provider_view
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.")
+
+SPEC_BYTES_MAX = 1_048_576
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The provider's id.")]
+PATHS = {
+    "max_attempts": "retry.max_attempts",
+    "retry_base": "retry.base",
+    "retry_cap": "retry.cap",
+    "breaker_failures": "breaker.failures",
+    "breaker_open_for": "breaker.open_for",
+}
+"""Options whose name is not their place in the provider's document."""
+PROVIDER_COLUMNS: Columns = {
+    "PROVIDER": "id",
+    "STATE": "standing.state",
+    "WAITING": "standing.waiting",
+    "IN FLIGHT": "standing.in_flight",
+    "AT ONCE": "max_in_flight",
+    "RATE": "rate",
+    "NEXT DUE": "standing.next_due",
+    "REASON": "standing.reason",
+    "BASE URL": "base_url",
+}
+
+
+class ProviderOptions(NamedTuple):
+    """The options of ``provider set``; None for one that was not given."""
+
+    base_url: Annotated[str | None, typer.Option(metavar="URL", help="What stands before each record's endpoint.")] = (
+        None
+    )
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:VALUE", help="A header of every call, kept sealed; may be repeated."),
+    ] = None
+    method: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="[default: POST for a record with a body, else GET]")
+    ] = None
+    max_in_flight: Annotated[int | None, typer.Option(metavar="N", help="Calls at once. [default: 1]")] = None
+    rate: Annotated[str | None, typer.Option(metavar="RATE", help="For example 5/1s. [default: no limit]")] = None
+    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Of one call. [default: 30s]")] = None
+    max_attempts: Annotated[int | None, typer.Option(metavar="N", help="Then it is a dead letter. [default: 5]")] = None
+    retry_base: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="The first pause is at most this. [default: 1s]")
+    ] = None
+    retry_cap: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="No pause is longer than this. [default: 5m]")
+    ] = None
+    breaker_failures: Annotated[
+        int | None, typer.Option(metavar="N", help="So many bad calls in a row close it. [default: 10]")
+    ] = None
+    breaker_open_for: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Closed for so long. [default: 1m]")
+    ] = None
+    unknown: Annotated[
+        WhenUnknown | None,
+        typer.Option(
+            metavar="retry|hold|look_up",
+            help="After a call that may have arrived, and is not safe to repeat. [default: retry]",
+        ),
+    ] = None
+    look_up: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Where to ask whether a run arrived, for example /calls/{run}.")
+    ] = None
+    verify_tls: Annotated[
+        bool | None, typer.Option("--verify-tls/--no-verify-tls", help="Whether certificates must be good.")
+    ] = None
+    paused: PausedOption = None
+
+
+@command(app, "set")
+def set_provider(
+    call: Call,
+    provider_id: IdArgument,
+    *,
+    file: DefinitionOption = None,
+    replace: ReplaceOption = False,
+    options: ProviderOptions,
+) -> None:
+    """Create a provider, or change what the options name of the one there is and keep the rest."""
+    changes = document_of(options)
+    if bool(changes) == (file is not None):
+        raise InvalidInput("Say what to set: either --file, or options such as --base-url and --rate.")
+    if file is not None or replace:
+        done, view = call.on_store_or_new(_put, provider_id, changes, file)
+    else:
+        done, view = call.on_store_or_new(_put_or_edit, provider_id, changes)
+    _emit_one(call, view, done=done)
+
+
+@command(app, "list")
+def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+    """List the providers and how each stands."""
+    views, following = call.on_store(_list, after=cursor or "", limit=limit)
+    emit_page(call, views, PROVIDER_COLUMNS, next_cursor=following, more="There are more: paceline provider list")
+
+
+@command(app, "show")
+def show(call: Call, provider_id: IdArgument) -> None:
+    """Show a provider: definition, and how it stands now."""
+    view = call.on_store(lambda at: _view(at, providers.get_provider(at.store, provider_id)))
+    emit(call, view, Fields(_fields(view)))
+
+
+@command(app, "resume", help_text="Let a paused provider go on; it catches up at a pace, not in a burst.", paused=False)
+@command(app, "pause", help_text="Let nothing more of a provider start; what is out comes to its end.", paused=True)
+def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
+    def act(system: System) -> ProviderView:
+        now_ms = system.clock.now_ms()
+        put = providers.set_provider_paused(system.store, provider_id, paused=paused, now_ms=now_ms)
+        return _view(system, put.provider)
+
+    _emit_one(call, call.on_store(act), done="paused" if paused else "resumed")
+
+
+@command(app, "rm")
+def remove(call: Call, provider_id: IdArgument) -> None:
+    """Remove a provider that no record names and no run waits for."""
+    call.on_store(lambda at: providers.remove_provider(at.store, provider_id))
+    emit(call, {"removed": provider_id}, f"{provider_id} removed.")
+
+
+def _put(system: System, provider_id: str, changes: dict[str, Any], file: Path | None) -> tuple[str, ProviderView]:
+    """Sets the whole provider. Returns the disposition and the provider as it is now."""
+    body = msgspec.json.encode(changes) if file is None else read_input(file, SPEC_BYTES_MAX)
+    put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
+    return put.disposition, _view(system, put.provider)
+
+
+def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> tuple[str, ProviderView]:
+    """Creates the provider, or changes the one that is there. Returns as ``_put``."""
+
+    def attempt() -> ProviderPut:
+        there = system.store.provider(provider_id)
+        if there is None and "base_url" not in changes:
+            raise providers.no_provider(provider_id)
+        return providers.put_provider(
+            system.store,
+            system.vault,
+            provider_id,
+            msgspec.json.encode(merged(provider_document(there.spec) if there else {}, changes)),
+            expected_revision=there.revision if there else 0,
+            now_ms=system.clock.now_ms(),
+        )
+
+    put = edit(f"Provider {provider_id!r}", lambda: unless_changed(attempt))
+    return put.disposition, _view(system, put.provider)
+
+
+def _list(system: System, *, after: str, limit: int) -> tuple[list[ProviderView], str | None]:
+    """A page of providers, and the cursor of the next page."""
+    found = system.store.providers(after=after, limit=limit + 1)
+    views = [_view(system, provider) for provider in found[:limit]]
+    return views, views[-1].id if len(found) > limit else None
+
+
+def document_of(options: ProviderOptions) -> dict[str, Any]:
+    """The provider's document with what the options name."""
+    document = given(options._replace(method=options.method and options.method.upper(), header=None), PATHS)
+    headers = dict(_header(text) for text in options.header or ())
+    return document | ({"headers": headers} if headers else {})
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise InvalidInput.of(FieldProblem("--header", "write NAME:VALUE, for example Authorization:Bearer 123"))
+    return name.strip(), value.strip()
+
+
+def _emit_one(call: Call, view: ProviderView, *, done: str) -> None:
+    emit(call, view, f"{view.id} {done}; {view.standing.waiting} waiting")
+
+
+def _view(system: System, provider: ProviderDefinition | None) -> ProviderView:
+    assert provider is not None, "a put returns the provider, or raises"
+    return provider_view(system.store, provider, now_ms=system.clock.now_ms())
+
+
+def _fields(view: ProviderView) -> list[tuple[str, Any]]:
+    """The fields of the view; those of an object inside it have its name in front."""
+    fields: list[tuple[str, Any]] = []
+    for name, value in msgspec.to_builtins(view).items():
+        if isinstance(value, dict):
+            fields += [(f"{name}.{inner}", shown) for inner, shown in value.items()]
+        else:
+            fields.append((name, value))
+    return fields

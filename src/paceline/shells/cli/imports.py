@@ -1,0 +1,68 @@
+"""Putting many items from a file, a page at a time, and counting what became of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar
+
+from paceline.errors import PacelineError
+from paceline.shells.cli.call import Call
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit, progress_bar
+
+REFUSALS_KEPT_MAX = 1_000
+T = TypeVar("T")
+
+
+class Refusal(NamedTuple):
+    line: int
+    id: str | None
+    code: str
+    detail: str
+
+
+class Tally:
+    """How many items were created, replaced, unchanged and refused so far, and why the refused ones were."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter({"created": 0, "replaced": 0, "unchanged": 0, "refused": 0})
+        self.refusals: list[Refusal] = []
+        self.only_limits = True
+
+    def refuse(self, line: int, item_id: str | None, error: PacelineError) -> None:
+        self.counts["refused"] += 1
+        self.only_limits &= error.code == "limit_reached"
+        if len(self.refusals) < REFUSALS_KEPT_MAX:
+            self.refusals.append(Refusal(line, item_id, error.code, error.detail))
+
+    @property
+    def exit_code(self) -> int:
+        if not self.counts["refused"]:
+            return EXIT_OK
+        return EXIT_LIMIT if self.only_limits else EXIT_FAILED
+
+
+def import_items(
+    file: Path, stream: BinaryIO, items: Iterator[T], put: Callable[[Sequence[T], Tally], None], *, page_items: int
+) -> Tally:
+    """Puts all items of the stream, a page at a time, with a progress bar by bytes if the file's size is known."""
+    tally, size = Tally(), file.stat().st_size if file.is_file() else None
+    with progress_bar("Importing", of_bytes=size is not None) as progress:
+        while page := list(islice(items, page_items)):
+            put(page, tally)
+            progress(stream.tell() if size else tally.counts.total(), size)
+    return tally
+
+
+def emit_tally(call: Call, tally: Tally) -> int:
+    """Prints the counts, for people after a note for each refusal. Returns the exit code."""
+    notes = [
+        Note(f"line {one.line}{f' ({one.id})' if one.id else ''}: {one.detail} ({one.code})") for one in tally.refusals
+    ]
+    if unshown := tally.counts["refused"] - len(tally.refusals):
+        notes.append(Note(f"and {unshown} more refused"))
+    counts = ", ".join(f"{count} {disposition}" for disposition, count in tally.counts.items())
+    emit(call, {**tally.counts, "refusals": [one._asdict() for one in tally.refusals]}, *notes, counts)
+    return tally.exit_code

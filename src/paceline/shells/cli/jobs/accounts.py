@@ -1,0 +1,84 @@
+"""``paceline account``: the RIPE Atlas accounts that measurements are sent with, and how much of each is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from paceline.core.jobs.values import AccountSpec
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import ReplaceOption, given
+from paceline.shells.cli.output import Note, Table, emit
+from paceline.steps.jobs import accounts
+from paceline.steps.views.account_report import AccountView, account_view, account_views
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+app = typer.Typer(name="account", help="Set RIPE Atlas accounts and see what is left of each.")
+
+COLUMNS = ("ACCOUNT", "STATE", "METER", "SPENT", "HELD", "ELSEWHERE", "LIMIT", "REASON")
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The account's id; a name of your own for it.")]
+
+
+class AccountOptions(NamedTuple):
+    """The options of ``account set``; None for one that was not given."""
+
+    concurrent: Annotated[
+        int | None,
+        typer.Option("--concurrent", metavar="N", help="Measurements that may run at once. [default: 100, as RIPE's]"),
+    ] = None
+    daily_results: Annotated[
+        int | None,
+        typer.Option("--daily-results", metavar="N", help="Results in any 24 hours. [default: 100000, as RIPE's]"),
+    ] = None
+    daily_credits: Annotated[
+        int | None,
+        typer.Option("--daily-credits", metavar="N", help="Credits in any 24 hours. [default: 1000000, as RIPE's]"),
+    ] = None
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Whether it is used. [default: enabled]")
+    ] = None
+
+
+@command(app, "set")
+def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions) -> None:
+    """Create an account, or change what the options name and keep the rest. It takes effect with the next send."""
+    done, view = call.on_store_or_new(_set, account_id, given(options), replace=replace)
+    limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"
+    note = None if view.keys else Note(f"It has no key yet. Add one: paceline key add {account_id}")
+    emit(call, view, f"{view.id} {done}: {limits}; {view.reason or view.state}", note)
+
+
+@command(app, "list")
+def list_accounts(call: Call) -> None:
+    """List the accounts: what is spent, held and allowed of each meter, the state, and why one is set aside."""
+    views = call.on_store(lambda at: account_views(at.store, now_ms=at.clock.now_ms()))
+    rows = [row for view in views for row in _rows(view)]
+    note = None if views else Note("There is no account yet. Set one: paceline account set ID")
+    emit(call, {"items": views, "next_cursor": None}, Table(COLUMNS, rows), note)
+
+
+def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: bool) -> tuple[str, AccountView]:
+    """Creates or changes the account. Returns the disposition and the account as it is now."""
+    now_ms = system.clock.now_ms()
+    if replace:
+        done = accounts.put_account_spec(system.store, account_id, AccountSpec(**changes))
+    else:
+        done = accounts.edit_account(system.store, account_id, changes, now_ms=now_ms)
+    return done, account_view(system.store, account_id, now_ms=now_ms)
+
+
+def _rows(view: AccountView) -> list[tuple[Any, ...]]:
+    """A row for each meter; the account's id, state and reason stand on the first."""
+    usage = view.usage
+    meters = {"at once": usage.concurrent, "results": usage.daily_results, "credits": usage.daily_credits}
+    meters |= {} if usage.balance is None else {"balance": usage.balance}
+    rows: list[tuple[Any, ...]] = []
+    for name, meter in meters.items():
+        figures = meter.spent, meter.held, meter.foreign, meter.limit
+        rows.append(
+            (" ", " ", name, *figures, " ") if rows else (view.id, view.state, name, *figures, view.reason or " ")
+        )
+    return rows

@@ -1,0 +1,133 @@
+"""``paceline key``: the RIPE Atlas keys of an account. A secret goes in and never comes out again."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.core.jobs.values import StoredKey
+from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
+from paceline.steps.jobs import accounts
+from paceline.steps.views.account_report import KeyView, added_key_view, key_view
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+app = typer.Typer(name="key", help="Add, list, enable, disable and remove the keys of RIPE Atlas accounts.")
+
+LINE_CHARS_MAX = 1_024
+KEY_COLUMNS: Columns = {
+    "ACCOUNT": "account",
+    "KEY": "id",
+    "ENDS IN": "last_four",
+    "STATE": "state",
+    "LABEL": "label",
+    "CREATED": "created_at",
+    "REASON": "reason",
+}
+ON_COMMAND_LINE = (
+    "Warning: a key on the command line can be read by other users of this machine and stays in the shell's history."
+    " Leave it out next time: it is then asked for, or read from stdin."
+)
+
+AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id.")]
+KeyIdArgument = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, as `paceline key list` shows it.")]
+
+
+@command(app, "add")
+def add(
+    call: Call,
+    account: AccountArgument,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            help="The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
+            " in no history.",
+        ),
+    ] = None,
+    *,
+    label: Annotated[str, typer.Option(metavar="LABEL", help="What you will know it by.")] = "",
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Add it without asking RIPE whether it can be used.")
+    ] = False,
+) -> None:
+    """Add a key to an account. RIPE is asked first whether it may do what is needed; what it lacks is named."""
+    from paceline.wiring import open_atlas
+
+    with call.system() as system, ExitStack() as stack:
+        accounts.get_account(system.store, account, now_ms=system.clock.now_ms())
+        if key not in (None, "-") and not call.as_json:
+            print_note(ON_COMMAND_LINE)
+        secret = _read_secret() if key is None or key == "-" else key
+        added, unverified = accounts.check_and_add_key(
+            system.store,
+            system.vault,
+            None if no_check else stack.enter_context(closing(open_atlas(system.settings))),
+            account,
+            secret,
+            label=label,
+            now_ms=system.clock.now_ms(),
+        )
+    if unverified is None:
+        done = "RIPE was not asked what it may do"
+    else:
+        done = "tried at RIPE" + ("" if unverified else ", it may do all that is needed")
+    note = Note(f"Not verified: that it may {'; that it may '.join(unverified)}.") if unverified else None
+    emit(call, added_key_view(added, unverified), _line(added, f"added to {account}; {done}"), note)
+
+
+@command(app, "list")
+def list_keys(
+    call: Call,
+    account: Annotated[
+        str | None, typer.Argument(metavar="ACCOUNT", help="Only the keys of this account. [default: of all accounts]")
+    ] = None,
+) -> None:
+    """List keys by their last four characters, and how each stands."""
+    views = call.on_store(_list, account)
+    emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
+
+
+@command(app, "disable", help_text="Let a key send nothing more, from the next measurement on.", enabled=False)
+@command(app, "enable", help_text="Let a key send again, at once; one that RIPE refused is tried again.", enabled=True)
+def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
+    key = call.on_store(lambda at: accounts.set_key_enabled(at.store, account, key_id, enabled=enabled))
+    emit(call, key_view(key), _line(key, "enabled" if enabled else "disabled"))
+
+
+@command(app, "rm")
+def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
+    """Remove a key with its secret. At RIPE it stays as it is."""
+    call.on_store(lambda at: accounts.remove_key(at.store, account, key_id))
+    emit(call, {"removed": key_id}, f"{key_id} removed from {account}.")
+
+
+def _list(system: System, account: str | None) -> list[KeyView]:
+    """The keys of one account, or of all of them."""
+    now_ms = system.clock.now_ms()
+    if account is None:
+        found = [one.id for one in system.store.accounts(now_ms=now_ms, releases_until_ms=now_ms)]
+    else:
+        found = [accounts.get_account(system.store, account, now_ms=now_ms).id]
+    return [key_view(key) for name in found for key in system.store.keys(name)]
+
+
+def _read_secret() -> str:
+    """Asks a person without an echo, or reads one line of stdin; so the key is in no history and no process list."""
+    if sys.stdin.isatty():
+        return getpass.getpass("Key (it is not shown): ").strip()
+    secret = sys.stdin.readline(LINE_CHARS_MAX).strip()
+    if not secret:
+        raise InvalidInput.of(FieldProblem("/key", "stdin was empty; write the key to it, or give it as KEY"))
+    return secret
+
+
+def _line(key: StoredKey, done: str) -> str:
+    return f"{key.id} (…{key.last_four}) {done}."

@@ -1,0 +1,229 @@
+"""``paceline monitor``: set, list, show, pause and remove monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.values import PutResult
+from paceline.errors import InvalidInput, RevisionMismatch
+from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.files import read_input
+from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
+from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
+from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
+from paceline.shells.cli.runs import RUN_COLUMNS
+from paceline.steps.monitors import define
+from paceline.steps.monitors.check_secrets import seal_put
+from paceline.steps.views import report
+from paceline.steps.views.report import MonitorView, RunView
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
+
+RUNS_SHOWN = 10
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
+
+
+@command(app, "set")
+def set_monitor(
+    call: Call,
+    monitor_id: IdArgument,
+    *,
+    user: UserOption = None,
+    file: DefinitionOption = None,
+    replace: ReplaceOption = False,
+    options: MonitorOptions,
+) -> None:
+    """Create a monitor, or change what the options name of the one there is and keep the rest."""
+    document = document_of(options)
+    if bool(document) == (file is not None):
+        raise InvalidInput("Say what to set: either --file, or options such as --url and --every.")
+
+    def act(system: System) -> tuple[str, MonitorView]:
+        owner = owner_id(system, user)
+        if file is None and not replace:
+            put = _put_or_edit(system, owner, monitor_id, options)
+        else:
+            body = msgspec.json.encode(document) if file is None else _read(file, system.settings.body_bytes_max)
+            put = _put(system, owner, monitor_id, body)
+        return put.disposition, _view(system, put)
+
+    done, view = call.on_store(act)
+    _emit_one(call, view, done=done)
+
+
+@command(app, "list")
+def list_monitors(
+    call: Call, *, user: UserOption = None, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None
+) -> None:
+    """List a user's monitors with health and next due time."""
+    owner, views, following = call.on_store(_list, user, after=cursor or "", limit=limit)
+    more = f"There are more: paceline monitor list --user {owner}"
+    emit_page(call, views, MONITOR_COLUMNS, next_cursor=following, more=more)
+
+
+@command(app, "show")
+def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+    """Show a monitor: definition, schedule, health and the latest runs."""
+    view, runs = call.on_store(_show, user, monitor_id)
+    latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
+    emit(call, {**msgspec.to_builtins(view), "runs": runs}, Fields(_fields(view)), *latest)
+
+
+@command(app, "runs")
+def list_runs(
+    call: Call,
+    monitor_id: IdArgument,
+    *,
+    user: UserOption = None,
+    limit: LimitOption = 100,
+    cursor: CursorOption = None,
+) -> None:
+    """List a monitor's runs, newest first."""
+    views, following = call.on_store(_runs, user, monitor_id, before=_handle(cursor), limit=limit)
+    emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:")
+
+
+@command(app, "resume", help_text="Let a paused monitor go on, at once.", paused=False)
+@command(app, "pause", help_text="Let a monitor rest: it keeps its place and does not fire.", paused=True)
+def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
+    def act(system: System) -> MonitorView:
+        owner = owner_id(system, user)
+        return _view(system, _edit(system, owner, monitor_id, lambda spec: define.set_paused(spec, paused=paused)))
+
+    _emit_one(call, call.on_store(act), done="paused" if paused else "resumed")
+
+
+@command(app, "rm")
+def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+    """Remove a monitor. Nothing of it fires afterwards."""
+    call.on_store(lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()))
+    emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
+
+
+def _list(system: System, user: str | None, *, after: str, limit: int) -> tuple[str, list[MonitorView], str | None]:
+    """The owner, a page of their monitors, and the cursor of the next page."""
+    owner = owner_id(system, user)
+    monitors = system.store.monitors(owner, after=after, limit=limit + 1)
+    views = report.monitor_views(system.store, monitors[:limit], now_ms=system.clock.now_ms())
+    return owner, views, views[-1].id if len(monitors) > limit else None
+
+
+def _show(system: System, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:
+    """The monitor and its latest runs."""
+    now_ms = system.clock.now_ms()
+    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+    runs, _ = report.monitor_runs(system.store, monitor, before=None, limit=RUNS_SHOWN, now_ms=now_ms)
+    return report.monitor_view(system.store, monitor, now_ms=now_ms), runs
+
+
+def _runs(
+    system: System, user: str | None, monitor_id: str, *, before: int | None, limit: int
+) -> tuple[list[RunView], int | None]:
+    """A page of the monitor's runs, and the cursor of the next page."""
+    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+    return report.monitor_runs(system.store, monitor, before=before, limit=limit, now_ms=system.clock.now_ms())
+
+
+def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOptions) -> PutResult:
+    """Creates the monitor if it is not there, else edits it as it was read: of two edits at once neither is lost."""
+    if options.names_check and system.store.monitor(owner, monitor_id) is None:
+        with suppress(RevisionMismatch):  # somebody else has just created it
+            return _put(system, owner, monitor_id, msgspec.json.encode(document_of(options)), expected_revision=0)
+
+    def change(spec: MonitorSpec) -> MonitorSpec:
+        return define.merge_patch(spec, msgspec.json.encode(patch_of(options, spec)), system.limits, system.vault)
+
+    return _edit(system, owner, monitor_id, change)
+
+
+def _put(
+    system: System, owner: str, monitor_id: str, body: bytes, *, expected_revision: int | None = None
+) -> PutResult:
+    put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
+    put = seal_put(system.store, system.vault, put)
+    return define.put_monitor(
+        system.store,
+        put,
+        monitors_max=system.settings.monitors_max,
+        firings_max=system.settings.firings_per_second_max,
+        now_ms=system.clock.now_ms(),
+    )
+
+
+def _edit(system: System, owner: str, monitor_id: str, change: Callable[[MonitorSpec], MonitorSpec]) -> PutResult:
+    return define.edit_monitor(
+        system.store,
+        owner,
+        monitor_id,
+        change,
+        expected_revision=None,
+        monitors_max=system.settings.monitors_max,
+        firings_max=system.settings.firings_per_second_max,
+        now_ms=system.clock.now_ms(),
+    )
+
+
+def _view(system: System, put: PutResult) -> MonitorView:
+    assert put.monitor is not None, "a put returns the monitor, or raises"
+    return report.monitor_view(system.store, put.monitor, now_ms=system.clock.now_ms())
+
+
+def _emit_one(call: Call, view: MonitorView, *, done: str) -> None:
+    emit(call, view, f"{view.id} {done}; next due: {view.schedule.next_due or 'none'}")
+
+
+def _read(file: Path, bytes_max: int) -> bytes:
+    return read_input(file, bytes_max, advice="For many monitors use: paceline monitor import FILE")
+
+
+def _handle(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
+        raise InvalidInput("--cursor: give it as the last page named it.")
+    return int(cursor)
+
+
+def _check_text(check: dict[str, Any]) -> str:
+    """The kind and what it is aimed at."""
+    target = check.get("url") or check.get("host") or check.get("name") or ""
+    port = f":{check['port']}" if check.get("host") and "port" in check else ""
+    return f"{check['kind']} {target}{port}".strip()
+
+
+def _when(view: MonitorView) -> str:
+    return f"every {view.every}" if view.every else f"{view.cron} {view.timezone}"
+
+
+MONITOR_COLUMNS: Columns = {
+    "MONITOR": "id",
+    "HEALTH": "health",
+    "CHECK": lambda view: _check_text(view.check),
+    "WHEN": _when,
+    "RUNS": "schedule.counter",
+    "NEXT DUE": "schedule.next_due",
+    "TAGS": "tags",
+}
+
+
+def _fields(view: MonitorView) -> list[tuple[str, Any]]:
+    document = msgspec.to_builtins(view)
+    check, schedule = document.pop("check"), document.pop("schedule")
+    first = [("monitor", document.pop("id")), *((name, document.pop(name)) for name in ("user", "health"))]
+    when = [(name, document.pop(name)) for name in ("every", "cron", "timezone") if name in document]
+    aim = [(f"check.{name}", value if isinstance(value, str) else _json(value)) for name, value in check.items()]
+    return [*first, *aim, *when, *document.items(), *((f"schedule.{name}", value) for name, value in schedule.items())]
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

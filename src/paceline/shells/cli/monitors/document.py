@@ -1,0 +1,145 @@
+"""The options of ``monitor set`` as the JSON document that the API would get, so that one parser judges both."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+from typer import Option
+
+from paceline.core.monitors.definition import MonitorSpec, spec_document
+from paceline.core.monitors.schedule import Missed, Overlap
+from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells.cli.options import PausedOption
+
+
+class MonitorOptions(NamedTuple):
+    """The options of ``monitor set``; None for one that was not given."""
+
+    url: Annotated[str | None, Option(metavar="URL", help="HTTP check of this address.")] = None
+    tcp: Annotated[str | None, Option(metavar="HOST:PORT", help="TCP check: is the connection accepted?")] = None
+    dns: Annotated[str | None, Option(metavar="NAME", help="DNS check: does the name resolve?")] = None
+    tls: Annotated[str | None, Option(metavar="HOST[:PORT]", help="TLS check: is the certificate good?")] = None
+    outgoing: Annotated[
+        str | None, Option(metavar="JSON", help="Hand each run, with this JSON object, to a checker of your own.")
+    ] = None
+    every: Annotated[str | None, Option(metavar="DURATION", help="Interval, for example 30s.")] = None
+    cron: Annotated[str | None, Option(metavar="EXPRESSION", help="Five cron fields, instead of --every.")] = None
+    timezone: Annotated[str | None, Option(metavar="ZONE", help="Time zone of --cron. [default: UTC]")] = None
+    method: Annotated[str | None, Option(metavar="METHOD", help="HTTP method. [default: GET]")] = None
+    expect_status: Annotated[
+        list[int] | None, Option(metavar="N", help="HTTP status that is good; may be repeated. [default: any 2xx]")
+    ] = None
+    contains: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must contain.")] = None
+    timeout: Annotated[str | None, Option(metavar="DURATION", help="Total deadline of a check. [default: 10s]")] = None
+    initial_delay: Annotated[str | None, Option(metavar="DURATION", help="Wait before the first run.")] = None
+    jitter: Annotated[str | None, Option(metavar="DURATION", help="Shift by a fixed part of this.")] = None
+    missed: Annotated[
+        Missed | None,
+        Option(metavar="skip|once|all", help="What becomes of runs missed while Paceline was down. [default: skip]"),
+    ] = None
+    overlap: Annotated[
+        Overlap | None,
+        Option(metavar="skip|queue", help="What a firing does while a run is open. [default: skip]"),
+    ] = None
+    paused: PausedOption = None
+    tag: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
+    ] = None
+    no_tags: Annotated[bool, Option("--no-tags", help="Without any tag.")] = False
+    no_expect: Annotated[bool, Option("--no-expect", help="Without the expectations there were.")] = False
+
+    @property
+    def names_check(self) -> bool:
+        """True if a monitor can be created with these options."""
+        return any(value is not None for value in (self.url, self.tcp, self.dns, self.tls, self.outgoing))
+
+
+def document_of(options: MonitorOptions) -> dict[str, Any]:
+    """The document, or InvalidInput if the options contradict each other."""
+    document = {
+        name: value
+        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "paused")
+        if (value := getattr(options, name)) is not None
+    }
+    if options.tag and options.no_tags:
+        raise InvalidInput("Give either --tag or --no-tags.")
+    if options.tag or options.no_tags:
+        document["tags"] = options.tag or []
+    check = _check(options)
+    return {"check": check, **document} if check or options.no_expect else document
+
+
+def patch_of(options: MonitorOptions, spec: MonitorSpec) -> dict[str, Any]:
+    """The merge patch (RFC 7396) that changes what the options name and keeps the rest."""
+    document, there = document_of(options), spec_document(spec)["check"]
+    check = document.get("check")
+    if check is None:
+        return document
+    kind = check.get("kind", there["kind"])
+    if kind != there["kind"]:
+        return document | {"check": {"timeout": there["timeout"], **check}} if "timeout" in there else document
+    if options.outgoing is not None:  # the object that a checker gets is one thing, given whole
+        check = {name: None for name in there if name != "timeout"} | check
+    if options.tls is not None:
+        check = {"port": None} | check
+    if options.no_expect:
+        given = check.get("expect")
+        check = check | {"expect": given and dict.fromkeys(there.get("expect", ())) | given}
+    return document | {"check": check}
+
+
+def _check(options: MonitorOptions) -> dict[str, Any]:
+    readers = {"url": _http, "tcp": _tcp, "dns": _dns, "tls": _tls, "outgoing": _outgoing}
+    checks = [read(value) for name, read in readers.items() if (value := getattr(options, name)) is not None]
+    if len(checks) > 1:
+        raise InvalidInput("Give only one of --url, --tcp, --dns, --tls and --outgoing.")
+    check = checks[0] if checks else {}
+    if options.timeout is not None:
+        check["timeout"] = options.timeout
+    if options.method is not None:
+        check["method"] = options.method.upper()
+    expect: dict[str, Any] = {}
+    if options.expect_status:
+        expect["status"] = options.expect_status
+    if options.contains is not None:
+        expect["body_contains"] = options.contains
+    return {**check, "expect": expect} if expect else check
+
+
+def _http(url: str) -> dict[str, Any]:
+    return {"kind": "http", "url": url}
+
+
+def _tcp(text: str) -> dict[str, Any]:
+    host, port = _endpoint(text, "--tcp")
+    if port is None:
+        raise InvalidInput.of(FieldProblem("--tcp", "write HOST:PORT, for example example.org:25"))
+    return {"kind": "tcp", "host": host, "port": port}
+
+
+def _dns(name: str) -> dict[str, Any]:
+    return {"kind": "dns", "name": name}
+
+
+def _tls(text: str) -> dict[str, Any]:
+    host, port = _endpoint(text, "--tls")
+    return {"kind": "tls", "host": host} | ({} if port is None else {"port": port})
+
+
+def _outgoing(text: str) -> dict[str, Any]:
+    try:
+        document = msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise InvalidInput.of(FieldProblem("--outgoing", f"write a JSON object: {error}")) from None
+    return {**document, "kind": "outgoing"}
+
+
+def _endpoint(text: str, option: str) -> tuple[str, int | None]:
+    """HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return text.strip("[]"), None
+    if not port.isascii() or not port.isdigit() or len(port) > 5:
+        raise InvalidInput.of(FieldProblem(option, f"{port!r} is not a port"))
+    return host.strip("[]"), int(port)

@@ -1,0 +1,39 @@
+"""Counts the places that a process' checks take, by owner and target, for the next claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paceline.config import Settings
+from paceline.core.monitors.places import Places, ceiling_of
+from paceline.core.monitors.values import Order
+
+
+class CheckPlaces:
+    """For one thread. A check leaves its place when it has ended, before it is settled."""
+
+    def __init__(self, settings: Settings) -> None:
+        ceiling = ceiling_of(settings.check_places)
+        self._owner_max = settings.checks_per_owner_max or ceiling
+        self._target_max = settings.checks_per_target_max or ceiling
+        self._held: dict[tuple[str, str], int] = {}
+
+    def start(self, orders: Iterable[Order]) -> None:
+        held = self._held
+        for order in orders:
+            place = (order.owner, order.target)
+            held[place] = held.get(place, 0) + 1
+
+    def end(self, orders: Iterable[Order]) -> None:
+        """What is at nothing goes: else everybody who ever had a check would be kept."""
+        held = self._held
+        for order in orders:
+            place = (order.owner, order.target)
+            left = held[place] - 1
+            if left:
+                held[place] = left
+            else:
+                del held[place]
+
+    def now(self) -> Places:
+        return Places(self._owner_max, self._target_max, dict(self._held))

@@ -1,0 +1,412 @@
+"""One process: the API on the event loop, the loops beside it, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import resource
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+import uvicorn
+import uvloop
+
+from paceline import __version__
+from paceline.core.monitors.definition import duration_ms
+from paceline.errors import StoreUnavailable, WrongSetting
+from paceline.ports import Atlas
+from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.http.serving import server_config
+from paceline.shells.daemon.batches import CallSender, Planner
+from paceline.shells.daemon.heartbeat import Heartbeat
+from paceline.shells.daemon.jobs import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower
+from paceline.shells.daemon.keeper import Keeper
+from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.metrics import Metrics
+from paceline.shells.daemon.monitors import Sender, Ticker
+from paceline.shells.daemon.signals import STOPS, StopSignals, was_told
+from paceline.shells.daemon.watcher import Watcher
+from paceline.shells.daemon.webhooks import WebhookLoop
+from paceline.steps.jobs.dispatch import DispatchSettings
+from paceline.steps.upkeep.secret import seal_checks
+from paceline.wiring import System, exposed_files, open_atlas, open_caller, open_provider, open_tls
+
+log = structlog.get_logger("paceline")
+
+GRACE_S = 5
+CUT_S = 1.0
+"""So long a request that was cut short may take to end."""
+JOIN_S = 15.0
+BACKLOG = 2_048
+FILES_MAX = 65_536
+FILES_S = 1.0
+"""How often it is tried whether another file could be opened."""
+RENEW_S = 43_200.0
+"""How often the certificate is looked at."""
+
+
+class Engine:
+    """The loops of one process."""
+
+    def __init__(
+        self,
+        system: System,
+        metrics: Metrics,
+        *,
+        arrived: Callable[[], None],
+        own: tuple[str, int] | None,
+        url: str = "",
+    ) -> None:
+        """``own``, ``url``: where our own API listens, if there is one."""
+        owned = [own] if own else []
+        system.store.begin_loops()
+        self._provider = open_provider(system.settings, system.clock, own=owned)
+        self._caller = open_caller(system.settings, system.clock, own=owned)
+        self._sender = Sender(system, self._provider, metrics)
+        self._call_sender = CallSender(system, self._caller, metrics, chance=random.SystemRandom().random)
+        self._arrived = arrived
+        self._plans = Planner(system, metrics, planned=self._call_sender.wake, keep_on=self._keep_planning)
+        self._ticks = Ticker(system, metrics, made=self._made, keep_on=self._keep_ticking)
+        self._ticker = Loop("ticker", self._ticks.turn, metrics)
+        self._sending = Loop("sender", self._sender.turn, metrics)
+        self._planner = Loop("planner", self._plans.turn, metrics)
+        self._calling = Loop("caller", self._call_sender.turn, metrics)
+        keeper = Keeper(system, metrics, loops=lambda: self.loops, beat=self._keep_keeping)
+        self._keeper = Loop("keeper", keeper.turn, metrics)
+        self._watcher = Loop("watcher", Watcher(system).turn, metrics)
+        self._heartbeat = Heartbeat(system, kind="up" if url else "worker", url=url)
+        self._beating = Loop("heartbeat", self._heartbeat.turn, metrics)
+        self._jobs = JobEngine(system, metrics, own=owned)
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self._own_loops, *self._jobs.loops]
+
+    @property
+    def _own_loops(self) -> list[Loop]:
+        engine = [self._ticker, self._sending, self._planner, self._calling]
+        return [*engine, self._keeper, self._watcher, self._beating]
+
+    def start(self) -> None:
+        self._heartbeat.begin()
+        for loop in self.loops:
+            loop.start()
+
+    def wake(self) -> None:
+        """A definition changed: its entry may be due now. The loops of batches come round soon enough by themselves."""
+        self._ticks.tell()
+        self._plans.tell()
+        self._ticker.wake()
+
+    def wake_jobs(self) -> None:
+        """A job was submitted."""
+        self._jobs.wake()
+
+    def drain(self) -> None:
+        """No new runs, no new claims, no new sends; what is in flight settles or is given back."""
+        for loop in self.loops:
+            loop.stop()
+        self._sender.wake()
+        self._call_sender.wake()
+        # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
+        jobs = threading.Thread(target=_end, args=(self._jobs.drain,), name="paceline-drain-jobs")
+        jobs.start()
+        for loop in self._own_loops:
+            loop.join(JOIN_S)
+        calls = threading.Thread(target=_end, args=(self._call_sender.drain,), name="paceline-drain")
+        calls.start()
+        _end(self._sender.drain)
+        calls.join()
+        jobs.join()
+        self._heartbeat.end()
+        self._provider.close()
+        self._caller.close()
+
+    def hurry(self) -> None:
+        """A drain, now or later, does not wait for what is in flight: it is given back, or left to its lease."""
+        self._sender.hurry()
+        self._call_sender.hurry()
+        self._jobs.hurry()
+
+    def _keep_ticking(self) -> bool:
+        """Asked between the passes of a tick, which takes long where much is due."""
+        return self._ticker.beat()
+
+    def _keep_planning(self) -> bool:
+        """Asked between the pages of a plan, which takes long for a million records."""
+        return self._planner.beat()
+
+    def _keep_keeping(self) -> bool:
+        """Told between the pages of entries that are looked through for a clock that was set back."""
+        return self._keeper.beat()
+
+    def _made(self) -> None:
+        self._sender.wake()
+        self._arrived()
+
+
+class JobEngine:
+    """The loops of jobs, each with its own edge towards RIPE or towards webhooks."""
+
+    def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
+        settings, chance = system.settings, random.SystemRandom().random
+        desk = DispatchSettings(
+            site=system.store.site(secrets.token_hex(4)),
+            secret=system.secret_key,
+            sending_max=settings.atlas_sends_max,
+            settle_ms=duration_ms(settings.atlas_settle),
+        )
+        self._caller = open_caller(settings, system.clock, own=own)
+        self._webhooks = WebhookLoop(system, self._caller, metrics, chance=chance, apart=system.traits.remote)
+        self._telling = Loop("herald", self._webhooks.turn, metrics)
+        self._told: list[Callable[[], None]] = []
+        self._hurried = False
+
+        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
+            dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
+            self._told.append(dispatcher.tell)
+            return dispatcher.turn
+
+        self._dispatchers = [
+            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatching, metrics)
+            for number in range(1, settings.atlas_sends_max + 1)
+        ]
+        self._follower = AtlasLoop(
+            "follower",
+            open_atlas(settings, own=own),
+            lambda atlas: (
+                Follower(system, atlas, desk, metrics, chance=chance, finished=self._telling.wake, freed=self.wake).turn
+            ),
+            metrics,
+        )
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self._dispatchers, self._follower, self._telling]
+
+    def wake(self) -> None:
+        """A job was submitted, or an account may have room that it did not have: a look is made at once."""
+        for tell in self._told:
+            tell()
+        for loop in self._dispatchers:
+            loop.wake()
+
+    def hurry(self) -> None:
+        """Sends under way end within a second once they are drained, as lost: they are looked up."""
+        self._hurried = True
+        self._webhooks.hurry()
+        for loop in self._dispatchers:
+            if loop.stopping:
+                loop.interrupt()
+
+    def drain(self) -> None:
+        """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
+        self._follower.interrupt()
+        self._telling.join(JOIN_S)
+        self._webhooks.drain()
+        self._caller.close()
+        until_s = time.monotonic() + (0.0 if self._hurried else SEND_GRACE_S)
+        for loop in self._dispatchers:
+            loop.join(max(0.0, until_s - time.monotonic()))
+            loop.interrupt()
+        for loop in (*self._dispatchers, self._follower):
+            loop.join(JOIN_S)
+            loop.close()
+
+
+def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
+    """Blocks until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` hears where the API listens."""
+    assert system.secret_key, "read before anything runs: a wrong one stops the start"
+    if sealed := seal_checks(system.store, system.vault):
+        log.info("checks_sealed", monitors=sealed)
+    for file in exposed_files(system.settings):
+        log.warning("readable_by_others", file=str(file), advice=f"chmod 600 {file}")
+    metrics = Metrics(version=__version__)
+    # What exists now stays; and a batch of thousands of rows must not set off a collection of everything each time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    _allow_files()
+    if not serve_api:
+        return _work(system, metrics, ready)
+    tls = system.tls  # a certificate that cannot be used stops the start
+    log.debug("tls", on=tls is not None)
+    listener = _listen(system.settings.host, system.settings.port)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(system, metrics, listener, ready))
+    finally:
+        listener.close()
+
+
+def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
+    stops = StopSignals()
+    if was_told():
+        return 0
+    engine = Engine(system, metrics, arrived=lambda: None, own=None)
+    engine.start()
+    log.info("working", store=system.settings.store)
+    if ready is not None:
+        ready("")
+    stops.wait()
+    log.info("draining")
+    threading.Thread(target=_hurry_when_told, args=(stops, engine), name="paceline-signals", daemon=True).start()
+    engine.drain()
+    log.info("stopped")
+    return 0
+
+
+def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
+    stops.wait()
+    _told_again(engine)
+
+
+def _told_again(engine: Engine) -> None:
+    log.warning("told_to_stop_again", detail="What is in flight is given back, or is left to its lease.")
+    engine.hurry()
+
+
+async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
+    host, port = listener.getsockname()[:2]
+    engine: Engine | None = None
+
+    def loops() -> list[LoopHealth]:
+        return [LoopHealth(loop.name, loop.turning, loop.age_s) for loop in engine.loops] if engine else []
+
+    hooks = ApiHooks(
+        wake=lambda: engine.wake() if engine else None,
+        wake_jobs=lambda: engine.wake_jobs() if engine else None,
+        loops=loops,
+        metrics=metrics,
+    )
+    url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+    engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
+    app = build_app(system, hooks)
+    config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
+    server = _Server(config)
+    event_loop = asyncio.get_running_loop()
+    for number in STOPS:
+        event_loop.add_signal_handler(number, _begin_end, server, hooks, engine)
+    if was_told():
+        return 0
+    engine.start()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    await server.listening(serving)
+    beside = [asyncio.create_task(_renew_certificate(system, config)), asyncio.create_task(_watch_files())]
+    event_loop.set_exception_handler(_log_loop_error)
+    log.info("serving", url=url, store=system.settings.store)
+    try:
+        if ready is not None:
+            ready(url)
+        await serving
+    finally:
+        for task in beside:
+            task.cancel()
+        log.info("draining")
+        await asyncio.to_thread(engine.drain)
+        log.info("stopped")
+    return 0
+
+
+async def _renew_certificate(system: System, config: uvicorn.Config) -> None:
+    """New connections get what lies in the files by then: one of our own renewed, or what the operator put there."""
+    while config.ssl is not None:
+        await asyncio.sleep(RENEW_S)
+        try:
+            tls = await asyncio.to_thread(open_tls, system.settings, system.clock)
+            if tls is not None:
+                config.ssl.load_cert_chain(tls.cert, tls.key)
+        except (WrongSetting, OSError) as error:
+            log.warning("certificate_not_renewed", error=str(error))
+
+
+async def _watch_files() -> None:
+    """Where no file can be opened no connection can be accepted, and libuv then closes them without a word."""
+    failing = False
+    while True:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+            failing = False
+        except OSError as error:
+            if not failing:
+                advice = "Raise `ulimit -n`, or lower connections_max and checks_in_flight_max."
+                log.error("accepting_fails", error=error.strerror, detail=advice)  # noqa: TRY400  it has its reason
+            failing = True
+        await asyncio.sleep(FILES_S)
+
+
+def _log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Logs errors that nothing else reports, such as a listener that cannot accept."""
+    error = context.get("exception")
+    log.error("event_loop", detail=context.get("message"), error=None if error is None else repr(error))
+
+
+def _allow_files() -> None:
+    """Each check and each connection is an open file: as many as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
+    """A second signal ends all waits: for open requests, and for what the loops have in flight."""
+    if server.should_exit and not server.force_exit:
+        server.force_exit = True
+        _told_again(engine)
+    server.should_exit = True
+    hooks.arrivals.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are ours: the loops must drain as well."""
+
+    async def listening(self, serving: asyncio.Task[None]) -> None:
+        """Until requests are answered, or the server has failed to start."""
+        while not self.started and not serving.done():  # noqa: ASYNC110  uvicorn offers a flag and no event
+            await asyncio.sleep(0.005)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Where uvicorn was forced to end it leaves requests and lifespan as they are: they come to an end here."""
+        await super().shutdown(sockets)
+        for task in (left := set(self.server_state.tasks)):
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CUT_S)
+        if self.force_exit:
+            await self.lifespan.shutdown()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _end(drain: Callable[[], None]) -> None:
+    """A store that cannot be written does not keep the process from ending: leases run out by themselves."""
+    try:
+        drain()
+    except StoreUnavailable as error:
+        log.warning("not_settled", detail=error.detail)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound before anything starts, so that a taken port is one clear line."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise WrongSetting(
+            f"PACELINE_PORT (or --port): cannot listen on {host}:{port}: {error.strerror or error}. Choose another."
+        ) from None
+    return listener

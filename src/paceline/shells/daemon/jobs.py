@@ -1,0 +1,354 @@
+"""The loops of jobs: measurements are sent to RIPE and followed to their end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX, Answer, Lost, Refused
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
+from paceline.core.jobs.measurement import Measurement
+from paceline.core.jobs.pool import LOOK_AGAIN_MS
+from paceline.core.jobs.values import StoredJob
+from paceline.core.monitors.definition import duration_ms
+from paceline.ports import Atlas
+from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.jobs.account_queries import Quarantined, Trouble
+from paceline.steps.jobs.counting import Watch
+from paceline.steps.jobs.dispatch import Dispatched, DispatchSettings, dispatch_next
+from paceline.steps.jobs.follow import Followed, finish, follow
+from paceline.steps.jobs.lookup import LookedUp, look_up, lose_stale_sends
+from paceline.steps.jobs.reconcile import reconcile
+from paceline.steps.jobs.sync import sync_accounts
+from paceline.wiring import System
+
+log = structlog.get_logger("paceline")
+
+LOOK_MS = 1_000
+"""How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+IN_VAIN_MS = 50
+"""A pass that sent nothing, although something seemed ready, is not repeated sooner."""
+LOSE_MS = 10_000
+COMPARE_LOOK_MS = 5_000
+"""How often it is asked whether it is time to compare what RIPE has with what the store has."""
+SYNC_MS = 30_000
+SYNC_IDLE_MS = 300_000
+RECONCILE_ROUNDS = 20
+"""Orphans are looked for each time RIPE was asked so often what became of what runs: by default every ten minutes."""
+RECONCILE_START_MS = 30_000
+"""At a start sooner than that; but not at each of many starts in a row."""
+TROUBLE_MS = 600_000
+"""The same trouble is not logged again sooner."""
+TROUBLES_MAX = 1_000
+SEND_GRACE_S = 5.0
+"""So long a send under way may still take when the process is told to stop; after that it is unknown."""
+SEND_S = 40.0
+QUESTION_S = 130.0
+RESULTS_S = 610.0
+"""How long a call to RIPE may take before its loop counts as stuck: a little more than its own deadline."""
+
+_SENDS = {
+    "unknown": ("unknown", "send_unknown"),
+    "not_sent": ("retry", "send_refused"),
+    "rejected": ("failed", "measurement_rejected"),
+}
+
+T = TypeVar("T")
+
+
+class WatchedAtlas:
+    """Fills ``ports.Atlas`` with another: each call is counted, and is a sign of life of the loop that makes it."""
+
+    def __init__(self, atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], object]) -> None:
+        self._atlas = atlas
+        self._metrics = metrics
+        self._beat = beat
+
+    def create(self, key: str, measurement: Measurement, body: bytes) -> Answer:
+        return self._made("create", SEND_S, lambda: self._atlas.create(key, measurement, body))
+
+    def find_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+        return self._made("find_by_marker", QUESTION_S, lambda: self._atlas.find_by_marker(key, tag))
+
+    def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+        return self._made("running_by_marker", QUESTION_S, lambda: self._atlas.running_by_marker(key, tag))
+
+    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
+        return self._made("statuses", QUESTION_S, lambda: self._atlas.statuses(key, ids))
+
+    def in_flight(self, key: str) -> int | Unanswered:
+        return self._made("in_flight", SEND_S, lambda: self._atlas.in_flight(key))
+
+    def credits(self, key: str) -> Credits | Unanswered:
+        return self._made("credits", SEND_S, lambda: self._atlas.credits(key))
+
+    def stop(self, key: str, measurement_id: int) -> Stopped | Unanswered:
+        return self._made("stop", SEND_S, lambda: self._atlas.stop(key, measurement_id))
+
+    def results(
+        self, key: str, measurement_id: int, take: Callable[[bytes], None], *, bytes_max: int
+    ) -> Delivered | Unanswered:
+        asked = lambda: self._atlas.results(key, measurement_id, take, bytes_max=bytes_max)  # noqa: E731
+        return self._made("results", RESULTS_S, asked)
+
+    def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
+        return self._made("probes", SEND_S, lambda: self._atlas.probes(ids))
+
+    def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
+        return self._made("participants", SEND_S, lambda: self._atlas.participants(key, measurement_id))
+
+    def check_key(self, key: str) -> KeyCheck | Unanswered:
+        return self._made("check_key", QUESTION_S, lambda: self._atlas.check_key(key))
+
+    def interrupt(self) -> None:
+        self._atlas.interrupt()
+
+    def close(self) -> None:
+        self._atlas.close()
+
+    def _made(self, request: str, within_s: float, call: Callable[[], T]) -> T:
+        self._beat(within_s)
+        answer = call()
+        self._beat(0.0)
+        word = "refused" if isinstance(answer, Refused) else "lost" if isinstance(answer, Lost) else "answered"
+        self._metrics.count_atlas(request, word)
+        return answer
+
+
+class AtlasLoop(Loop):
+    """A loop with a client of its own: one thread drives it, and a drain can cut its calls short."""
+
+    def __init__(self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], Turn]], metrics: Metrics) -> None:
+        self._atlas = atlas
+        super().__init__(name, make(WatchedAtlas(atlas, metrics, beat=self.beat_for)), metrics)
+
+    def interrupt(self) -> None:
+        """Its call under way ends within a second, as lost."""
+        self._atlas.interrupt()
+
+    def close(self) -> None:
+        if not self.alive:
+            self._atlas.close()
+
+
+class Dispatcher:
+    """Sends one measurement after the other; sleeps until there is something to send."""
+
+    def __init__(
+        self, system: System, atlas: Atlas, desk: DispatchSettings, metrics: Metrics, *, chance: Callable[[], float]
+    ) -> None:
+        self._system = system
+        self._atlas = atlas
+        self._desk = desk
+        self._metrics = metrics
+        self._chance = chance
+        self._lost_ms = 0
+        self._sent = False
+        self._told = threading.Event()
+        self._wait_until_ms = 0
+        self._version: int | None = None
+
+    def tell(self) -> None:
+        """There may be room or work that the last look did not find. From any thread."""
+        self._told.set()
+
+    def turn(self) -> Turn:
+        store, clock = self._system.store, self._system.clock
+        now_ms = clock.now_ms()
+        if abs(now_ms - self._lost_ms) >= LOSE_MS:
+            self._lost_ms = now_ms
+            if lost := lose_stale_sends(store, settle_ms=self._desk.settle_ms, now_ms=now_ms):
+                self._metrics.count_runs("measurement", "unknown", lost)
+                log.warning("sends_lost", count=lost)
+        if self._waits_for_room(now_ms):
+            return self._sleep(self._wait_until_ms)
+        if not self._sent:  # else there is likely more
+            next_ms = store.next_send_ms()
+            if next_ms is None or next_ms > now_ms:
+                return self._sleep(next_ms)  # most looks find nothing, and RIPE's gates need not be read
+        self._sent, self._wait_until_ms = False, 0
+        self._told.clear()
+        self._version = store.version()  # what is written while it looks is for the next time
+        report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        self._sent = report.outcome == "sent"
+        self._note(report)
+        if report.outcome == "idle":
+            self._wait_until_ms = report.next_ms or 0
+            return Turn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
+        return self._sleep(report.next_ms)
+
+    def _waits_for_room(self, now_ms: int) -> bool:
+        """The last look found all accounts full, and since then nobody told it of room, and no other process wrote.
+
+        A time that lies further ahead than such a wait can be is over: the clock was set back.
+        """
+        if self._told.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
+            return False
+        return self._system.store.version() == self._version
+
+    def _sleep(self, next_ms: int | None) -> Turn:
+        if next_ms is None:
+            return Turn(LOOK_MS)
+        return Turn(min(max(next_ms - self._system.clock.now_ms(), 0), LOOK_MS))
+
+    def _note(self, report: Dispatched) -> None:
+        if report.refused:
+            self._metrics.count_runs("measurement", "failed", report.refused)
+            log.warning("measurements_refused", count=report.refused)
+        if report.parked:
+            log.info("measurements_parked", count=report.parked, reason=report.reason)
+        item = report.item
+        if item is None:
+            return
+        fields = {"job": item.job, "index": item.index, "attempt": item.attempt, "account": item.account}
+        if report.outcome == "sent":
+            log.info("sent", **fields, **({"warnings": report.reason} if report.reason else {}))
+            return
+        outcome, event = _SENDS[report.outcome]
+        self._metrics.count_runs("measurement", outcome)
+        log.warning(event, **fields, key_id=item.key, reason=report.reason)
+
+
+class Follower:
+    """Finds out what became of what was sent, ends it, keeps the meters beside RIPE's, and finishes jobs."""
+
+    def __init__(
+        self,
+        system: System,
+        atlas: Atlas,
+        desk: DispatchSettings,
+        metrics: Metrics,
+        *,
+        chance: Callable[[], float],
+        finished: Callable[[], None],
+        freed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._system = system
+        self._atlas = atlas
+        self._desk = desk
+        self._metrics = metrics
+        self._chance = chance
+        self._finished = finished
+        self._freed = freed
+        self._watch = Watch()
+        self._every_ms = duration_ms(system.settings.atlas_every)
+        self._reconcile_ms = RECONCILE_START_MS
+        self._compare_look_ms = max(COMPARE_LOOK_MS, min(system.traits.keep_ms, SYNC_MS))
+        self._compared_ms = 0
+        self._quiet_until_ms = 0
+        self._told_ms: dict[Trouble, int] = {}
+
+    def turn(self) -> Turn:
+        store, clock = self._system.store, self._system.clock
+        report = look_up(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        self._note_lookups(report)
+        if store.take_duty("follow", every_ms=self._every_ms, now_ms=clock.now_ms()):
+            if not self._quiet:
+                self._follow()
+            self._finish()
+        if not self._quiet and abs(clock.now_ms() - self._compared_ms) >= self._compare_look_ms:
+            self._compared_ms = clock.now_ms()
+            self._sync()
+            if store.take_duty("reconcile", every_ms=self._reconcile_ms, now_ms=clock.now_ms()):
+                self._reconcile()
+        return Turn(min(LOOK_MS, self._every_ms))
+
+    @property
+    def _quiet(self) -> bool:
+        """RIPE asked for a pause. One that lies further ahead than it can have meant is over: the clock went back."""
+        return 0 < self._quiet_until_ms - self._system.clock.now_ms() <= RETRY_AFTER_MS_MAX
+
+    def _note_lookups(self, report: LookedUp) -> None:
+        if any(report):
+            self._freed()
+            log.info("looked_up", **{name: count for name, count in report._asdict().items() if count})
+        if report.rejected:
+            self._metrics.count_runs("measurement", "failed", report.rejected)
+
+    def _follow(self) -> None:
+        report = follow(self._system.store, self._atlas, self._system.vault, self._watch, clock=self._system.clock)
+        self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
+        for one in report.ended:
+            self._metrics.count_runs("measurement", one.state)
+            fields = {"job": one.job, "index": one.index, "account": one.account}
+            log.info("measurement_ended", **fields, state=one.state, reason=one.reason, credits=one.credits)
+            if one.overrun:
+                log.warning("credits_overrun", **fields, credits=one.overrun)
+        self._note_oddities(report)
+        if report.ended or report.freed:
+            self._freed()
+        if report.stopped or report.freed:
+            log.info("followed", stopped=report.stopped, freed=report.freed)
+
+    def _note_oddities(self, report: Followed) -> None:
+        for status in report.unknown_statuses:
+            log.warning("status_unknown", **status._asdict())
+        if report.prices:
+            log.warning("price_differs", count=len(report.prices), **report.prices[0]._asdict())
+
+    def _finish(self) -> None:
+        jobs: list[StoredJob] = finish(self._system.store, now_ms=self._system.clock.now_ms())
+        for job in jobs:
+            self._metrics.count_job(success=job.success)
+            counts = {"done": job.done, "failed": job.failed, "cancelled": job.cancelled}
+            log.info("job_finished", job=job.id, success=job.success, **counts, settled=job.settled)
+        if jobs:
+            self._finished()
+
+    def _sync(self) -> None:
+        store, clock = self._system.store, self._system.clock
+        counts = store.send_counts()
+        busy = counts.queued + counts.parked + counts.sending + counts.unknown + counts.ongoing > 0
+        report = sync_accounts(
+            store,
+            self._atlas,
+            self._system.vault,
+            site=self._desk.site,
+            every_ms=SYNC_MS if busy else SYNC_IDLE_MS,
+            clock=clock,
+        )
+        self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
+        if report.accounts:
+            self._freed()
+        for lower in report.lower_limits:
+            log.warning("limit_lower_at_ripe", **lower._asdict())
+
+    def _reconcile(self) -> None:
+        self._reconcile_ms = RECONCILE_ROUNDS * self._every_ms
+        report = reconcile(
+            self._system.store,
+            self._atlas,
+            self._system.vault,
+            site=self._desk.site,
+            settle_ms=self._desk.settle_ms,
+            clock=self._system.clock,
+        )
+        self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
+        for orphan in report.orphans:
+            log.warning("orphan", **msgspec.structs.asdict(orphan))
+
+    def _note_common(
+        self, quarantined: Sequence[Quarantined], troubles: Sequence[Trouble], paused_until_ms: int | None
+    ) -> None:
+        for key in quarantined:
+            log.warning("key_quarantined", account=key.account, key_id=key.key, reason=key.reason)
+        for trouble in troubles:
+            if self._is_news(trouble):
+                log.warning("atlas_trouble", **trouble._asdict())
+        if paused_until_ms is not None:
+            self._quiet_until_ms = paused_until_ms
+
+    def _is_news(self, trouble: Trouble) -> bool:
+        """An account without a key would else fill the log."""
+        now_ms = self._system.clock.now_ms()
+        if abs(now_ms - self._told_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
+            return False
+        if len(self._told_ms) >= TROUBLES_MAX:
+            self._told_ms.clear()
+        self._told_ms[trouble] = now_ms
+        return True

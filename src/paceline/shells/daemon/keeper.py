@@ -1,0 +1,148 @@
+"""The loop of upkeep: retention, the watch over the clock, and the figures that are read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from paceline.core.clock import set_back_ms
+from paceline.core.monitors.definition import duration_ms
+from paceline.ports.queued import OffersRuns
+from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.upkeep.clock import watch_clock
+from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.wiring import System
+
+log = structlog.get_logger("paceline")
+
+
+class Keeper:
+    """Retention, the watch over the clock, runs to be offered again, and figures that are read rather than counted."""
+
+    TURN_MS = 1_000
+    PURGE_MS = 15_000
+    PURGE_ROUNDS = 5
+    NOTE_MS = 10_000
+    """A clock that is set back while nothing runs is noticed if it shows an earlier time than the last note."""
+    FIGURES_MS = 5_000
+    PAUSE_MS_MIN = 5
+
+    def __init__(
+        self,
+        system: System,
+        metrics: Metrics,
+        *,
+        loops: Callable[[], Sequence[Loop]],
+        beat: Callable[[], object] = lambda: None,
+    ) -> None:
+        """``beat`` is called between the pages of what takes long where there is much."""
+        self._system = system
+        self._metrics = metrics
+        self._loops = loops
+        self._beat = beat
+        self._purged_ms = 0
+        self._jobs_purged_ms = 0
+        self._offered_ms = 0
+        self._figures_ms = 0
+        self._status_ms = 0
+        self._walk = Walk()
+        self._deleted = self._expired = 0
+        self._noted_ms: int | None = None
+        self._ahead_ms: int | None = None
+
+    def turn(self) -> Turn:
+        now_ms = self._system.clock.now_ms()
+        self._watch_clock(now_ms)
+        self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
+        keep_ms = self._system.traits.keep_ms
+        if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
+            self._status_ms = now_ms
+            self._metrics.set_status(self._system.store.status(), now_ms=now_ms)
+        if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
+            self._figures_ms = now_ms
+            self._read_jobs(now_ms)
+        pause_ms = self.TURN_MS
+        if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
+            pause_ms = self._purge(now_ms)
+        if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
+            self._purge_jobs(now_ms)
+        if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
+            self._offered_ms = now_ms
+            store = self._system.store
+            if isinstance(store, OffersRuns) and (offered := store.offer_again(now_ms=now_ms)):
+                log.info("offered_again", runs=offered)
+        return Turn(pause_ms)
+
+    def _watch_clock(self, now_ms: int) -> None:
+        """Notes the time now and then; at once if the wall clock fell back behind the monotonic one."""
+        before_ms, self._ahead_ms = self._ahead_ms, now_ms - int(time.monotonic() * 1_000)
+        stepped_ms = set_back_ms(self._ahead_ms, latest_ms=before_ms)
+        note_ms = max(self.NOTE_MS, self._system.traits.keep_ms)
+        if self._noted_ms is not None and not stepped_ms and abs(now_ms - self._noted_ms) < note_ms:
+            return
+        system = self._system
+        found = watch_clock(
+            system.store,
+            read_ms=self._read_ms,
+            stepped_ms=stepped_ms,
+            apart_ms=system.traits.apart_ms,
+            waits=system.waits,
+        )
+        self._noted_ms = now_ms
+        if found is not None:
+            log.warning("clock_set_back", **found._asdict())
+
+    def _read_jobs(self, now_ms: int) -> None:
+        store = self._system.store
+        self._metrics.set_sends(store.send_counts(), now_ms=now_ms)
+        self._metrics.set_accounts(store.accounts(now_ms=now_ms, releases_until_ms=now_ms))
+
+    def _purge_jobs(self, now_ms: int) -> None:
+        """A page each turn while there is something to remove."""
+        keep_ms = duration_ms(self._system.settings.jobs_keep)
+        if deleted := purge_jobs(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
+            log.info("purged", measurements=deleted)
+        else:
+            self._jobs_purged_ms = now_ms
+
+    def _read_ms(self) -> int:
+        """Asked between the pages of entries."""
+        self._beat()
+        return self._system.clock.now_ms()
+
+    def _purge(self, now_ms: int) -> int:
+        """One short pass. Until the next: as long again as it took, so that half of the time is everybody else's."""
+        settings, began_s = self._system.settings, time.monotonic()
+        report = purge(
+            self._system.store,
+            keep_ms=duration_ms(settings.runs_keep),
+            expire_ms=duration_ms(settings.runs_expire),
+            now_ms=now_ms,
+        )
+        self._walk = purge_calls(
+            self._system.store,
+            self._walk,
+            keep_ms=duration_ms(settings.runs_keep),
+            dead_keep_ms=duration_ms(settings.dead_keep),
+            now_ms=now_ms,
+        )
+        self._deleted += report.runs_deleted
+        self._expired += report.runs_expired
+        if report.more or not self._walk.over:
+            took_ms = int(1_000 * (time.monotonic() - began_s))
+            return min(max(took_ms, self.PAUSE_MS_MIN), self.TURN_MS)
+        self._purged_ms = now_ms  # nothing left: rest until the next round
+        self._tell_purged()
+        return self.TURN_MS
+
+    def _tell_purged(self) -> None:
+        """One line for the whole round: its passes are many."""
+        if self._deleted or self._expired:
+            log.info("purged", deleted=self._deleted, expired=self._expired)
+        if self._walk.runs_deleted or self._walk.records_deleted:
+            log.info("purged", batch_runs=self._walk.runs_deleted, records=self._walk.records_deleted)
+        self._deleted = self._expired = 0
+        self._walk = Walk()

@@ -1,0 +1,43 @@
+"""When a loop looks into the store: each look costs something, and others may have written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from paceline.wiring import System
+
+T = TypeVar("T")
+
+
+class Outlook:
+    """Whether a loop should look into the store: if others have written, if it was told, and now and then anyway."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._told = threading.Event()
+        self._version: int | None = None
+        self._looked_ms = 0
+
+    def tell(self) -> None:
+        self._told.set()
+
+    def is_time(self) -> bool:
+        """Asked before a look. A look that fails must be made again: so ``looked`` says that it was made."""
+        if abs(self._system.clock.now_ms() - self._looked_ms) >= self._system.traits.rest_ms or self._told.is_set():
+            return True
+        return self._system.store.version() != self._version
+
+    def looked(self, look: Callable[[], T]) -> T:
+        """Looks. What is written or told meanwhile is for the next time."""
+        now_ms = self._system.clock.now_ms()
+        self._told.clear()
+        try:
+            version = self._system.store.version() if self._system.traits.rest_ms else None
+            found = look()
+        except BaseException:
+            self._told.set()
+            raise
+        self._version, self._looked_ms = version, now_ms
+        return found

@@ -1,0 +1,31 @@
+"""The loop that looks at the store's files, so that a store that is gone or damaged is noticed and said at once."""
+
+from __future__ import annotations
+
+import structlog
+
+from paceline.errors import StoreDamaged
+from paceline.shells.daemon.loop import Turn
+from paceline.wiring import System
+
+log = structlog.get_logger("paceline")
+
+LOOK_MS = 250
+"""Readiness must be red within two seconds of the damage, also on a busy machine."""
+
+
+class Watcher:
+    """Logs once that the store is damaged; the loops that notice it too stop without a line of their own."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._said = False
+
+    def turn(self) -> Turn:
+        try:
+            self._system.store.watch()
+        except StoreDamaged as error:
+            if not self._said:
+                log.error("store_damaged", store=self._system.settings.store, detail=error.detail)  # noqa: TRY400  it has its reason
+            self._said = True
+        return Turn(LOOK_MS)

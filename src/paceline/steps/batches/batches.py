@@ -1,0 +1,116 @@
+"""Operators put batches and fill them with records; what comes during a day is planned into the rest of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from paceline.core.batches.batch import Batch, RecordSpec, parse_batch, parse_record
+from paceline.core.batches.values import BatchPut
+from paceline.core.ids import id_problem
+from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, RevisionMismatch
+from paceline.ports import BatchStore
+from paceline.steps.batches.late_records import plan_late_records
+from paceline.steps.edit import edit
+
+PAGE_RECORDS = 10_000
+"""One transaction: short enough that claims in between are not held up."""
+
+
+class PutRecord(msgspec.Struct, frozen=True, gc=False):
+    """What became of one record. ``id`` is empty if it could not be read."""
+
+    id: str
+    disposition: Literal["created", "replaced", "unchanged", "refused"]
+    error: PacelineError | None = None
+
+
+def put_batch(
+    store: BatchStore, batch_id: str, body: bytes, *, expected_revision: int | None = None, now_ms: int
+) -> BatchPut:
+    """A batch from JSON."""
+    if problem := id_problem(batch_id, "/id"):
+        raise InvalidInput.of(problem)
+    result = store.put_batch(batch_id, parse_batch(body), expected_revision=expected_revision, now_ms=now_ms)
+    if result.disposition == "revision_mismatch":
+        now = f"it is at revision {result.batch.revision}" if result.batch else "it does not exist"
+        raise RevisionMismatch(f"Batch {batch_id!r} is not as you have seen it: {now}. Read it again and retry.")
+    return result
+
+
+def set_batch_paused(store: BatchStore, batch_id: str, *, paused: bool, now_ms: int) -> BatchPut:
+    def attempt() -> BatchPut | None:
+        batch = get_batch(store, batch_id)
+        spec = msgspec.structs.replace(batch.spec, paused=paused)
+        result = store.put_batch(batch_id, spec, expected_revision=batch.revision, now_ms=now_ms)
+        return None if result.disposition == "revision_mismatch" else result
+
+    return edit(f"Batch {batch_id!r}", attempt)
+
+
+def get_batch(store: BatchStore, batch_id: str) -> Batch:
+    batch = store.batch(batch_id)
+    if batch is None:
+        raise NotFound(f"There is no batch {batch_id!r}. An admin can put one.")
+    return batch
+
+
+def put_records(
+    store: BatchStore, batch: Batch, records: Sequence[RecordSpec | bytes | msgspec.Raw], *, now_ms: int
+) -> list[PutRecord]:
+    """Each judged by itself, also from JSON; then those that come during a day are planned into the rest of it."""
+    judged = [record if isinstance(record, RecordSpec) else judge_record(record) for record in records]
+    results = put_parsed_records(store, batch, judged, now_ms=now_ms)
+    plan_late_records(store, batch, now_ms=now_ms)
+    return results
+
+
+def put_parsed_records(
+    store: BatchStore, batch: Batch, records: Sequence[RecordSpec | PutRecord], *, now_ms: int
+) -> list[PutRecord]:
+    """Writes the records among refusals, page by page. Newcomers stay to be planned: a long import does that once."""
+    results: list[PutRecord] = []
+    for first in range(0, len(records), PAGE_RECORDS):
+        page = records[first : first + PAGE_RECORDS]
+        valid = [record for record in page if isinstance(record, RecordSpec)]
+        puts = store.put_records(batch, valid, now_ms=now_ms) if valid else []
+        told = [
+            PutRecord(record.id, put) if put != "no_provider" else _refused(record)
+            for record, put in zip(valid, puts, strict=True)
+        ]
+        if len(valid) < len(page):
+            each = iter(told)
+            told = [next(each) if isinstance(record, RecordSpec) else record for record in page]
+        results += told
+    return results
+
+
+def judge_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec | PutRecord:
+    """A record from JSON, or its refusal."""
+    try:
+        return parse_record(body, pointer=pointer)
+    except PacelineError as error:
+        return PutRecord("", "refused", error)
+
+
+def remove_record(store: BatchStore, batch: Batch, record_id: str) -> None:
+    if not store.remove_record(batch, record_id):
+        raise no_record(batch, record_id)
+
+
+def get_record(store: BatchStore, batch: Batch, record_id: str) -> RecordSpec:
+    record = store.record(batch, record_id)
+    if record is None:
+        raise no_record(batch, record_id)
+    return record
+
+
+def no_record(batch: Batch, record_id: str) -> NotFound:
+    return NotFound(f"Batch {batch.id!r} has no record {record_id!r}.")
+
+
+def _refused(record: RecordSpec) -> PutRecord:
+    detail = f"there is no provider {record.provider!r}; put it first"
+    return PutRecord(record.id, "refused", InvalidInput.of(FieldProblem("/provider", detail)))

@@ -1,0 +1,212 @@
+"""Batches' runs: claimed as providers allow, made into calls, settled by what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from paceline.core.batches.batch import call_url
+from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
+from paceline.core.batches.provider import Method, Policy, method_of, policy_of
+from paceline.core.batches.values import ClaimedCall
+from paceline.core.ids import call_run_id
+from paceline.core.leases import Leased, sort_out
+from paceline.errors import WrongSetting
+from paceline.ports import BatchStore, Vault
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+KNOWN_MAX = 65_536
+Fence = tuple[int, int]
+
+
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """A provider as calls to it need it, all in one place. ``problem``: why its headers cannot be opened."""
+
+    id: str
+    revision: int
+    policy: Policy
+    base_url: str
+    verify_tls: bool
+    method_bare: Method
+    """Without a body."""
+    method_full: Method
+    headers: dict[str, str]
+    look_up: str | None
+    problem: str
+
+
+class Sent(msgspec.Struct, frozen=True, gc=False):
+    """A call that is out, with what its settlement and the figures need."""
+
+    call: Call
+    provider: str
+    policy: Policy
+    due_ms: int
+    lease_until_ms: int
+
+    @property
+    def fence(self) -> Fence:
+        return self.call.handle, self.call.attempt
+
+
+class SettleReport(NamedTuple):
+    settled: list[tuple[Sent, CallSettlement]]
+    stale: int
+    """Results that came after their lease had run out and were refused."""
+
+
+class ProviderBook:
+    """Providers by number, each read and its headers opened once for each revision."""
+
+    def __init__(self, store: BatchStore, vault: Vault) -> None:
+        self._store = store
+        self._vault = vault
+        self._known: dict[int, Known] = {}
+        self._policies: dict[Policy, Policy] = {}
+
+    def look_up(self, number: int, *, revision: int) -> Known:
+        """The provider as it was at this revision, or later."""
+        known = self._known.get(number)
+        if known is None or known.revision < revision:
+            known = self._read(number)
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+                self._policies.clear()
+            self._known[number] = known
+        return known
+
+    def _read(self, number: int) -> Known:
+        provider = self._store.provider(number)
+        assert provider is not None, "a provider with runs out cannot be removed"
+        headers, problem = {}, ""
+        try:
+            headers = {name: self._vault.unseal(value) for name, value in provider.spec.headers.items()}
+        except WrongSetting as error:
+            problem = str(error)
+        spec = provider.spec
+        policy = policy_of(spec)
+        policy = self._policies.setdefault(policy, policy)  # most have the same: one of them stays near
+        return Known(
+            provider.id,
+            provider.revision,
+            policy,
+            spec.base_url,
+            spec.verify_tls,
+            method_of(spec, has_body=False),
+            method_of(spec, has_body=True),
+            headers,
+            spec.look_up,
+            problem,
+        )
+
+
+def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Sent]:
+    """The calls to be made now; what must not be sent is settled at once."""
+    return make_calls(
+        store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms
+    )
+
+
+def calls_in_time(sent: Iterable[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
+    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    return sort_out(sent, lambda one: Leased(one.lease_until_ms, one.call.timeout_ms), now_ms=now_ms)
+
+
+def settle_calls(
+    store: BatchStore, sent: Mapping[Fence, Sent], results: Sequence[CallResult], *, chance: Callable[[], float]
+) -> SettleReport:
+    """Records what came of calls; ``sent`` has each by its handle and attempt."""
+    calls, settlements = _judge(sent, results, chance)
+    return _report(calls, settlements, store.settle_calls(settlements) if settlements else [])
+
+
+def settle_and_claim(
+    store: BatchStore,
+    book: ProviderBook,
+    sent: Mapping[Fence, Sent],
+    results: Sequence[CallResult],
+    *,
+    chance: Callable[[], float],
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+) -> tuple[SettleReport, list[Sent]]:
+    """Both in one act: where one call at a time is made, that halves what each costs."""
+    calls, settlements = _judge(sent, results, chance)
+    won, claimed = store.settle_and_claim_calls(settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    return _report(calls, settlements, won), make_calls(store, book, claimed, now_ms=now_ms)
+
+
+def _judge(
+    sent: Mapping[Fence, Sent], results: Sequence[CallResult], chance: Callable[[], float]
+) -> tuple[list[Sent], list[CallSettlement]]:
+    calls = [sent[item.handle, item.attempt] for item in results]
+    settlements = [
+        settle_call(of.call, item, of.policy, chance=chance()) for of, item in zip(calls, results, strict=True)
+    ]
+    return calls, settlements
+
+
+def _report(calls: Sequence[Sent], settlements: Sequence[CallSettlement], won: Sequence[bool]) -> SettleReport:
+    settled = [(of, item) for of, item, ok in zip(calls, settlements, won, strict=True) if ok]
+    return SettleReport(settled, len(settlements) - len(settled))
+
+
+def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
+    """Of runs that were claimed, the calls to be made; what must not be sent is settled at once."""
+    sent: list[Sent] = []
+    refused: list[CallSettlement] = []
+    for item in claimed:
+        known = book.look_up(item.provider, revision=item.provider_revision)
+        built = _build(item, known)
+        if isinstance(built, Refusal):
+            refused.append(_refused(item, built, known, now_ms=now_ms))
+        else:
+            sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
+    if refused:
+        store.settle_calls(refused)
+    return sent
+
+
+def _build(item: ClaimedCall, known: Known) -> Call | Refusal:
+    body, policy = item.body, known.policy
+    method = known.method_bare if body is None else known.method_full
+    decision = decide_call(method, policy, attempt=item.attempt, lost=item.lost)
+    if isinstance(decision, Refusal):
+        return decision
+    if known.problem:
+        return Refusal("unknown" if item.lost else "failed", known.problem)
+    run_id = call_run_id(item.batch, item.record, item.date)
+    endpoint, looks_up = item.endpoint, decision == "look_up"
+    if looks_up:
+        assert known.look_up is not None
+        endpoint, method, body = known.look_up.replace("{run}", quote(run_id, safe="")), "GET", None
+    # By position: this is made for every run, and names cost as much as the rest of it.
+    return Call(
+        item.handle,
+        item.attempt,
+        run_id,
+        method,
+        call_url(known.base_url, endpoint),
+        {**known.headers, IDEMPOTENCY_KEY: run_id},
+        body,
+        policy.timeout_ms,
+        looks_up,
+        known.verify_tls,
+    )
+
+
+def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:
+    """Headers that cannot be opened count against the provider: its breaker then spares the other runs."""
+    return CallSettlement(
+        handle=item.handle,
+        attempt=item.attempt,
+        state=refusal.state,
+        started_ms=now_ms,
+        ended_ms=now_ms,
+        reason=refusal.reason,
+        verdict="bad" if known.problem else "none",
+    )

@@ -1,0 +1,97 @@
+"""Questions to RIPE in the name of an account: with a key of its own, and the next one if RIPE refuses the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+
+from paceline.core.jobs.answers import cut
+from paceline.core.jobs.atlas import Refused
+from paceline.core.jobs.atlas_replies import Unanswered
+from paceline.core.jobs.pool import backoff_until_ms
+from paceline.ports import JobStore, Vault
+from paceline.steps.jobs.atlas_keys import OpenKey, find_key, no_key_reason, open_keys
+
+KEYS_TRIED_MAX = 10
+LOSTS_MAX = 3
+"""So many questions of a pass may go unanswered; then RIPE is left alone until the next."""
+NOBODY = OpenKey("", "")
+"""Asks as anybody may: for what is public."""
+
+T = TypeVar("T")
+
+
+class Quarantined(NamedTuple):
+    """A key that RIPE refused in a question."""
+
+    account: str
+    key: str
+    reason: str
+
+
+class Trouble(NamedTuple):
+    """What could not be asked or done at RIPE, and will be tried again."""
+
+    account: str
+    reason: str
+
+
+class Asked(NamedTuple, Generic[T]):
+    """``key`` is the one that the answer was given to."""
+
+    answer: T | Unanswered
+    key: OpenKey
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+def ask(
+    store: JobStore,
+    vault: Vault,
+    account: str,
+    question: Callable[[str], T | Unanswered],
+    *,
+    prefer: str | None = None,
+) -> Asked[T]:
+    """Asks with a key of the account, or without one if none can be used. A key that RIPE refuses is quarantined."""
+    refused: list[Quarantined] = []
+    for _ in range(KEYS_TRIED_MAX):
+        key = find_key(store, vault, account, prefer=prefer) or NOBODY
+        answer = question(key.secret)
+        if key == NOBODY or not (isinstance(answer, Refused) and answer.scope == "key"):
+            break
+        store.quarantine_key(account, key.id, reason=answer.reason)
+        refused.append(Quarantined(account, key.id, answer.reason))
+    return Asked(answer, key, tuple(refused))
+
+
+def ask_as_owner(store: JobStore, vault: Vault, account: str, question: Callable[[str], T | Unanswered]) -> Asked[T]:
+    """For what RIPE tells the account alone: without a key it is not even asked."""
+
+    def asked_by(secret: str) -> T | Unanswered:
+        return question(secret) if secret else Refused("key", cut(no_key_reason(store, vault, account)))
+
+    return ask(store, vault, account, asked_by)
+
+
+def ask_any(
+    store: JobStore, vault: Vault, account: str, first: OpenKey, question: Callable[[str], T | Unanswered]
+) -> T | Unanswered:
+    """Asks with the account's other keys too if the first may not: a key can lack one permission only."""
+    answer = question(first.secret)
+    for key in islice(open_keys(store, vault, account), KEYS_TRIED_MAX):
+        if not (isinstance(answer, Refused) and answer.scope == "key"):
+            break
+        if key != first:
+            answer = question(key.secret)
+    return answer
+
+
+def says_pause(answer: object) -> bool:
+    """Returns whether RIPE asks everybody to wait, or something other than RIPE answered."""
+    return isinstance(answer, Refused) and answer.scope == "global"
+
+
+def pause_until_ms(answer: Unanswered, *, refusals: int, now_ms: int) -> int:
+    """The whole back-off: only one process asks at a time, so nobody else comes back at the same moment."""
+    return backoff_until_ms(refusals, now_ms=now_ms, retry_after_ms=answer.retry_after_ms, chance=1.0)

@@ -1,0 +1,296 @@
+"""What RIPE's own clients do with measurements: create, list, stop, read results; all of it as one user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, assert_never
+
+import msgspec
+
+from paceline.core.instants import to_text
+from paceline.core.jobs.atlas import Lost, Refused
+from paceline.core.jobs.atlas_replies import Delivered
+from paceline.core.jobs.compatible.lists import Document, Wanted
+from paceline.core.jobs.compatible.measurements import (
+    RIPE_ALONE_MAX,
+    Shown,
+    document_of,
+    number_of_id,
+    split_older_id,
+    states_for,
+)
+from paceline.core.jobs.job import Job, JobLimits, parse_request
+from paceline.core.jobs.measurement import Measurement, Probes, kind_of
+from paceline.core.jobs.values import Budget, StoredMeasurement
+from paceline.errors import FieldProblem, InvalidInput, NotFound, OverDailyCredits
+from paceline.ports import Atlas, JobStore, Vault
+from paceline.steps.jobs.atlas_keys import find_key
+from paceline.steps.jobs.submit import submit_parsed
+
+SCANNED_MAX = 20_000
+"""So many measurements, the newest, are looked through for a filter."""
+PAGE = 1_000
+BYTES_MAX = 268_435_456
+
+
+class Found(NamedTuple):
+    """A measurement in RIPE's sense, and where it is stored."""
+
+    stored: StoredMeasurement
+    shown: Shown
+
+
+class Listed(NamedTuple):
+    """``whole`` is False if there are older ones that were not looked at."""
+
+    documents: list[Document]
+    total: int
+    whole: bool = True
+    found: tuple[Found, ...] = ()
+
+
+class Stopped(NamedTuple):
+    """It has ended, or it is to be stopped: ``changed`` is False if it had ended before."""
+
+    changed: bool
+
+
+class StopAtRipe(NamedTuple):
+    """It was submitted with others and runs: only RIPE can stop it alone. The others go on."""
+
+    account: str
+    key: str | None
+    atlas_id: int
+
+
+class Inseparable(NamedTuple):
+    """It was submitted with others and has not been sent: it cannot be taken out of the request."""
+
+    group_id: int
+
+
+class Unread(NamedTuple):
+    """Not all results could be had."""
+
+    reason: str
+
+
+def create(
+    store: JobStore, owner: str, body: bytes, *, only_type: str = "", limits: JobLimits, now_ms: int
+) -> tuple[int, ...]:
+    """A job of one measurement from a request in RIPE's format; the ids of its definitions, in order."""
+    measurement = parse_request(body, limits, now_ms=now_ms)
+    if only_type:
+        _check_types(measurement, only_type)
+    measurement = _with_atlas_sources(store, owner, measurement)
+    job = Job((measurement,), title=measurement.definitions[0].description)
+    try:
+        submitted = submit_parsed(store, owner, job, now_ms=now_ms)
+    except OverDailyCredits as over:
+        raise _in_ripes_words(over, store.budget(owner, now_ms=now_ms)) from None
+    (stored,) = store.measurements(submitted.job.number, after=-1, limit=1)
+    return tuple(_shown(stored, number).id for number in range(len(measurement.definitions)))
+
+
+def find(store: JobStore, owner: str, number: int) -> Found:
+    """Raises NotFound, also for what belongs to somebody else."""
+    handle, definition = _place(store, number)
+    stored = store.measurement(handle)
+    if stored is None or stored.owner != owner or definition >= len(stored.measurement.definitions):
+        raise NotFound("Not found.")
+    shown = _shown(stored, definition)
+    if shown.id != number:  # it has a number, and so no older id
+        raise NotFound("Not found.")
+    return Found(stored, shown)
+
+
+def _place(store: JobStore, number: int) -> tuple[int, int]:
+    """Handle and definition, -1 if there are none."""
+    counted = number_of_id(number)
+    return split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
+
+
+def show(store: JobStore, found: Found, *, base_url: str) -> Document:
+    return document_of(found.shown, created_ms=_created_ms(store, found.stored), base_url=base_url)
+
+
+def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
+    """One page of a user's own. Looks through the newest ``SCANNED_MAX`` at most."""
+    places: list[tuple[bool, Any, int, int]] = []
+    scanned = 0
+    enough = wanted.begin + wanted.size if wanted.is_plain else None
+    for stored in _candidates(store, owner, wanted):
+        scanned += 1
+        created_ms = _created_ms(store, stored) if wanted.needs_creation else None
+        for definition in reversed(range(len(stored.measurement.definitions))):
+            shown = _shown(stored, definition)
+            if wanted.ids is not None and shown.id not in wanted.ids:
+                continue
+            document = document_of(shown, created_ms=created_ms, base_url="")
+            if wanted.fits(document):
+                places.append((*wanted.order(document, shown.rank), shown.id))
+        if enough is not None and len(places) >= enough:
+            break
+    count = store.count_of(owner, states=()) if wanted.is_plain else len(places)
+    places.sort(reverse=wanted.sort.startswith("-"))
+    page = [place[-1] for place in places[wanted.begin : wanted.begin + wanted.size]]
+    found = tuple(_found_again(store, owner, page))
+    documents = [show(store, one, base_url=base_url) for one in found]
+    return Listed(documents, count, whole=wanted.is_plain or scanned < SCANNED_MAX, found=found)
+
+
+def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | StopAtRipe | Inseparable:
+    """One alone is cancelled here. One of several can only be stopped by itself once RIPE has it."""
+    stored, shown = find(store, owner, number)
+    if shown.group_id is None or stored.ended_ms is not None:
+        return Stopped(store.cancel_measurement(stored.handle, now_ms=now_ms))
+    if not stored.atlas:
+        return Inseparable(shown.group_id)
+    return StopAtRipe(stored.account or "", stored.key, stored.atlas[shown.definition].atlas_id)
+
+
+def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe) -> str:
+    """Why it could not be stopped, or nothing. Doing it twice does no harm."""
+    key = find_key(store, vault, order.account, prefer=order.key)
+    if key is None:
+        return "its account has no key that can be used"
+    answer = atlas.stop(key.secret, order.atlas_id)
+    return answer.reason if isinstance(answer, Refused | Lost) else ""
+
+
+def group_of(store: JobStore, owner: str, number: int) -> list[Found]:
+    """All definitions that were submitted together; ``number`` is the first one's id."""
+    first = find(store, owner, number)
+    if first.shown.group_id != number:
+        raise NotFound("Not found.")
+    stored = first.stored
+    return [Found(stored, _shown(stored, index)) for index in range(len(stored.measurement.definitions))]
+
+
+def stop_group(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped:
+    first = group_of(store, owner, number)[0]
+    return Stopped(store.cancel_measurement(first.stored.handle, now_ms=now_ms))
+
+
+def read_results(
+    store: JobStore, atlas: Atlas, vault: Vault, found: Found, take: Callable[[bytes], None]
+) -> Unread | None:
+    """Hands each of RIPE's results to ``take`` as a line. None: that was all; before it is sent there are none."""
+    stored, shown = found
+    if not stored.atlas:
+        return None
+    key = find_key(store, vault, stored.account or "", prefer=stored.key)
+    # Most results are public, so without a key they are asked for as anybody may.
+    secret = key.secret if key else ""
+    answer = atlas.results(secret, stored.atlas[shown.definition].atlas_id, take, bytes_max=BYTES_MAX)
+    match answer:
+        case Delivered(whole=True):
+            return None
+        case Delivered():
+            return Unread(f"there is more than {BYTES_MAX} bytes of it")
+        case Refused() | Lost():
+            return Unread(answer.reason)
+        case _:
+            assert_never(answer)
+
+
+def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> list[int] | Unread:
+    """The probes that RIPE has given it; none before it is sent."""
+    stored, shown = found
+    if not stored.atlas:
+        return []
+    key = find_key(store, vault, stored.account or "", prefer=stored.key)
+    answer = atlas.participants(key.secret if key else "", stored.atlas[shown.definition].atlas_id)
+    return Unread(answer.reason) if isinstance(answer, Refused | Lost) else answer
+
+
+def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredMeasurement]:
+    if wanted.ids is not None:
+        handles = dict.fromkeys(sorted((_place(store, number)[0] for number in wanted.ids), reverse=True))
+        found = (store.measurement(handle) for handle in handles)
+        yield from (one for one in found if one is not None and one.owner == owner)
+        return
+    states, before = states_for(wanted.statuses), None
+    for _ in range(SCANNED_MAX // PAGE):
+        page = store.measurements_of(owner, states=states, before=before, limit=PAGE)
+        yield from page
+        if len(page) < PAGE:
+            return
+        before = page[-1].handle
+
+
+def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[Found]:
+    """One that was removed meanwhile is left out."""
+    for number in ids:
+        try:
+            found = find(store, owner, number)
+            # Lists go by what it came to here, as their filters do.
+            yield Found(found.stored, found.shown._replace(running=False))
+        except NotFound:
+            continue
+
+
+def _created_ms(store: JobStore, stored: StoredMeasurement) -> int | None:
+    job = store.job(stored.job)
+    return None if job is None else job.created_ms
+
+
+def _shown(stored: StoredMeasurement, definition: int) -> Shown:
+    return Shown(
+        handle=stored.handle,
+        definition=definition,
+        measurement=stored.measurement,
+        state=stored.state,
+        atlas_status=stored.atlas[definition].status if stored.atlas else None,
+        answered_ms=stored.answered_ms if stored.atlas else None,
+        ended_ms=stored.ended_ms,
+        number=stored.number,
+        running=stored.running,
+        scheduled=stored.atlas[definition].scheduled if stored.atlas else None,
+    )
+
+
+def _check_types(measurement: Measurement, only_type: str) -> None:
+    problems = [
+        FieldProblem(f"/definitions/{index}/type", f"only {only_type} at this address")
+        for index, definition in enumerate(measurement.definitions)
+        if kind_of(definition) != only_type
+    ]
+    if problems:
+        raise InvalidInput.of(*problems)
+
+
+def _with_atlas_sources(store: JobStore, owner: str, measurement: Measurement) -> Measurement:
+    """Probes "as in that measurement" are named by the ids that this user was given; RIPE must be told its own."""
+    if all(source.type != "msm" for source in measurement.probes):
+        return measurement
+    probes = tuple(_atlas_source(store, owner, source, index) for index, source in enumerate(measurement.probes))
+    return msgspec.structs.replace(measurement, probes=probes)
+
+
+def _atlas_source(store: JobStore, owner: str, source: Probes, index: int) -> Probes:
+    if source.type != "msm" or int(source.value) < RIPE_ALONE_MAX:
+        return source
+    pointer = f"/probes/{index}/value"
+    try:
+        stored, shown = find(store, owner, int(source.value))
+    except NotFound:
+        detail = "you have no measurement of this id; RIPE's own ids of this size go through /v1/jobs"
+        raise InvalidInput.of(FieldProblem(pointer, detail)) from None
+    if not stored.atlas:
+        raise InvalidInput.of(FieldProblem(pointer, "it has not been sent yet, so its probes are not known; wait"))
+    return msgspec.structs.replace(source, value=stored.atlas[shown.definition].atlas_id)
+
+
+def _in_ripes_words(over: OverDailyCredits, budget: Budget | None) -> OverDailyCredits:
+    """Clients tell RIPE's refusals apart by their words."""
+    limit = over.credits_left if budget is None else budget.limit
+    spent = max(0, limit - over.credits_left)
+    return OverDailyCredits(
+        f"Executing this measurement request will increase your current ({spent}) credits spending by"
+        f" {float(over.cost)} totalling {float(spent + over.cost)} which is higher than your maximum daily credits"
+        f" limit {limit}. Ask for less, or wait until {to_text(over.resets_ms)}.",
+        cost=over.cost,
+        credits_left=over.credits_left,
+        resets_ms=over.resets_ms,
+    )

@@ -1,0 +1,151 @@
+"""Stops measurements that run at RIPE in this installation's name and that nobody here follows, and reports them.
+
+The other way round, what is followed here and RIPE no longer has, is noticed by ``follow`` in the statuses it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, get_args
+
+import msgspec
+
+from paceline.core.jobs.atlas import Lost, Marker, Refused, parse_marker_prefix, parse_marker_tag, site_tag
+from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.values import EndState, StoredMeasurement
+from paceline.ports import Atlas, Clock, JobStore, Vault
+from paceline.steps.jobs.account_queries import (
+    LOSTS_MAX,
+    Quarantined,
+    Trouble,
+    ask_as_owner,
+    pause_until_ms,
+    says_pause,
+)
+
+PAGE = 500
+ENDED: tuple[EndState, ...] = get_args(EndState)
+
+Why = Literal["its job is not in the store", "it is not the one that its measurement became", "its measurement ended"]
+
+
+class Orphan(msgspec.Struct, frozen=True):
+    """``stopped`` is False if RIPE did not take the order; the next pass gives it again."""
+
+    account: str
+    atlas_id: int
+    job: str
+    index: int
+    why: Why
+    stopped: bool
+
+
+class Reconciled(NamedTuple):
+    asked: int = 0
+    """Accounts that RIPE was asked about."""
+    left: int = 0
+    """Not known yet, and left to a lookup."""
+    orphans: tuple[Orphan, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    paused_until_ms: int | None = None
+
+
+def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_ms: int, clock: Clock) -> Reconciled:
+    """Looks once at every account, also at disabled ones, which may still have measurements running."""
+    report, lost = Reconciled(), 0
+    now_ms = clock.now_ms()
+    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+        # Read before the question: a process that is held up after it has an old list, and must not take it for new.
+        young_ms = clock.now_ms() - settle_ms
+        asked = ask_as_owner(store, vault, account.id, lambda key: atlas.running_by_marker(key, site_tag(site)))
+        report = report._replace(quarantined=report.quarantined + asked.quarantined)
+        failed: Unanswered | None = None
+        if isinstance(asked.answer, Refused | Lost):
+            failed = asked.answer
+            report = report._replace(troubles=(*report.troubles, Trouble(account.id, failed.reason)))
+        else:
+            report = report._replace(asked=report.asked + 1)
+            strays, left = _strays(store, asked.answer, site=site, young_ms=young_ms)
+            report = report._replace(left=report.left + left)
+            for listed, marker, why in strays:
+                report, failed = _stop(atlas, asked.key.secret, account.id, listed, marker, why, report)
+                if failed is not None:
+                    break
+        if says_pause(failed):
+            assert failed is not None
+            return report._replace(paused_until_ms=pause_until_ms(failed, refusals=1, now_ms=clock.now_ms()))
+        lost += isinstance(failed, Lost)
+        if lost >= LOSTS_MAX:
+            return report
+    return report
+
+
+def _strays(
+    store: JobStore, running: Sequence[Listed], *, site: str, young_ms: int
+) -> tuple[list[tuple[Listed, Marker, Why]], int]:
+    """Returns measurements that nobody follows, and how many are left to a lookup. The store is read after RIPE's list.
+
+    So whatever the list shows is in the store as an intent at least; only its ids may still be on their way.
+    """
+    found: list[tuple[Listed, Marker, Why]] = []
+    left = 0
+    held: set[int] | None = None
+    for listed in running:
+        marker = _marker_of(listed, site)
+        if marker is None:
+            continue
+        item = _item_of(store, marker)
+        if item is None:
+            found.append((listed, marker, "its job is not in the store"))
+        elif listed.id not in {one.atlas_id for one in item.atlas}:
+            if item.state in ("sending", "unknown") or (item.intent_ms or 0) > young_ms:
+                left += 1
+            else:
+                found.append((listed, marker, "it is not the one that its measurement became"))
+        elif item.ended_ms is not None and item.ended_ms <= young_ms:
+            held = _held_handles(store) if held is None else held
+            if item.handle not in held:
+                found.append((listed, marker, "its measurement ended"))
+    return found, left
+
+
+def _marker_of(listed: Listed, site: str) -> Marker | None:
+    """Returns the marker from the description; if somebody changed that, from the last tag, which is ours too.
+
+    What a user wrote comes before or after those, and may look like the mark of another measurement.
+    """
+    tags = (parse_marker_tag(tag) for tag in reversed(listed.tags))
+    marker = parse_marker_prefix(listed.description) or next((one for one in tags if one is not None), None)
+    return marker if marker is not None and marker.site == site else None
+
+
+def _item_of(store: JobStore, marker: Marker) -> StoredMeasurement | None:
+    job = store.job(marker.job)
+    page = [] if job is None else store.measurements(job.number, after=marker.index - 1, limit=1)
+    return page[0] if page and page[0].index == marker.index else None
+
+
+def _held_handles(store: JobStore) -> set[int]:
+    """Returns ended measurements whose slot is held: ``follow`` takes care of them."""
+    handles: set[int] = set()
+    for state in ENDED:
+        after = 0
+        while page := store.holding(state, after=after, limit=PAGE):
+            handles |= {item.handle for item in page}
+            after = page[-1].handle
+    return handles
+
+
+def _stop(
+    atlas: Atlas, key: str, account: str, listed: Listed, marker: Marker, why: Why, report: Reconciled
+) -> tuple[Reconciled, Unanswered | None]:
+    answer = atlas.stop(key, listed.id)
+    failed = answer if isinstance(answer, Refused | Lost) else None
+    # Refused for itself: RIPE has none of this id any more, so there is nothing left to stop.
+    gone = isinstance(failed, Refused) and failed.scope == "request"
+    orphan = Orphan(account, listed.id, marker.job, marker.index, why, stopped=failed is None or gone)
+    report = report._replace(orphans=(*report.orphans, orphan))
+    if failed is None or gone:
+        return report, None
+    return report._replace(troubles=(*report.troubles, Trouble(account, failed.reason))), failed

@@ -1,0 +1,125 @@
+"""RIPE's counters beside ours: what others use of an account is noticed, what RIPE cannot see yet is not forgotten."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from paceline.core.jobs.atlas import Lost, MeterName, Refused, site_tag
+from paceline.core.jobs.atlas_replies import Credits, Unanswered
+from paceline.core.jobs.meters import Reading, lagging_visible
+from paceline.core.jobs.pool import Account
+from paceline.ports import Atlas, Clock, JobStore, Vault
+from paceline.steps.jobs.account_queries import (
+    LOSTS_MAX,
+    Quarantined,
+    Trouble,
+    ask_as_owner,
+    pause_until_ms,
+    says_pause,
+)
+
+
+class SyncedAccount(NamedTuple):
+    """What RIPE said of an account; None: it did not say."""
+
+    account: str
+    credits: Credits | None
+    in_flight: int | None
+
+
+class LowerLimit(NamedTuple):
+    """RIPE allows less than its operator declared. The declared limit stays: RIPE refuses what goes over its own."""
+
+    account: str
+    told: int
+    declared: int
+
+
+class Synced(NamedTuple):
+    accounts: tuple[SyncedAccount, ...] = ()
+    lower_limits: tuple[LowerLimit, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
+    paused_until_ms: int | None = None
+    """RIPE asks for a pause: the accounts that were not reached have their turn after it."""
+
+
+def sync_accounts(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, every_ms: int, clock: Clock) -> Synced:
+    """Reads RIPE's counters of each account that is due and enabled; of several processes one does it."""
+    report, lost = Synced(), 0
+    now_ms = clock.now_ms()
+    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+        if not account.enabled:
+            continue
+        if not store.take_duty(f"sync/{account.id}", every_ms=every_ms, now_ms=clock.now_ms()):
+            continue
+        report, failed = _sync(store, atlas, vault, account.id, site, report, clock)
+        if says_pause(failed):
+            assert failed is not None
+            return report._replace(paused_until_ms=pause_until_ms(failed, refusals=1, now_ms=clock.now_ms()))
+        lost += isinstance(failed, Lost)
+        if lost >= LOSTS_MAX:
+            return report
+    return report
+
+
+def _sync(
+    store: JobStore, atlas: Atlas, vault: Vault, account_id: str, site: str, report: Synced, clock: Clock
+) -> tuple[Synced, Unanswered | None]:
+    """The report with this account in it, and what went unanswered last."""
+    asked_ms = clock.now_ms()
+    account = store.account(account_id, now_ms=asked_ms)
+    assert account is not None  # accounts are never removed
+    # Fixed before the questions: what is taken while RIPE answers comes on top of the answer, and is not hidden by it.
+    visible = (lagging_visible(account.credits), lagging_visible(account.results))
+    spend = ask_as_owner(store, vault, account_id, atlas.credits)
+    report = report._replace(quarantined=report.quarantined + spend.quarantined)
+    if isinstance(spend.answer, Refused | Lost):
+        return _with_trouble(report, account_id, spend.answer), spend.answer
+    readings: list[tuple[MeterName, Reading]] = [
+        ("credits", Reading(asked_ms, spend.answer.spent_day, visible[0])),
+        ("results", Reading(asked_ms, spend.answer.results_day, visible[1])),
+        ("balance", Reading(asked_ms, spend.answer.balance, spend.answer.spent_day)),
+    ]
+    running = ask_as_owner(store, vault, account_id, lambda key: _running(atlas, key, site))
+    report = report._replace(quarantined=report.quarantined + running.quarantined)
+    in_flight, failed = None, None
+    if isinstance(running.answer, Refused | Lost):
+        failed = running.answer
+        report = _with_trouble(report, account_id, failed)
+    else:
+        in_flight = running.answer.running
+        slots = store.slots_seen(account_id, running.answer.own)
+        readings.append(("concurrent", Reading(asked_ms, in_flight, slots)))
+    store.sync_account(account_id, readings, now_ms=clock.now_ms())
+    one = SyncedAccount(account_id, spend.answer, in_flight)
+    return _with_limit(report._replace(accounts=(*report.accounts, one)), account, spend.answer), failed
+
+
+class _Running(NamedTuple):
+    """How many measurements of the account run as RIPE's lists show it, and which of them carry our mark."""
+
+    running: int
+    own: tuple[int, ...]
+
+
+def _running(atlas: Atlas, key: str, site: str) -> _Running | Unanswered:
+    """Ours first: what is sent between the two questions is counted twice until the next sync, never forgotten."""
+    own = atlas.running_by_marker(key, site_tag(site))
+    if isinstance(own, Refused | Lost):
+        return own
+    count = atlas.in_flight(key)
+    if isinstance(count, Refused | Lost):
+        return count
+    return _Running(count, tuple(one.id for one in own))
+
+
+def _with_trouble(report: Synced, account: str, failed: Unanswered) -> Synced:
+    return report._replace(troubles=(*report.troubles, Trouble(account, failed.reason)))
+
+
+def _with_limit(report: Synced, account: Account, told: Credits) -> Synced:
+    if told.limit_day is None or told.limit_day >= account.credits.limit:
+        return report
+    lower = LowerLimit(account.id, told.limit_day, account.credits.limit)
+    return report._replace(lower_limits=(*report.lower_limits, lower))

@@ -1,0 +1,112 @@
+"""Calls a job's webhook once the job has finished: a signed call, repeated until it succeeds.
+
+A try is written before it is made, with the time of the next one. So a process that dies in the middle loses nothing,
+two processes do not tell the same twice, and only a success has to be written afterwards.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.core.batches.calls import Call, CallResult
+from paceline.core.jobs.values import StoredJob
+from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX, again_ms, signature_text, signed_bytes
+from paceline.core.leases import Leased, sort_out
+from paceline.ports import JobStore
+from paceline.steps.views.job_report import job_progress
+
+HOOKS_MAX = 50
+TIMEOUT_MS = 10_000
+
+
+class Hook(NamedTuple):
+    """A try that is written and now has to be made. ``tries`` counts it."""
+
+    job: StoredJob
+    tries: int
+    call: Call
+    next_ms: int
+    """When somebody else may make the next try: this one must be over by then."""
+
+    @property
+    def fence(self) -> tuple[int, int]:
+        return self.call.handle, self.call.attempt
+
+
+class HookEnded(NamedTuple):
+    """Result of a try. ``over``: no further one follows, because this one succeeded or was the last."""
+
+    job: StoredJob
+    tries: int
+    ok: bool
+    over: bool
+    reason: str = ""
+
+
+def webhook_secret(secret_key: bytes, user: str) -> str:
+    """Returns the secret by which the user's receiver verifies signatures: one for all jobs, computed, not stored."""
+    return hmac.digest(secret_key, b"webhook/" + user.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def sign(secret: str, body: bytes, *, at_s: int) -> str:
+    """The value of the signature's header. The secret is used as it is written, letter by letter."""
+    return signature_text(hmac.digest(secret.encode(), signed_bytes(body, at_s=at_s), "sha256").hex(), at_s=at_s)
+
+
+def begin_webhooks(
+    store: JobStore, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
+) -> list[Hook]:
+    """Returns the tries that this process makes; those that another process took first are left out."""
+    begun = []
+    for job, before in store.due_webhooks(now_ms=now_ms, limit=limit):
+        tries = before + 1
+        if not job.owner or tries > TRIES_MAX:
+            # Nobody is left to be told; or the process that made the last try died with it.
+            store.note_webhook(job.number, tries=before, next_ms=None)
+            continue
+        next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=TIMEOUT_MS, chance=chance())
+        if store.note_webhook(job.number, tries=before, next_ms=next_ms):
+            call = _call(store, job, tries=tries, secret=secret, now_ms=now_ms)
+            begun.append(Hook(job, tries, call, next_ms))
+    return begun
+
+
+def hooks_in_time(hooks: Iterable[Hook], *, now_ms: int) -> tuple[list[Hook], list[Hook]]:
+    """Returns tries to make now, and those left for their next try because writing them took nearly until then."""
+    return sort_out(hooks, lambda hook: Leased(hook.next_ms, hook.call.timeout_ms), now_ms=now_ms)
+
+
+def end_webhooks(
+    store: JobStore, hooks: Mapping[tuple[int, int], Hook], results: Sequence[CallResult]
+) -> list[HookEnded]:
+    """Only a 2xx ends it before its last try; a redirect is not followed. What failed is on its way already."""
+    ended = []
+    for result in results:
+        hook = hooks[result.handle, result.attempt]
+        ok = result.code is not None and 200 <= result.code < 300
+        over = ok or hook.tries >= TRIES_MAX
+        if over:
+            store.note_webhook(hook.job.number, tries=hook.tries, next_ms=None)
+        ended.append(HookEnded(hook.job, hook.tries, ok, over, "" if ok else result.reason))
+    return ended
+
+
+def _call(store: JobStore, job: StoredJob, *, tries: int, secret: bytes, now_ms: int) -> Call:
+    assert job.webhook is not None
+    body = msgspec.json.encode(job_progress(store, job, now_ms=now_ms, viewer=job.owner))
+    signature = sign(webhook_secret(secret, job.owner), body, at_s=now_ms // 1_000)
+    return Call(
+        handle=job.number,
+        attempt=tries,
+        run_id=job.id,
+        method="POST",
+        url=job.webhook,
+        # The same key at each try, so that a receiver whose answer was lost knows what it has.
+        headers={SIGNATURE_HEADER: signature, "Idempotency-Key": f"webhook/{job.id}", "Paceline-Try": str(tries)},
+        body=body.decode(),
+        timeout_ms=TIMEOUT_MS,
+    )

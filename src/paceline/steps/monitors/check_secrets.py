@@ -1,0 +1,90 @@
+"""Seals what is secret in checks before they are stored, and opens it for the process that makes the check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+
+from msgspec.structs import replace
+
+from paceline.core.monitors.check_secrets import hides, is_clear, keep_hidden, open_check, seal_check
+from paceline.core.monitors.checks import PolledCheck
+from paceline.core.monitors.definition import Monitor, MonitorSpec
+from paceline.core.monitors.values import PutMonitor
+from paceline.errors import WrongSetting
+from paceline.ports import Store, Vault
+
+KEPT_MAX = 65_536
+"""Opened values that a process remembers: a check runs again and again."""
+PAGE = 1_000
+PAGES_MAX = 100_000
+
+
+class CheckOpener:
+    """Opens checks for one process. One thread uses it at a time."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._unseal = lru_cache(maxsize=KEPT_MAX)(vault.unseal)
+
+    def open(self, check: PolledCheck) -> PolledCheck | None:
+        """None: it was sealed with another key."""
+        try:
+            return open_check(check, self._unseal)
+        except WrongSetting:
+            return None
+
+
+def seal_spec(spec: MonitorSpec, vault: Vault) -> MonitorSpec:
+    return replace(spec, check=seal_check(spec.check, vault.seal)) if is_clear(spec.check) else spec
+
+
+def open_spec(spec: MonitorSpec, vault: Vault) -> MonitorSpec:
+    return replace(spec, check=open_check(spec.check, vault.unseal))
+
+
+def seal_put(store: Store, vault: Vault, put: PutMonitor, *, pointer: str = "") -> PutMonitor:
+    """What is to be kept as it is stored is read; the put then holds only for what was read."""
+    spec = seal_spec(put.spec, vault)
+    if not hides(spec.check):
+        return replace(put, spec=spec) if spec is not put.spec else put
+    stored = store.monitor(put.owner, put.id)
+    check = keep_hidden(spec.check, stored.spec.check if stored else None, pointer=pointer)
+    assert stored is not None
+    seen = stored.revision if put.expected_revision is None else put.expected_revision
+    return replace(
+        put,
+        spec=replace(spec, check=check),
+        expected_revision=seen,
+        expected_generation=stored.generation if put.expected_generation is None else put.expected_generation,
+    )
+
+
+def seal_stored(store: Store, vault: Vault) -> int:
+    """Seals what stands in the clear since an older version. Returns how many monitors were sealed."""
+    sealed = 0
+    clear = (monitor for monitor in _all_monitors(store) if is_clear(monitor.spec.check))
+    while page := list(islice(clear, PAGE)):
+        sealed += store.rewrite_specs([replace(one, spec=seal_spec(one.spec, vault)) for one in page])
+    return sealed
+
+
+def _all_monitors(store: Store) -> Iterator[Monitor]:
+    for owner in _owners(store):
+        after = ""
+        for _ in range(PAGES_MAX):
+            page = store.monitors(owner, after=after, limit=PAGE)
+            yield from page
+            if len(page) < PAGE:
+                break
+            after = page[-1].id
+
+
+def _owners(store: Store) -> Iterator[str]:
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = store.users(after=after, limit=PAGE)
+        yield from (user.id for user in page)
+        if len(page) < PAGE:
+            return
+        after = page[-1].id

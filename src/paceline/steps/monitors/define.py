@@ -1,0 +1,204 @@
+"""Users put, edit, pause, resume and remove their monitors. A recorded change follows, and the entry follows that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from paceline.core.ids import id_problem
+from paceline.core.monitors.check_secrets import keep_hidden
+from paceline.core.monitors.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
+from paceline.core.monitors.load import firings_text
+from paceline.core.monitors.schedule import Entry
+from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
+from paceline.core.parsing import decode
+from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
+from paceline.ports import Store, Vault
+from paceline.steps.edit import edit
+from paceline.steps.monitors.check_secrets import seal_spec
+from paceline.steps.monitors.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
+
+_PATCH = msgspec.json.Decoder(dict[str, Any])
+
+
+def put_monitors(
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> list[PutResult]:
+    """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once.
+
+    What is secret in them was sealed before: ``check_secrets.seal_put``.
+    """
+    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
+    _let_follow(store, results, now_ms=now_ms)
+    return results
+
+
+def put_monitors_and_entries(
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> tuple[list[PutResult], dict[int, Entry]]:
+    """The same, and how the entries stand that followed, by generation: for those who show them at once."""
+    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
+    return results, entries_after(_let_follow(store, results, now_ms=now_ms))
+
+
+def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int, firings_max: int = 0) -> PutResult:
+    """One monitor; what a bulk put answers as a disposition is an error here."""
+    result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
+    if error := put_error(result, put, monitors_max=monitors_max, firings_max=firings_max):
+        raise error
+    return result
+
+
+def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int, firings_max: int = 0) -> PacelineError | None:
+    """What to tell the writer of a put that was not done; None if it was."""
+    match result.disposition:
+        case "created" | "replaced" | "unchanged":
+            return None
+        case "revision_mismatch":
+            now = f"it is at revision {result.monitor.revision}" if result.monitor else "it does not exist"
+            return RevisionMismatch(f"Monitor {put.id!r} is not as you have seen it: {now}. Read it again and retry.")
+        case "limit_reached":
+            return LimitReached(
+                f"User {put.owner!r} may have at most {monitors_max} monitors. Remove some, or ask an admin."
+            )
+        case "rate_reached":
+            return LimitReached(
+                f"The monitors of user {put.owner!r} may fire at most {firings_max} times a second together; with this "
+                f"one they would fire {firings_text(result.load)} times. Give some a longer interval, pause or remove "
+                f"some, or ask the operator to raise firings_per_second_max."
+            )
+        case "no_owner":
+            return NotFound(f"There is no user {put.owner!r}. An admin can add one.")
+
+
+def edit_monitor(
+    store: Store,
+    owner: str,
+    monitor_id: str,
+    change: Callable[[MonitorSpec], MonitorSpec],
+    *,
+    expected_revision: int | None,
+    monitors_max: int,
+    now_ms: int,
+    firings_max: int = 0,
+) -> PutResult:
+    """Writes the changed spec only onto the one that was read; tries again if somebody wrote in between.
+
+    With ``expected_revision``, RevisionMismatch unless that is the revision that is stored.
+    """
+
+    def attempt() -> PutResult | None:
+        monitor = get_monitor(store, owner, monitor_id)
+        seen = monitor.revision if expected_revision is None else expected_revision
+        put = PutMonitor(owner, monitor_id, change(monitor.spec), seen, expected_generation=monitor.generation)
+        result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
+        if result.disposition == "revision_mismatch" and expected_revision is None:
+            return None
+        if error := put_error(result, put, monitors_max=monitors_max, firings_max=firings_max):
+            raise error
+        return result
+
+    return edit(f"Monitor {monitor_id!r}", attempt)
+
+
+def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits, vault: Vault) -> MonitorSpec:
+    """RFC 7396: null removes a field, objects merge, the rest replaces. Changing ``check.kind`` replaces the check.
+
+    What is secret and not named in the patch stays as it is stored; what is new is sealed.
+    """
+    document = decode(_PATCH, patch)
+    target = spec_document(spec)
+    target["check"] = dict(target["check"])
+    check = document.get("check")
+    if isinstance(check, dict) and check.get("kind", target["check"]["kind"]) != target["check"]["kind"]:
+        target["check"] = {}
+    if document.get("every") is not None:
+        target.pop("cron", None)
+        target.pop("timezone", None)
+    if document.get("cron") is not None:
+        target.pop("every", None)
+    merged = seal_spec(parse_spec(msgspec.json.encode(_merge(target, document)), limits), vault)
+    return msgspec.structs.replace(merged, check=keep_hidden(merged.check, spec.check))
+
+
+def set_paused(spec: MonitorSpec, *, paused: bool) -> MonitorSpec:
+    return msgspec.structs.replace(spec, paused=paused)
+
+
+def remove_monitors(store: Store, removes: Sequence[RemoveMonitor], *, now_ms: int) -> list[PacelineError | None]:
+    """When this returns nothing more fires. None: it is removed."""
+    results = store.remove_monitors(removes)
+    if "removed" in results:
+        react_to_all(store, now_ms=now_ms)
+    return [_remove_error(result, remove) for result, remove in zip(results, removes, strict=True)]
+
+
+def remove_monitor(
+    store: Store, owner: str, monitor_id: str, *, now_ms: int, expected_revision: int | None = None
+) -> None:
+    """One of them; its error is raised."""
+    remove = RemoveMonitor(owner=owner, id=monitor_id, expected_revision=expected_revision)
+    if error := remove_monitors(store, [remove], now_ms=now_ms)[0]:
+        raise error
+
+
+def get_monitor(store: Store, owner: str, monitor_id: str) -> Monitor:
+    monitor = store.monitor(owner, monitor_id)
+    if monitor is None:
+        raise no_monitor(owner, monitor_id)
+    return monitor
+
+
+def parse_put(
+    owner: str,
+    monitor_id: str,
+    body: bytes,
+    limits: SpecLimits,
+    *,
+    expected_revision: int | None = None,
+    pointer: str = "",
+) -> PutMonitor:
+    """A put from JSON, or InvalidInput that names what is wrong."""
+    if problem := id_problem(monitor_id, f"{pointer}/id"):
+        raise InvalidInput.of(problem)
+    spec = parse_spec(body, limits, pointer=pointer)
+    return PutMonitor(owner=owner, id=monitor_id, spec=spec, expected_revision=expected_revision)
+
+
+def no_monitor(owner: str, monitor_id: str) -> NotFound:
+    return NotFound(f"User {owner!r} has no monitor {monitor_id!r}.")
+
+
+def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError | None:
+    match result:
+        case "removed":
+            return None
+        case "not_found":
+            return no_monitor(remove.owner, remove.id)
+        case "revision_mismatch":
+            return RevisionMismatch(f"Monitor {remove.id!r} was changed in the meantime. Read it again and retry.")
+
+
+def _let_follow(store: Store, results: Sequence[PutResult], *, now_ms: int) -> list[ReactReport]:
+    new = [result.change for result in results if result.change is not None]
+    pages = [new[start : start + CHANGES_MAX] for start in range(0, len(new), CHANGES_MAX)]
+    reports = [react_to(store, page, now_ms=now_ms) for page in pages]
+    if any(report.lost for report in reports) or any(result.disposition == "replaced" for result in results):
+        reports.append(react_to_all(store, now_ms=now_ms))
+    return reports
+
+
+def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Depth is bounded: the decoder refused what is nested too deeply."""
+    merged = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            below = merged.get(name)
+            merged[name] = _merge(below if isinstance(below, dict) else {}, value)
+        else:
+            merged[name] = value
+    return merged

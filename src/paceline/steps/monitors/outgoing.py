@@ -1,0 +1,281 @@
+"""The outgoing queue: runs for checkers that users write themselves, with leases and fencing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from paceline.core.ids import parse_run_id, run_id
+from paceline.core.instants import to_text
+from paceline.core.monitors.checks import OutgoingCheck, check_document
+from paceline.core.monitors.dispatch import RetryPolicy, retry_delay_ms
+from paceline.core.monitors.outcome import (
+    DETAIL_BYTES_MAX,
+    REASON_CHARS_MAX,
+    Dead,
+    Done,
+    Outcome,
+    Retry,
+    TerminalState,
+    terminal_state,
+)
+from paceline.core.monitors.values import Claimed, Queue, Run, Settlement, Take
+from paceline.core.parsing import document_problem
+from paceline.errors import FieldProblem, InvalidInput, NotClaimable, NotFound, PacelineError, StaleLease
+from paceline.ports import Store
+from paceline.steps.monitors.send import admit, claim
+from paceline.steps.views.report import no_run
+
+LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
+LATENCY_MS_MAX = 10**9
+_LEASE = re.compile(r"[0-9a-f]{1,15}\.[0-9]{1,9}")
+
+
+class OutgoingItem(msgspec.Struct, frozen=True):
+    """A claimed run, as its checker sees it. The lease is opaque and stands for this attempt alone."""
+
+    run: str
+    lease: str
+    check: dict[str, Any]
+    due: str
+    attempt: int
+    monitor: str
+    user: str
+    lease_until: str
+
+
+class OutcomeReport(msgspec.Struct, frozen=True):
+    """What a checker says came of a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry."""
+
+    run: str
+    lease: str
+    status: Literal["ok", "failed", "retry"]
+    detail: dict[str, Any]
+    viewer: str | None
+    chance: float
+
+
+def claim_outgoing(
+    store: Store, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy
+) -> list[OutgoingItem]:
+    """``owner`` None claims for every owner: an admin's checker."""
+    queue = Queue(outgoing=True, owner=owner)
+    claims = claim(store, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
+    return [_item(item) for item in claims.granted]
+
+
+class RunClaim(msgspec.Struct, frozen=True):
+    """A checker asks for a run by its id. ``viewer`` None may claim the runs of all users; ``attempt`` None: any."""
+
+    run: str
+    attempt: int | None
+    lease_ms: int
+    viewer: str | None
+
+
+def claim_runs(
+    store: Store, asks: Sequence[RunClaim], *, now_ms: int, policy: RetryPolicy
+) -> list[OutgoingItem | PacelineError]:
+    """Leases outgoing runs by their ids in one act: for each the claimed run, or NotFound or NotClaimable."""
+    takes = {index: take for index, ask in enumerate(asks) if (take := _take(ask)) is not None}
+    taken = store.take(list(takes.values()), now_ms=now_ms) if takes else []
+    had = {index: item for index, item in zip(takes, taken, strict=True) if item is not None}
+    admitted = admit(store, had.values(), now_ms=now_ms, policy=policy)
+    granted = {(item.handle, item.attempt) for item in admitted.granted}
+    answers: list[OutgoingItem | PacelineError] = []
+    for index, ask in enumerate(asks):
+        item = had.get(index)
+        if item is not None and (item.handle, item.attempt) in granted:
+            answers.append(_item(item))
+        else:
+            answers.append(_refusal(store, ask, takes.get(index), now_ms=now_ms))
+    return answers
+
+
+class Recorded(NamedTuple):
+    """An outcome that was written."""
+
+    handle: int
+    state: TerminalState | Literal["retry"]
+    """``retry``: the run will be made again."""
+
+
+def settle_outcomes(
+    store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
+) -> list[Recorded | PacelineError]:
+    """Settles outgoing runs in one act: for each what it came to, or NotFound, StaleLease or InvalidInput.
+
+    Of several reports of one run the first that holds its lease counts; the others are stale.
+    """
+    answers: dict[int, Recorded | PacelineError] = {}
+    settlements: dict[int, Settlement] = {}
+    fences = [_parse_lease(report.lease) for report in reports]
+    records = store.runs([fence[0] for fence in fences if fence is not None])
+    for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
+        try:
+            settlements[index] = _settlement(report, fence, records, now_ms=now_ms, policy=policy)
+        except PacelineError as error:
+            answers[index] = error
+    won = store.settle(list(settlements.values())) if settlements else []
+    for (index, item), settled in zip(settlements.items(), won, strict=True):
+        state = "retry" if isinstance(item.outcome, Retry) else terminal_state(item.outcome)
+        answers[index] = Recorded(item.handle, state) if settled else _stale(reports[index].run)
+    return [answers[index] for index in range(len(reports))]
+
+
+def record_outcomes(
+    store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
+) -> list[Run | PacelineError]:
+    """As ``settle_outcomes``; for each that was settled it returns the run as it stands then."""
+    recorded = settle_outcomes(store, reports, now_ms=now_ms, policy=policy)
+    runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)])
+    return [
+        item if isinstance(item, PacelineError) else runs.get(item.handle) or _stale(report.run)
+        for item, report in zip(recorded, reports, strict=True)
+    ]
+
+
+def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
+    """The lease's new end, counted from now."""
+    fence = _parse_lease(lease)
+    records = store.runs([fence[0]] if fence else [])
+    handle, attempt, _ = _leased_run(records, fence, run, viewer=viewer)
+    until_ms = now_ms + by_ms
+    if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
+        raise _stale(run)
+    return until_ms
+
+
+def give_back(store: Store, items: Sequence[OutgoingItem], *, now_ms: int) -> None:
+    """Releases runs that were claimed and whose answer reached nobody."""
+    fences = [fence for item in items if (fence := _parse_lease(item.lease)) is not None]
+    if fences:
+        store.release(fences, now_ms=now_ms)
+
+
+def _take(ask: RunClaim) -> Take | None:
+    """None: there is no such run, or none of which the viewer may know."""
+    name = parse_run_id(ask.run)
+    if name is None or ask.viewer not in (None, name.owner):
+        return None
+    return Take(*name, lease_ms=ask.lease_ms, attempt=ask.attempt)
+
+
+def _refusal(store: Store, ask: RunClaim, take: Take | None, *, now_ms: int) -> PacelineError:
+    """Why the run could not be claimed, as far as it can be seen afterwards. Its message is not needed in any case."""
+    run = None
+    if take is not None:
+        run = store.find_run(take.owner, take.monitor, generation=take.generation, counter=take.counter, now_ms=now_ms)
+    if run is None:
+        return no_run(ask.run)
+    why = _why(run, ask.attempt, now_ms)
+    if why is None:
+        monitor = store.monitor(run.owner, run.monitor)
+        own = monitor is not None and not isinstance(monitor.spec.check, OutgoingCheck)
+        why = "Paceline makes this check itself" if own else "it waits behind an earlier one, or another checker has it"
+    return NotClaimable(f"Run {ask.run[:300]!r} cannot be claimed: {why}. Delete the message that named it.")
+
+
+def _why(run: Run, attempt: int | None, now_ms: int) -> str | None:
+    """None: nothing of it says so."""
+    if run.ended_ms is not None:
+        return f"it has ended as {run.state!r}"
+    if run.state == "held":
+        return run.reason
+    if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
+        return f"it is out until {to_text(run.until_ms)}, and comes again if its lease runs out"
+    if attempt not in (None, run.attempt + 1):
+        return f"its next attempt is {run.attempt + 1}, not {attempt}"
+    if run.until_ms is not None and run.until_ms > now_ms:
+        return f"it may not start before {to_text(run.until_ms)}"
+    return None
+
+
+def _settlement(
+    report: OutcomeReport,
+    fence: tuple[int, int] | None,
+    records: Mapping[int, Run],
+    *,
+    now_ms: int,
+    policy: RetryPolicy,
+) -> Settlement:
+    handle, attempt, record = _leased_run(records, fence, report.run, viewer=report.viewer)
+    outcome = _outcome(report, attempt=attempt, now_ms=now_ms, policy=policy)
+    return Settlement(handle, attempt, outcome, started_ms=_claimed_ms(record), ended_ms=now_ms)
+
+
+def _leased_run(
+    records: Mapping[int, Run], fence: tuple[int, int] | None, run: str, *, viewer: str | None
+) -> tuple[int, int, Run]:
+    record = records.get(fence[0]) if fence else None
+    if fence is None or record is None or _name(record) != run:
+        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+    if viewer is not None and record.owner != viewer:
+        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+    return (*fence, record)
+
+
+def _parse_lease(lease: str) -> tuple[int, int] | None:
+    if not _LEASE.fullmatch(lease):
+        return None
+    handle, _, attempt = lease.partition(".")
+    return int(handle, 16), int(attempt)
+
+
+def _stale(run: str) -> StaleLease:
+    return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")
+
+
+def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> Outcome:
+    detail, status = report.detail, report.status
+    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    if problem := document_problem(detail):
+        raise InvalidInput.of(FieldProblem("/detail", problem))
+    reason = detail.get("reason")
+    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    if status == "retry":
+        if attempt >= policy.attempts_max:
+            return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
+        delay_ms = retry_delay_ms(attempt, policy=policy, chance=report.chance)
+        return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
+    return Done(
+        ok=status == "ok",
+        reason=reason or ("" if status == "ok" else "the checker reported a failure"),
+        latency_ms=_latency_ms(detail.get("latency_ms")),
+        detail=detail,
+    )
+
+
+def _latency_ms(value: Any) -> float | None:
+    """What the checker measured, if it is a sensible number; the detail keeps whatever it sent."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATENCY_MS_MAX:
+        return None
+    return float(value)
+
+
+def _claimed_ms(record: Run) -> int:
+    return record.started_ms if record.started_ms is not None else record.due_ms
+
+
+def _name(record: Run) -> str:
+    return run_id(record.owner, record.monitor, generation=record.generation, counter=record.counter)
+
+
+def _item(item: Claimed) -> OutgoingItem:
+    assert item.check is not None
+    name = run_id(item.owner, item.monitor, generation=item.generation, counter=item.counter)
+    document = item.check.document if isinstance(item.check, OutgoingCheck) else check_document(item.check)
+    return OutgoingItem(
+        run=name,
+        lease=f"{item.handle:x}.{item.attempt}",
+        check=document,
+        due=to_text(item.due_ms),
+        attempt=item.attempt,
+        monitor=item.monitor,
+        user=item.owner,
+        lease_until=to_text(item.lease_until_ms),
+    )

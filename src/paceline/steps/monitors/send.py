@@ -1,0 +1,152 @@
+"""Runs that Paceline carries out itself: claimed in batches, handed to the provider, settled in batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, assert_never, cast
+
+from msgspec.structs import replace
+
+from paceline.core.leases import check_lease, fits_lease, sort_out
+from paceline.core.monitors.check_secrets import is_sealed
+from paceline.core.monitors.checks import OutgoingCheck
+from paceline.core.monitors.definition import duration_ms
+from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide
+from paceline.core.monitors.outcome import Dead, Outcome
+from paceline.core.monitors.places import Places, target_of
+from paceline.core.monitors.values import CHECKS, Claimed, Finished, Order, Queue, Settlement
+from paceline.ports import Store
+from paceline.steps.monitors.check_secrets import CheckOpener
+
+SEALED_OTHERWISE = "its headers or body were sealed with another PACELINE_SECRET_KEY: put the monitor with them again"
+
+
+class Claims(NamedTuple):
+    """``granted`` may start; ``refused`` were settled without being sent."""
+
+    granted: list[Claimed]
+    refused: list[Settlement]
+
+
+class SettleReport(NamedTuple):
+    settled: list[Finished]
+    stale: int
+    """Outcomes that came after their lease had run out and were refused."""
+
+
+def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
+    """Leases what may start now, and settles at once what must not be sent."""
+    claimed = store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    return admit(store, claimed, now_ms=now_ms, policy=policy)
+
+
+def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: RetryPolicy) -> Claims:
+    """Settles at once what was claimed and must not be sent."""
+    granted: list[Claimed] = []
+    refused: list[Settlement] = []
+    for item in claimed:
+        match decide(item.check, attempt=item.attempt, lost=item.lost, policy=policy):
+            case Send():
+                granted.append(item)
+            case Refuse(outcome=outcome):
+                refused.append(_settlement(item, outcome, now_ms))
+            case never:
+                assert_never(never)
+    if refused:
+        store.settle(refused)
+    return Claims(granted, refused)
+
+
+def claim_orders(
+    store: Store,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    policy: RetryPolicy,
+    places: Places | None = None,
+    opener: CheckOpener | None = None,
+) -> list[Order]:
+    """The checks to be made now. ``places``: what is out already, and how much one owner and one target may have."""
+    claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
+    return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
+
+
+def make_orders(
+    store: Store,
+    claimed: Iterable[Claimed],
+    *,
+    now_ms: int,
+    policy: RetryPolicy,
+    opener: CheckOpener | None = None,
+) -> list[Order]:
+    """Of checks that were claimed, those to be made; what must not be sent is settled at once.
+
+    ``opener``: for what is sealed of them.
+    """
+    orders: list[Order] = []
+    ended: list[Settlement] = []
+    for item in claimed:
+        check = item.check
+        if check is None or item.attempt > 1 or item.lost:  # else ``decide`` always says that it is sent
+            decision = decide(check, attempt=item.attempt, lost=item.lost, policy=policy)
+            if isinstance(decision, Refuse):
+                ended.append(_settlement(item, decision.outcome, now_ms))
+                continue
+            check = decision.check
+        if isinstance(check, OutgoingCheck):
+            # The kind was edited after the run was made: the newest definition belongs to another queue.
+            reason = "the check became 'outgoing' before this run started"
+            ended.append(_settlement(item, Dead(reason), now_ms))
+            continue
+        if is_sealed(check):
+            opened = opener.open(check) if opener is not None else None
+            if opened is None:
+                ended.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
+                continue
+            check = opened
+        if check is item.check and item.target:
+            orders.append(cast("Order", item))  # nearly always: nothing is copied
+        else:
+            orders.append(cast("Order", replace(item, check=check, target=item.target or target_of(check))))
+    if ended:
+        store.settle(ended)
+    return orders
+
+
+def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
+    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    orders = list(orders)
+    # A lease is worked out once for all that have the same end and time-out: most of what was claimed together.
+    leases = {
+        term: check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
+        for term in {_term(order) for order in orders}
+    }
+    if all(fits_lease(lease, now_ms=now_ms) for lease in leases.values()):
+        return orders, []
+    return sort_out(orders, lambda order: leases[_term(order)], now_ms=now_ms)
+
+
+def places_of(out: Iterable[Order], *, owner_max: int, target_max: int) -> Places:
+    """The places of a process with these checks out."""
+    return Places(owner_max, target_max, Counter((order.owner, order.target) for order in out))
+
+
+def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
+    """Records what came of the checks."""
+    if not finished:
+        return SettleReport([], 0)
+    won = store.settle(finished)
+    if all(won):
+        return SettleReport(list(finished), 0)
+    settled = [item for item, ok in zip(finished, won, strict=True) if ok]
+    return SettleReport(settled, len(finished) - len(settled))
+
+
+def _term(order: Order) -> tuple[int, str]:
+    return order.lease_until_ms, order.check.timeout
+
+
+def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:
+    return Settlement(item.handle, item.attempt, outcome, started_ms=now_ms, ended_ms=now_ms)

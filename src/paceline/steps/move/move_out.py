@@ -1,0 +1,209 @@
+"""Export a store's definitions as a stream of lines, a page at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from paceline.core.batches.batch import Batch, Day, day_at, record_document, window_of
+from paceline.core.jobs.values import AccountSpec
+from paceline.core.monitors.definition import encode_spec
+from paceline.ports import Store, Vault
+from paceline.steps.batches.plan import all_batches, due_dates
+from paceline.steps.move.stream import (
+    AccountLine,
+    AnyLine,
+    BatchLine,
+    JobLine,
+    MonitorLine,
+    MovedDay,
+    MovedKey,
+    MovedRun,
+    MovedToken,
+    ProviderLine,
+    RecordLine,
+    Tail,
+    UserLine,
+    make_head,
+    open_days,
+    write_line,
+)
+
+PAGE = 1_000
+PAGES_MAX = 1_000_000
+ENDED = frozenset({"done", "failed", "unknown", "skipped"})
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """How many of each kind were written, and what stays behind in the old store because no line has it."""
+
+    users: int
+    tokens: int
+    monitors: int
+    providers: int
+    batches: int
+    records: int
+    runs: int
+    accounts: int
+    keys: int
+    jobs: int
+    """Finished jobs, as history: the other store does not import them."""
+    runs_left: int
+    """Runs of monitors that are not claimed yet."""
+    dead_letters_left: int
+
+
+def export(store: Store, vault: Vault, write: Callable[[bytes], object], *, now_ms: int) -> Exported:
+    """Write the stream, holding one page at a time, and some hundred bytes for each run of an open day.
+
+    It is consistent only if nothing else writes meanwhile; ``obstacles`` tells what should have ended before.
+    """
+    counts: Counter[str] = Counter()
+    write(write_line(make_head(vault, now_ms=now_ms)))
+    lines = 1
+    for part in (_users, _monitors, _providers, _batches, _accounts, _jobs):
+        for line in part(store, now_ms):
+            write(write_line(line))
+            _count(counts, line)
+            lines += 1
+    write(write_line(Tail(lines)))
+    status = store.status()
+    counts["runs_left"], counts["dead_letters_left"] = status.runs_waiting, status.dead_letters
+    return Exported(**{name: counts[name] for name in Exported.__struct_fields__})
+
+
+def _count(counts: Counter[str], line: AnyLine) -> None:
+    counts[_PLURALS[type(line)]] += 1
+    match line:
+        case UserLine():
+            counts["tokens"] += len(line.tokens)
+        case RecordLine():
+            counts["runs"] += len(line.runs)
+        case AccountLine():
+            counts["keys"] += len(line.keys)
+
+
+_PLURALS: dict[type, str] = {
+    UserLine: "users",
+    MonitorLine: "monitors",
+    ProviderLine: "providers",
+    BatchLine: "batches",
+    RecordLine: "records",
+    AccountLine: "accounts",
+    JobLine: "jobs",
+}
+
+
+def _users(store: Store, now_ms: int) -> Iterator[UserLine]:
+    del now_ms
+    for user_id in _user_ids(store):
+        user = store.user(user_id)
+        if user is None:
+            continue
+        tokens = tuple(MovedToken(t.id, t.label, t.digest.hex(), t.created_ms) for t in store.tokens(user.id))
+        yield UserLine(user.id, user.role, user.daily_credits, user.disabled, user.created_ms, tokens)
+
+
+def _user_ids(store: Store) -> Iterator[str]:
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = store.users(after=after, limit=PAGE)
+        yield from (user.id for user in page)
+        if len(page) < PAGE:
+            return
+        after = page[-1].id
+
+
+def _monitors(store: Store, now_ms: int) -> Iterator[MonitorLine]:
+    for owner in _user_ids(store):
+        after = ""
+        for _ in range(PAGES_MAX):
+            page = store.monitors(owner, after=after, limit=PAGE)
+            entries = store.entries([monitor.generation for monitor in page], now_ms=now_ms) if page else {}
+            for monitor in page:
+                entry = entries.get(monitor.generation)
+                due_ms = entry.due_ms if entry else None
+                spec = msgspec.Raw(encode_spec(monitor.spec))
+                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec)
+            if len(page) < PAGE:
+                break
+            after = page[-1].id
+
+
+def _providers(store: Store, now_ms: int) -> Iterator[ProviderLine]:
+    del now_ms
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = store.providers(after=after, limit=PAGE)
+        yield from (ProviderLine(provider.id, provider.spec) for provider in page)
+        if len(page) < PAGE:
+            return
+        after = page[-1].id
+
+
+def _batches(store: Store, now_ms: int) -> Iterator[BatchLine | RecordLine]:
+    for batch in all_batches(store):
+        days = list(open_days(store, batch, now_ms=now_ms))
+        moved = tuple(MovedDay(day.date, day.start_ms, day.end_ms, is_open) for day, is_open in days)
+        yield BatchLine(batch.id, _since_ms(store, batch, now_ms=now_ms), batch.spec, moved)
+        yield from _records(store, batch, [day for day, is_open in days if is_open])
+
+
+def _since_ms(store: Store, batch: Batch, *, now_ms: int) -> int:
+    """Return now, or the beginning of a window that this store has not planned yet, so that the other one plans it."""
+    if batch.spec.paused:
+        return now_ms
+    known = {day.date for day in store.days(batch, before=None, limit=PAGE)}
+    owed = [day for day in due_dates(store, batch, day_at(batch.spec, now_ms)) if day.isoformat() not in known]
+    return min([now_ms, *(window_of(batch.spec, day).start_ms for day in owed)])
+
+
+def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[RecordLine]:
+    # Runs come in the order of numbers and records in that of names, so the runs of a day are held to be matched.
+    runs = {day.date: _runs(store, day) for day in days}
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = store.records(batch, after=after, limit=PAGE)
+        for record in page:
+            mine = ((date, due_ms) for date, dues in runs.items() if (due_ms := dues.get(record.id)))
+            moved = tuple(MovedRun(date, abs(due_ms), ended=due_ms < 0) for date, due_ms in mine)
+            yield RecordLine(batch.id, msgspec.Raw(msgspec.json.encode(record_document(record))), moved)
+        if len(page) < PAGE:
+            return
+        after = page[-1].id
+
+
+def _runs(store: Store, day: Day) -> dict[str, int]:
+    """Return due times by record; a negative one means that the run has ended."""
+    found: dict[str, int] = {}
+    after: int | None = 0
+    while after is not None:
+        page, after = store.day_runs(day, state=None, provider=None, after=after, limit=PAGE)
+        found |= {run.record: -run.due_ms if run.state in ENDED else run.due_ms for run in page}
+    return found
+
+
+def _accounts(store: Store, now_ms: int) -> Iterator[AccountLine]:
+    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+        spec = AccountSpec(account.concurrent.limit, account.results.limit, account.credits.limit, account.enabled)
+        keys = tuple(
+            MovedKey(sealed, key.last_four, key.label, key.enabled, key.quarantine)
+            for key in store.keys(account.id)
+            if (sealed := store.sealed_key(account.id, key.id)) is not None
+        )
+        spent = [meter.spent + meter.held + meter.foreign for meter in (account.credits, account.results)]
+        yield AccountLine(account.id, spec, credits=spent[0], results=spent[1], keys=keys)
+
+
+def _jobs(store: Store, now_ms: int) -> Iterator[JobLine]:
+    """Return the days, newest first."""
+    del now_ms
+    before: int | None = None
+    for _ in range(PAGES_MAX):
+        page = store.jobs(None, before=before, limit=PAGE)
+        yield from map(JobLine, page)
+        if len(page) < PAGE:
+            return
+        before = page[-1].number

@@ -1,0 +1,199 @@
+"""What moves from one store to another: a stream of lines, and what must be at rest before it is written.
+
+The first line says which format it is and with which secret it was sealed, the last how many lines there were. Between
+them stand users, monitors, providers, each batch before its records, accounts, and finished jobs as history. Numbers,
+generations and revisions are a store's own and do not move; names, schedules and what a day has run already do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from paceline.core.batches.batch import Batch, BatchSpec, Day
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.instants import to_text
+from paceline.core.jobs.values import AccountSpec, StoredJob
+from paceline.core.users import Role
+from paceline.errors import InvalidInput, MalformedBody, WrongSetting
+from paceline.ports import Store, Vault
+from paceline.steps.batches.plan import all_batches
+
+FORMAT = 1
+SEALED_TEXT = "paceline export"
+"""Sealed in the first line: an installation that can open it has the secret that sealed everything else."""
+DAYS_MAX = 14
+"""How many days of a batch are marked as planned in the other store: more than are ever made up for."""
+
+
+class Line(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    """One line of the stream."""
+
+
+class Head(Line, frozen=True, tag="paceline"):
+    format: int
+    exported_ms: int
+    sealed: str
+
+
+class MovedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``digest`` is the keyed hash, in hexadecimal digits."""
+
+    id: str
+    label: str
+    digest: str
+    created_ms: int
+
+
+class UserLine(Line, frozen=True, tag="user"):
+    id: str
+    role: Role
+    daily_credits: int
+    disabled: bool
+    created_ms: int
+    tokens: tuple[MovedToken, ...] = ()
+
+
+class MonitorLine(Line, frozen=True, tag="monitor"):
+    """``due_ms``: its next firing; None while it is paused."""
+
+    owner: str
+    id: str
+    created_ms: int
+    due_ms: int | None
+    spec: msgspec.Raw
+
+
+class ProviderLine(Line, frozen=True, tag="provider"):
+    """A provider; its headers are sealed."""
+
+    id: str
+    spec: ProviderSpec
+
+
+class MovedDay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``open``: it is not over, or runs of it have not ended: its records come with their runs of it."""
+
+    date: str
+    start_ms: int
+    end_ms: int
+    open: bool
+
+
+class BatchLine(Line, frozen=True, tag="batch"):
+    """``since_ms``: windows that began before are planned already or not at all."""
+
+    id: str
+    since_ms: int
+    spec: BatchSpec
+    days: tuple[MovedDay, ...] = ()
+
+
+class MovedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    date: str
+    due_ms: int
+    ended: bool
+
+
+class RecordLine(Line, frozen=True, tag="record"):
+    batch: str
+    record: msgspec.Raw
+    runs: tuple[MovedRun, ...] = ()
+
+
+class MovedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    sealed: str
+    last_four: str
+    label: str
+    enabled: bool
+    quarantine: str
+
+
+class AccountLine(Line, frozen=True, tag="account"):
+    """``credits`` and ``results``: what is used of its day by all users."""
+
+    id: str
+    spec: AccountSpec
+    credits: int
+    results: int
+    keys: tuple[MovedKey, ...] = ()
+
+
+class JobLine(Line, frozen=True, tag="job"):
+    """A finished job, as history: no store imports it."""
+
+    job: StoredJob
+
+
+class Tail(Line, frozen=True, tag="end"):
+    """``lines``: how many stand before it, the first among them."""
+
+    lines: int
+
+
+AnyLine = Head | UserLine | MonitorLine | ProviderLine | BatchLine | RecordLine | AccountLine | JobLine | Tail
+_LINE = msgspec.json.Decoder(AnyLine)
+_encode = msgspec.json.Encoder().encode
+
+
+def write_line(line: AnyLine) -> bytes:
+    return _encode(line) + b"\n"
+
+
+def read_line(text: bytes, *, number: int) -> AnyLine:
+    """Parse a line; MalformedBody names it."""
+    try:
+        line: AnyLine = _LINE.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedBody(f"Line {number} is not one of an export: {error}.") from None
+    return line
+
+
+def make_head(vault: Vault, *, now_ms: int) -> Head:
+    return Head(FORMAT, now_ms, vault.seal(SEALED_TEXT))
+
+
+def check_head(line: AnyLine, vault: Vault) -> Head:
+    """Raise unless this version can read the stream, and this installation can open what is sealed in it."""
+    if not isinstance(line, Head):
+        raise MalformedBody("The first line is not that of an export: give what paceline export wrote, from its start.")
+    if line.format != FORMAT:
+        raise InvalidInput(f"The export has format {line.format}, and this version reads {FORMAT}: use its version.")
+    try:
+        same = vault.unseal(line.sealed) == SEALED_TEXT
+    except WrongSetting:
+        same = False
+    if not same:
+        raise WrongSetting(
+            "PACELINE_SECRET_KEY: the export was sealed with another secret. Tokens, headers and keys in it are of use"
+            " only with that one: set it to what the key file beside the old store holds, or to the old setting."
+        )
+    return line
+
+
+def obstacles(store: Store, *, now_ms: int) -> list[str]:
+    """Return what is under way, in words: moved now, it would be lost, doubled or spent twice."""
+    found: list[str] = []
+    if (out := store.leases(now_ms=now_ms)).until_ms is not None:
+        found.append(
+            f"{out.runs} runs of monitors are out (let those who have them report, or wait until their leases have"
+            f" ended at {to_text(out.until_ms)})"
+        )
+    counts = store.send_counts()
+    if counts.open_jobs:
+        found.append(f"{counts.open_jobs} jobs have not ended (let them end, or cancel them)")
+    for batch in all_batches(store):
+        for day in store.days(batch, before=None, limit=DAYS_MAX):
+            if day.state == "planning":
+                found.append(f"day {day.date} of batch {batch.id!r} is half planned")
+            elif busy := sum(count.runs for count in store.day_counts(day) if count.state == "out"):
+                found.append(f"{busy} runs of day {day.date} of batch {batch.id!r} are out")
+    return found
+
+
+def open_days(store: Store, batch: Batch, *, now_ms: int) -> Iterator[tuple[Day, bool]]:
+    """Return the newest days, each with whether a run of it may still start."""
+    for day in store.days(batch, before=None, limit=DAYS_MAX):
+        ended = {"done", "failed", "unknown", "skipped"}
+        yield day, day.end_ms > now_ms or any(one.state not in ended for one in store.day_counts(day))

@@ -1,0 +1,89 @@
+"""The watch over the wall clock: the store keeps the latest time that a process has read.
+
+A process that later reads an earlier time knows that the clock was set back, and pulls back what waits too far ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.core.clock import set_back_ms
+from paceline.ports import Store
+from paceline.ports.items import ItemStore
+from paceline.steps import collection
+from paceline.steps.collection import Collection
+from paceline.steps.monitors.tick import pull_back
+
+
+class NotedTime(msgspec.Struct, frozen=True):
+    """The time of the last note."""
+
+    latest_ms: int
+
+
+CLOCK = Collection("clock", NotedTime)
+NOTED = "store"
+
+
+class Waits(NamedTuple):
+    """How far ahead runs, calls and sends may wait by a clock that is right."""
+
+    run_ms_max: int
+    call_ms_max: int
+    send_ms_max: int
+
+
+class SetBack(NamedTuple):
+    """By how much the clock was set back, how many entries were looked through, and what was pulled back."""
+
+    by_ms: int
+    entries: int
+    moved: int
+    runs: int
+    sends: int
+
+
+def watch_clock(
+    store: Store, *, read_ms: Callable[[], int], stepped_ms: int, apart_ms: int, waits: Waits
+) -> SetBack | None:
+    """Note the time in the store. None: the clock was not set back, neither here nor since the last note.
+
+    If it was, the time is noted only when everything is pulled back: if this process dies before that, the next one
+    notices the step as well. ``stepped_ms``: by how much this process saw its own clock go back.
+    """
+    latest_ms, now_ms = note_time(store, read_ms, apart_ms=apart_ms)
+    by_ms = max(set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms), stepped_ms)
+    if not by_ms:
+        return None
+
+    def read_latest_ms() -> int:
+        """Return the latest time that the clock of any process of this store may show by now."""
+        return read_ms() + apart_ms
+
+    report = pull_back(store, read_ms=read_latest_ms, wait_ms_max=waits.run_ms_max)
+    calls = store.pull_back_calls(read_latest_ms, wait_ms_max=waits.call_ms_max)
+    sends = store.pull_back_sends(read_latest_ms, wait_ms_max=waits.send_ms_max)
+    accept_time(store, read_ms)
+    return SetBack(by_ms, report.scanned, report.moved, report.runs + calls, sends)
+
+
+def note_time(store: ItemStore, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:
+    """Keep the time, unless it shows that the clock was set back. Returns the time kept before, and the time now.
+
+    The clock is read after the noted time: read before, it would seem to lie behind what others note meanwhile. A
+    process that notes its time in between has done what this note is for, so a lost write is not repeated.
+    """
+    found = CLOCK.find(store, NOTED)
+    now_ms = read_ms()
+    latest_ms = None if found.value is None else found.value.latest_ms
+    if not set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms):
+        collection.write(store, [CLOCK.change(found, NotedTime(now_ms))])
+    return latest_ms, now_ms
+
+
+def accept_time(store: ItemStore, read_ms: Callable[[], int]) -> None:
+    """Keep the time, whatever was kept before."""
+    CLOCK.put(store, NOTED, NotedTime(read_ms()))

@@ -1,0 +1,267 @@
+"""A batch's day as it is reported: totals, evenness, the histogram, and its runs."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import date
+from typing import get_args
+
+import msgspec
+
+from paceline.core.batches.batch import DATE_RULE, Batch, Day, DayState, parse_date
+from paceline.core.batches.calls import CallState
+from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, windows
+from paceline.core.batches.values import CallRun, DayCount
+from paceline.core.ids import call_run_id, parse_call_run_id
+from paceline.core.instants import to_text, to_text_or_none
+from paceline.errors import FieldProblem, InvalidInput, NotFound
+from paceline.ports import BatchStore
+
+PROVIDERS_MAX = 10_000
+"""So many providers at most are shown of a day."""
+CALL_STATES: tuple[CallState, ...] = get_args(CallState)
+
+
+class DaySummary(msgspec.Struct, frozen=True):
+    """``enqueued`` and ``skipped`` count what planning made."""
+
+    batch: str
+    date: str
+    state: DayState
+    start: str
+    end: str
+    enqueued: int
+    skipped: int
+
+
+class EvennessView(msgspec.Struct, frozen=True):
+    """``ratio`` is the largest gap over the ideal one: 1 is perfect, 0 stands for no runs."""
+
+    runs: int
+    ideal_gap_ms: float
+    max_gap_ms: int
+    ratio: float
+    worst_minute_runs: int
+
+
+class ProviderDay(msgspec.Struct, frozen=True):
+    provider: str
+    runs: int
+    totals: dict[CallState, int]
+    evenness: EvennessView
+
+
+class WindowView(msgspec.Struct, frozen=True):
+    start: str
+    runs: int
+
+
+class DayReport(DaySummary, frozen=True):
+    """``outside`` counts runs that are due outside the day's window, such as those that were redriven later."""
+
+    runs: int
+    totals: dict[CallState, int]
+    evenness: EvennessView
+    histogram: list[WindowView]
+    outside: int
+    providers: list[ProviderDay]
+    providers_left_out: int
+
+
+class CallRunView(msgspec.Struct, frozen=True):
+    run: str
+    batch: str
+    record: str
+    date: str
+    provider: str
+    due: str
+    state: CallState
+    attempt: int
+    reason: str
+    latency_ms: float | None
+    status_code: int | None
+    started_at: str | None
+    ended_at: str | None
+    until: str | None
+    payload: str | None
+    dead: bool
+
+
+def day_summary(day: Day) -> DaySummary:
+    return DaySummary(
+        batch=day.batch,
+        date=day.date,
+        state=day.state,
+        start=to_text(day.start_ms),
+        end=to_text(day.end_ms),
+        enqueued=day.enqueued,
+        skipped=day.skipped,
+    )
+
+
+def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
+    """By its date."""
+    day = store.day(batch, check_date(text).isoformat())
+    if day is None:
+        raise NotFound(f"Batch {batch.id!r} has no day {text}. It is there once it is planned.")
+    return day
+
+
+def check_date(text: str, pointer: str = "/date") -> date:
+    """The date that was written, or InvalidInput."""
+    day = parse_date(text)
+    if day is None:
+        raise InvalidInput.of(FieldProblem(pointer, DATE_RULE))
+    return day
+
+
+def day_report(store: BatchStore, day: Day) -> DayReport:
+    """Reads the day's part of the ledger twice; a few bytes for each run."""
+    counts = store.day_counts(day)
+    dues_ms, numbers = store.day_dues(day)
+    inside = _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms)
+    mine = _by_provider(dues_ms, numbers, inside)
+    names = {number: found.id for number in mine if (found := store.provider(number))}
+    evens = {names[number]: evenness(dues, start_ms=day.start_ms, end_ms=day.end_ms) for number, dues in mine.items()}
+    providers = _providers(counts, evens, nothing=evenness((), start_ms=day.start_ms, end_ms=day.end_ms))
+    whole_ms = dues_ms[inside.start : inside.stop]
+    return DayReport(
+        **msgspec.structs.asdict(day_summary(day)),
+        runs=sum(count.runs for count in counts),
+        totals=_totals(counts),
+        evenness=evenness_view(evenness(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms)),
+        histogram=histogram(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms),
+        outside=len(dues_ms) - len(whole_ms),
+        providers=providers[:PROVIDERS_MAX],
+        providers_left_out=max(0, len(providers) - PROVIDERS_MAX),
+    )
+
+
+def histogram(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> list[WindowView]:
+    """How many runs are due in each quarter of an hour."""
+    counted = windows(dues_ms, start_ms=start_ms, end_ms=end_ms)
+    return [WindowView(to_text(start_ms + index * REPORT_WINDOW_MS), runs) for index, runs in enumerate(counted)]
+
+
+def evenness_view(figures: Evenness) -> EvennessView:
+    return EvennessView(
+        runs=figures.runs,
+        ideal_gap_ms=round(figures.ideal_gap_ms, 3),
+        max_gap_ms=figures.max_gap_ms,
+        ratio=round(figures.ratio, 4),
+        worst_minute_runs=figures.worst_minute_runs,
+    )
+
+
+def day_runs(
+    store: BatchStore, day: Day, *, state: str | None, provider: str | None, after: int, limit: int
+) -> tuple[list[CallRunView], int | None]:
+    """A page of a day's runs, and where the next page begins."""
+    runs, following = store.day_runs(
+        day, state=_state(state) if state else None, provider=provider, after=after, limit=limit
+    )
+    return [call_run_view(run) for run in runs], following
+
+
+def find_call_run(store: BatchStore, run: str) -> CallRun:
+    """One run of a batch by its id."""
+    name = parse_call_run_id(run)
+    found = store.find_call_run(name.batch, name.record, name.date) if name is not None else None
+    if found is None:
+        raise NotFound(f"There is no run {run[:300]!r}. Ids of a batch's runs look like batch/record@2026-11-15.")
+    return found
+
+
+def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
+    """One that waits always has a reason; what its last try came to stands behind it."""
+    found = find_call_run(store, run)
+    if found.state == "waiting":
+        why = _why_waiting(store, found, now_ms=now_ms)
+        last = f"; its last try: {found.reason}" if found.reason else ""
+        found = msgspec.structs.replace(found, reason=f"{why}{last}")
+    return call_run_view(found)
+
+
+def call_run_view(run: CallRun) -> CallRunView:
+    return CallRunView(
+        run=call_run_id(run.batch, run.record, run.date),
+        batch=run.batch,
+        record=run.record,
+        date=run.date,
+        provider=run.provider,
+        due=to_text(run.due_ms),
+        state=run.state,
+        attempt=run.attempt,
+        reason=run.reason,
+        latency_ms=run.latency_ms,
+        status_code=run.code,
+        started_at=to_text_or_none(run.started_ms),
+        ended_at=to_text_or_none(run.ended_ms),
+        until=to_text_or_none(run.until_ms),
+        payload=run.payload,
+        dead=run.dead,
+    )
+
+
+def _inside(dues_ms: Sequence[int], *, start_ms: int, end_ms: int) -> range:
+    """Which of the sorted due times lie in the window."""
+    return range(bisect_left(dues_ms, start_ms), bisect_left(dues_ms, end_ms))
+
+
+def _by_provider(dues_ms: array[int], numbers: array[int], inside: range) -> dict[int, array[int]]:
+    mine: dict[int, array[int]] = {}
+    for index in inside:
+        number = numbers[index]
+        if number not in mine:
+            mine[number] = array("q")
+        mine[number].append(dues_ms[index])
+    return mine
+
+
+def _providers(counts: list[DayCount], evens: dict[str, Evenness], *, nothing: Evenness) -> list[ProviderDay]:
+    by_provider: dict[str, list[DayCount]] = {}
+    for count in counts:
+        by_provider.setdefault(count.provider, []).append(count)
+    return [
+        ProviderDay(
+            provider=provider,
+            runs=sum(count.runs for count in mine),
+            totals=_totals(mine),
+            evenness=evenness_view(evens.get(provider, nothing)),
+        )
+        for provider, mine in sorted(by_provider.items())
+    ]
+
+
+def _totals(counts: Iterable[DayCount]) -> dict[CallState, int]:
+    """Every state, also those without runs."""
+    found: Counter[CallState] = Counter()
+    for count in counts:
+        found[count.state] += count.runs
+    return {state: found[state] for state in CALL_STATES}
+
+
+def _state(text: str) -> CallState:
+    for state in CALL_STATES:
+        if state == text:
+            return state
+    raise InvalidInput.of(FieldProblem("/query/state", f"one of {', '.join(CALL_STATES)}"))
+
+
+def _why_waiting(store: BatchStore, run: CallRun, *, now_ms: int) -> str:
+    batch, provider = store.batch(run.batch), store.provider(run.provider)
+    if batch is not None and batch.spec.paused:
+        return "its batch is paused"
+    if provider is None:
+        return "its provider is gone"
+    if provider.spec.paused:
+        return "its provider is paused"
+    standing = store.provider_standing(provider.number, now_ms=now_ms)
+    if standing.pace.closed_until_ms > now_ms:
+        return f"its provider takes nothing until {to_text(standing.pace.closed_until_ms)}"
+    if run.due_ms > now_ms:
+        return f"it is due at {to_text(run.due_ms)}"
+    return "waits for its turn at its provider"

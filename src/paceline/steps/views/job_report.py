@@ -1,0 +1,346 @@
+"""Jobs, measurements and budgets as people and programs are shown them. REST and CLI show nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import msgspec
+
+from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.jobs.cost import Cost
+from paceline.core.jobs.measurement import MeasurementState, kind_of, kinds_of, requested_probes
+from paceline.core.jobs.meters import NEVER_MS
+from paceline.core.jobs.pool import Gate, Pool, Refuse, Send, Wait, choose, make_pool
+from paceline.core.jobs.values import Budget, JobState, StoredJob, StoredMeasurement
+from paceline.errors import JobFinished, NotFound
+from paceline.ports import JobStore
+from paceline.steps.jobs.gates import read_gates
+from paceline.steps.views.account_report import RELEASES_MS
+
+PAGE_MEASUREMENTS = 500
+TURN = "it waits for its turn"
+_WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
+
+
+class CountsView(msgspec.Struct, frozen=True):
+    """How many of a job's measurements are in each state."""
+
+    queued: int = 0
+    parked: int = 0
+    sending: int = 0
+    unknown: int = 0
+    ongoing: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class CostView(msgspec.Struct, frozen=True):
+    """Credits. ``reserved`` is the most that it could cost; of it ``settled`` and ``refunded`` are decided."""
+
+    reserved: int
+    settled: int
+    refunded: int
+
+
+class AccountReasonView(msgspec.Struct, frozen=True):
+    """What is in the way at one account."""
+
+    account: str
+    reason: str
+
+
+class WaitingView(msgspec.Struct, frozen=True):
+    """Why something of a job waits. ``expected_room_at``: when an account has room, as far as is known.
+
+    ``accounts`` is for admins, and null for others.
+    """
+
+    reason: str
+    next_try: str | None
+    expected_room_at: str | None
+    accounts: list[AccountReasonView] | None
+
+
+class MeasurementView(msgspec.Struct, frozen=True):
+    """``atlas_id`` is the first of ``atlas_ids``, which are RIPE's, one for each definition.
+
+    ``next_try``: parked, the next send; unknown, the next lookup. ``settled``: credits, once it has ended.
+    """
+
+    index: int
+    state: MeasurementState
+    types: list[str]
+    targets: list[str]
+    probes: int
+    atlas_id: int | None
+    atlas_ids: list[int]
+    account: str | None
+    reason: str
+    next_try: str | None
+    stopping: bool
+    cost: int
+    settled: int | None
+    results: int
+    sent_at: str | None
+    ended_at: str | None
+
+
+class JobView(msgspec.Struct, frozen=True):
+    """``finished``: every measurement ended. ``success``: and every one ended well.
+
+    ``measurements`` is left out where it was not asked for.
+    """
+
+    job: str
+    title: str
+    user: str
+    state: JobState
+    finished: bool
+    success: bool
+    webhook: str | None
+    created_at: str
+    started_at: str | None
+    cancelled_at: str | None
+    finished_at: str | None
+    counts: CountsView
+    cost: CostView
+    waiting: WaitingView | None
+    measurements: list[MeasurementView] | msgspec.UnsetType = msgspec.UNSET
+
+
+class JobSummary(msgspec.Struct, frozen=True):
+    """A job in a list. ``open``: measurements that have not ended."""
+
+    job: str
+    title: str
+    user: str
+    state: JobState
+    finished: bool
+    success: bool
+    created_at: str
+    finished_at: str | None
+    measurements: int
+    open: int
+    done: int
+    failed: int
+    cancelled: int
+    counts: CountsView
+    cost: CostView
+
+
+class BudgetView(msgspec.Struct, frozen=True):
+    """A user's credits today. ``left`` is what a job may still cost."""
+
+    user: str
+    limit: int
+    spent: int
+    held: int
+    left: int
+    resets_at: str
+
+
+def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
+    """``viewer`` None may see anybody's; to others, somebody else's does not exist."""
+    job = store.job(job_id)
+    if job is None or viewer not in (None, job.owner):
+        raise NotFound(f"There is no job {job_id[:100]!r}.")
+    return job
+
+
+def cancel_job(store: JobStore, job: StoredJob, *, now_ms: int) -> StoredJob:
+    """The job after it: what was not sent is refunded, what runs is to be stopped."""
+    if not store.cancel_job(job.number, now_ms=now_ms):
+        raise JobFinished(f"Nothing of job {job.id} is left to cancel: every measurement has ended.")
+    return store.job(job.id) or job
+
+
+def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
+    """All of it, with every measurement."""
+    views, waiting = [], list[StoredMeasurement]()
+    why = WaitReasons(store, now_ms=now_ms)
+    for item in job_measurements(store, job):
+        views.append(measurement_view(item, why))
+        if item.state in ("queued", "parked"):
+            waiting.append(item)
+    first = min(waiting, key=_turn, default=None)
+    found = _job_view(store, job, store.job_counts(job.number), first, now_ms=now_ms, viewer=viewer)
+    return msgspec.structs.replace(found, measurements=views)
+
+
+def job_progress(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
+    """Returns the job without its measurements, at the same cost however many there are: for clients that poll."""
+    counts = store.job_counts(job.number)
+    return _job_view(store, job, counts, _one_waiting(store, job, counts), now_ms=now_ms, viewer=viewer)
+
+
+def job_summaries(
+    store: JobStore, owner: str | None, *, before: int | None, limit: int
+) -> tuple[list[JobSummary], int | None]:
+    """A page of jobs, newest first, of one user or of all; and where the next page begins."""
+    found = store.jobs(owner, before=before, limit=limit + 1)
+    following = found[limit - 1].number if len(found) > limit else None
+    return [job_summary(store, job) for job in found[:limit]], following
+
+
+def job_summary(store: JobStore, job: StoredJob) -> JobSummary:
+    ended = CountsView(done=job.done, failed=job.failed, cancelled=job.cancelled)
+    return JobSummary(
+        job=job.id,
+        title=job.title,
+        user=job.owner,
+        state=job.state,
+        finished=job.finished,
+        success=job.success,
+        created_at=to_text(job.created_ms),
+        finished_at=to_text_or_none(job.finished_ms),
+        measurements=job.measurements,
+        open=job.open,
+        done=job.done,
+        failed=job.failed,
+        cancelled=job.cancelled,
+        counts=CountsView(**store.job_counts(job.number)) if job.open else ended,
+        cost=CostView(job.reserved, job.settled, job.refunded),
+    )
+
+
+def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurement]:
+    """All of them in order, a page at a time."""
+    after = -1
+    while page := store.measurements(job.number, after=after, limit=PAGE_MEASUREMENTS):
+        yield from page
+        after = page[-1].index
+
+
+class WaitReasons:
+    """Why measurements wait that are queued, as the accounts stand now; equal costs are decided once."""
+
+    def __init__(self, store: JobStore, *, now_ms: int) -> None:
+        self._store, self._now_ms = store, now_ms
+        self._known: dict[tuple[Cost, frozenset[str]], str] = {}
+
+    @cached_property
+    def _pool(self) -> Pool:
+        return make_pool(self._store.accounts(now_ms=self._now_ms, releases_until_ms=self._now_ms))
+
+    @cached_property
+    def _gates(self) -> list[Gate]:
+        return read_gates(self._store, []).of_all()
+
+    def of(self, item: StoredMeasurement) -> str:
+        """What is stored, for one that does not wait for its turn or for room."""
+        if item.state == "sending":
+            return item.reason or "it is being sent"
+        if item.state != "queued":
+            return item.reason
+        name = (item.cost, kinds_of(item.measurement))
+        if name not in self._known:
+            decision = choose(item.cost, self._pool, now_ms=self._now_ms, types=name[1], gates=self._gates)
+            self._known[name] = TURN if isinstance(decision, Send) else decision.reason
+        return self._known[name]
+
+
+def measurement_view(item: StoredMeasurement, why: WaitReasons) -> MeasurementView:
+    definitions = item.measurement.definitions
+    ids = [one.atlas_id for one in item.atlas]
+    return MeasurementView(
+        index=item.index,
+        state=item.state,
+        types=list(dict.fromkeys(kind_of(one) for one in definitions)),
+        targets=list(dict.fromkeys(one.target for one in definitions if one.target is not None)),
+        probes=requested_probes(item.measurement),
+        atlas_id=ids[0] if ids else None,
+        atlas_ids=ids,
+        account=item.account,
+        reason=why.of(item),
+        next_try=to_text_or_none(item.next_ms),
+        stopping=item.stopping and item.ended_ms is None,
+        cost=item.cost.credits,
+        settled=item.settled,
+        results=sum(one.delivered for one in item.atlas),
+        sent_at=to_text_or_none(item.answered_ms),
+        ended_at=to_text_or_none(item.ended_ms),
+    )
+
+
+def budget_view(store: JobStore, user: str, *, now_ms: int) -> BudgetView:
+    budget = store.budget(user, now_ms=now_ms)
+    if budget is None:
+        raise NotFound(f"There is no user {user!r}.")
+    return view_of_budget(user, budget)
+
+
+def view_of_budget(user: str, budget: Budget) -> BudgetView:
+    return BudgetView(user, budget.limit, budget.spent, budget.held, budget.left, to_text(budget.resets_ms))
+
+
+def _job_view(
+    store: JobStore,
+    job: StoredJob,
+    counts: dict[MeasurementState, int],
+    item: StoredMeasurement | None,
+    *,
+    now_ms: int,
+    viewer: str | None,
+) -> JobView:
+    return JobView(
+        job=job.id,
+        title=job.title,
+        user=job.owner,
+        state=job.state,
+        finished=job.finished,
+        success=job.success,
+        webhook=job.webhook,
+        created_at=to_text(job.created_ms),
+        started_at=to_text_or_none(job.started_ms),
+        cancelled_at=to_text_or_none(job.cancelled_ms),
+        finished_at=to_text_or_none(job.finished_ms),
+        counts=CountsView(**counts),
+        cost=CostView(job.reserved, job.settled, job.refunded),
+        waiting=None if item is None else _waiting_view(store, item, now_ms=now_ms, viewer=viewer),
+    )
+
+
+def _turn(item: StoredMeasurement) -> tuple[int, int]:
+    """Parked ones first, for they have something to say; of those the one that is tried next."""
+    return (NEVER_MS if item.next_ms is None else item.next_ms, item.index)
+
+
+def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState, int]) -> StoredMeasurement | None:
+    """One of a job's that waits, without reading all that do; nor looking for what the counts say is not there."""
+    waiting: list[MeasurementState] = [state for state in _WAITING if counts.get(state)]
+    last = store.measurements(job.number, after=job.measurements - 2, limit=1) if waiting else []
+    if not last:
+        return None
+    before, owner = last[0].handle + 1, job.owner
+    for state in waiting:
+        states: Sequence[MeasurementState] = (state,)
+        found = store.measurements_of(owner, states=states, before=before, limit=1)
+        if found and found[0].job == job.id:
+            return found[0]
+    return None
+
+
+def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, viewer: str | None) -> WaitingView:
+    """What the dispatcher would meet if it tried the measurement now."""
+    pool = make_pool(store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS))
+    found = read_gates(store, [item])
+    gates = [*found.of_all(), *found.of_targets(item.measurement)]
+    decision = choose(item.cost, pool, now_ms=now_ms, types=kinds_of(item.measurement), gates=gates)
+    reason, next_ms, room_at, accounts = "", item.next_ms, None, list[AccountReasonView]()
+    match decision:
+        case Send():
+            reason = TURN
+        case Refuse():
+            reason = decision.reason
+        case Wait():
+            reason, next_ms = decision.reason, item.next_ms or decision.until_ms
+            room_at = decision.room_ms if decision.room_ms < NEVER_MS else None
+            accounts = [AccountReasonView(*pair) for pair in decision.accounts]
+    return WaitingView(
+        reason=item.reason if item.state == "parked" and item.reason else reason,
+        next_try=to_text_or_none(next_ms),
+        expected_room_at=to_text_or_none(room_at),
+        accounts=accounts if viewer is None else None,
+    )

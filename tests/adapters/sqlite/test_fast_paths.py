@@ -1,0 +1,124 @@
+"""Claims and settlements of many runs at once decide as those that look at each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from paceline.adapters.sqlite.monitors import runs
+from paceline.adapters.sqlite.monitors.check_claims import CheckQueue
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry
+from paceline.core.monitors.values import Claimed, RemoveMonitor
+from paceline.core.users import UserEdit
+from tests.contract.support.stage import (
+    LEASE_MS,
+    MINUTE_MS,
+    T0_MS,
+    armed_all,
+    claim,
+    make_runs,
+    put,
+    settle,
+    spec,
+    user,
+)
+
+OWNERS, MONITORS = ("ann", "bob"), 4
+ACTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("run"), st.just(0)),
+        st.tuples(st.just("claim"), st.integers(3, 9)),
+        st.tuples(st.just("settle"), st.integers(2, 9)),
+        st.tuples(st.just("edit"), st.integers(0, MONITORS - 1)),
+        st.tuples(st.just("remove"), st.integers(0, MONITORS - 1)),
+        st.tuples(st.just("disable"), st.integers(0, 1)),
+        st.tuples(st.just("wait"), st.integers(0, 1)),
+    ),
+    max_size=30,
+)
+OUTCOMES: tuple[Outcome, ...] = (Done(ok=True), Dead("no"), Retry("later", T0_MS), Done(ok=False, detail={"a": 1}))
+
+
+class Scene:
+    """One store, and what is out of it."""
+
+    def __init__(self) -> None:
+        self.store = SqliteStore(":memory:")
+        for owner in OWNERS:
+            self.store.add_user(user(owner))
+        self.monitors = [
+            armed_all(self.store, [f"m{number}"], owner=OWNERS[number % 2])[0] for number in range(MONITORS)
+        ]
+        self.now_ms = T0_MS
+        self.out: list[Claimed] = []
+        self.removed: set[int] = set()
+        self.disabled = False
+        self.edits = 0
+
+    def act(self, name: str, number: int) -> object:
+        """What the store answers."""
+        owner = OWNERS[number % 2]
+        match name:
+            case "run":
+                for index in set(range(MONITORS)) - self.removed:
+                    make_runs(self.store, self.monitors[index], now_ms=self.now_ms)
+            case "claim":
+                claimed = claim(self.store, runs_max=number, now_ms=self.now_ms)
+                self.out += claimed
+                return [(item.handle, item.attempt, item.monitor, item.lost, item.check) for item in claimed]
+            case "settle":
+                ended, self.out = self.out[:number], self.out[number:]
+                return settle(self.store, ended, OUTCOMES[max(0, number - 5) % 4], now_ms=self.now_ms)
+            case "edit" if number not in self.removed:
+                self.edits += 1
+                check = HttpCheck(url=f"http://example.org/{self.edits}")
+                return put(self.store, f"m{number}", spec(check), owner=owner).disposition
+            case "remove":
+                self.removed.add(number)
+                return self.store.remove_monitors([RemoveMonitor(owner, f"m{number}")])
+            case "disable":
+                self.disabled = not self.disabled
+                return self.store.edit_user(owner, UserEdit(disabled=self.disabled))
+            case "wait":
+                self.now_ms += LEASE_MS + 1 if number else MINUTE_MS // 60
+        return None
+
+    def rows(self) -> list[object]:
+        with self.store._db.read() as db:
+            return [
+                db.execute("SELECT * FROM open ORDER BY handle").fetchall(),
+                db.execute("SELECT * FROM outcome ORDER BY handle").fetchall(),
+                db.execute("SELECT id, tail, position, out, ended FROM lane ORDER BY id").fetchall(),
+            ]
+
+
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Without the fast paths."""
+    with (
+        patch.object(CheckQueue, "_lease_plain", lambda *_: None),
+        patch.object(runs, "_all_count", lambda *_: False),
+    ):
+        yield
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTS)
+@example([("run", 0), ("claim", 9), ("settle", 4), ("edit", 0), ("run", 0), ("claim", 9)])
+@example([("run", 0), ("claim", 9), ("wait", 1), ("claim", 9), ("settle", 9), ("settle", 4)])
+def test_fast_paths_of_claim_and_settle_decide_as_the_slow_ones(acts: list[tuple[str, int]]) -> None:
+    fast, slow = Scene(), Scene()
+    for name, number in acts:
+        answer = fast.act(name, number)
+        with one_by_one():
+            assert slow.act(name, number) == answer
+    assert fast.rows() == slow.rows()
+    for scene in (fast, slow):
+        assert scene.store.verify() == []
+        scene.store.close()

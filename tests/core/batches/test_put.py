@@ -1,0 +1,53 @@
+"""Created, replaced or unchanged, and which records are planned into a day that is on."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.core.batches.batch import RecordSpec
+from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+
+NOW = RecordState(7, 1, active=True, deleted=False, endpoint="/", body=None)
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected", "same", "disposition"),
+    [
+        (None, None, False, "created"),
+        (None, 0, False, "created"),
+        (None, 3, False, "revision_mismatch"),
+        (3, 0, True, "revision_mismatch"),
+        (3, 2, False, "revision_mismatch"),
+        (3, 3, True, "unchanged"),
+        (3, None, True, "unchanged"),
+        (3, 3, False, "replaced"),
+    ],
+)
+def test_a_put_states_which_revision_it_has_seen(
+    revision: int | None, expected: int | None, disposition: str, *, same: bool
+) -> None:
+    assert put_disposition(revision=revision, expected=expected, same=same) == disposition
+
+
+def test_a_record_comes_when_it_is_new_or_back_or_has_another_provider() -> None:
+    assert put_record(None, NOW) == ("created", "comes")
+    assert put_record(NOW._replace(deleted=True), NOW) == ("created", "comes")
+    assert put_record(NOW._replace(active=False), NOW) == ("replaced", "comes")
+    assert put_record(NOW._replace(provider=2), NOW) == ("replaced", "comes")
+
+
+def test_a_record_goes_when_it_is_not_active() -> None:
+    assert put_record(NOW, NOW._replace(active=False)) == ("replaced", "goes")
+    assert put_record(None, NOW._replace(active=False)) == ("created", "goes")
+
+
+def test_a_record_with_another_endpoint_or_body_keeps_its_place_in_the_day() -> None:
+    assert put_record(NOW._replace(endpoint="/old"), NOW) == ("replaced", "stays")
+    assert put_record(NOW._replace(body="{}"), NOW) == ("replaced", "stays")
+    assert put_record(NOW, NOW) == ("unchanged", "stays")
+
+
+def test_new_records_are_numbered_by_name_whatever_their_order() -> None:
+    records = [RecordSpec(name, provider) for name, provider in (("c", "p"), ("a", "p"), ("b", "gone"), ("d", "p"))]
+    assert new_names([*records, records[0]], providers={"p"}, known={"d"}) == ["a", "c"]
+    assert wanted_state(records[0], number=7, provider=1) == NOW._replace(endpoint="")

@@ -1,0 +1,47 @@
+"""Both stores do the same acts at the same times and must answer and stand alike.
+
+``PACELINE_DIFFERENTIAL_EXAMPLES`` and ``PACELINE_DIFFERENTIAL_STEPS`` make it longer: how many histories each machine
+tries, and how many acts a history has at most. ``PACELINE_DIFFERENTIAL_SEED`` chooses other histories. Without it they
+are the same in every run, so that a red run is about the change and not about chance.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.differential.support.batch_rules import BatchRules
+from tests.differential.support.history import explore
+from tests.differential.support.job_rules import JobRules
+from tests.differential.support.machine import Machine
+from tests.differential.support.monitor_rules import MonitorRules
+
+EXAMPLES = int(os.environ.get("PACELINE_DIFFERENTIAL_EXAMPLES", "5"))
+STEPS = int(os.environ.get("PACELINE_DIFFERENTIAL_STEPS", "40"))
+SEED = int(os.environ.get("PACELINE_DIFFERENTIAL_SEED", "1"))
+
+
+class WholeRules(MonitorRules, BatchRules, JobRules):
+    """All acts on one pair of stores."""
+
+
+MACHINES: dict[str, type[Machine]] = {
+    "all": WholeRules,
+    "batches": BatchRules,
+    "jobs": JobRules,
+    "monitors": MonitorRules,
+}
+
+pytestmark = [pytest.mark.aws, pytest.mark.timeout(3_600)]
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_both_stores_agree_on_the_histories_of_every_run(name: str) -> None:
+    explore(MACHINES[name], examples=EXAMPLES, steps=STEPS, seeded=None)
+
+
+@pytest.mark.parametrize("name", sorted(MACHINES))
+def test_both_stores_agree_on_the_histories_of_a_seed(name: str) -> None:
+    print(f"PACELINE_DIFFERENTIAL_SEED={SEED} repeats these histories")
+    explore(MACHINES[name], examples=EXAMPLES, steps=STEPS, seeded=SEED)
