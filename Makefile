@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/lock.txt
+# The generator that tests try the OpenAPI document with needs an older typer than ours, so it stays out of .venv's own.
+GENERATOR := requirements/generator
 # Only `make lock` needs it, so it stays out of .venv.
 UV := uv==0.13.7
 # More than there are cores: many tests wait for a process, a socket or a clock.
@@ -21,8 +23,10 @@ help:  ## print the targets
 
 install: $(STAMP)  ## virtual environment with every extra, exactly as locked
 
-$(STAMP): $(LOCK) pyproject.toml
+$(STAMP): $(LOCK) $(GENERATOR).txt pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(VENV)/generator/bin/python || $(PYTHON) -m venv $(VENV)/generator
+	$(VENV)/generator/bin/python -m pip install --disable-pip-version-check --quiet -r $(GENERATOR).txt
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	@touch $@
@@ -68,6 +72,8 @@ lock:  ## resolve the dependencies anew into requirements/lock.txt
 	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
 	build/uv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(LOCK)
+	build/uv/bin/uv pip compile $(GENERATOR).in --universal --python-version 3.11 --upgrade \
+	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(GENERATOR).txt
 
 clean:  ## remove what was built, but not the store
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .schemathesis

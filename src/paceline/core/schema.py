@@ -22,7 +22,9 @@ def sentence(rule: str) -> str:
     return f"{rule[0].upper()}{rule[1:]}."
 
 
+Date = Annotated[str, shown(format="date")]
 Duration = Annotated[str, shown(pattern=DURATION_PATTERN)]
 Host = Annotated[str, shown(minLength=1, maxLength=HOST_CHARS_MAX)]
 Id = Annotated[str, shown(sentence(ID_RULE), pattern=f"^{ID_PATTERN}$")]
+Instant = Annotated[str, shown("ISO 8601 in UTC with Z.", format="date-time")]
 Port = Annotated[int, shown(minimum=1, maximum=65_535)]

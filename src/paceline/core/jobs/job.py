@@ -28,7 +28,8 @@ from paceline.core.jobs.measurement import (
     span_s,
 )
 from paceline.core.parsing import decode, document_problem, field_problem
-from paceline.core.targets import host_problem, url_problem
+from paceline.core.schema import shown
+from paceline.core.targets import URL_CHARS_MAX, host_problem, url_problem
 from paceline.errors import FieldProblem, InvalidInput
 
 PROBES_MAX = 1_000
@@ -39,15 +40,15 @@ AREAS = frozenset({"WW", "West", "North-Central", "South-Central", "North-East",
 T = TypeVar("T")
 
 
-class _Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MeasurementBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One request to RIPE as it is written: each definition becomes a measurement there, all on the same probes."""
 
     definitions: Annotated[tuple[AnyDefinition, ...], Meta(min_length=1)]
     probes: Annotated[tuple[Probes, ...], Meta(min_length=1)]
     is_oneoff: bool | None = None
-    start_time: Instant = None
-    stop_time: Instant = None
-    bill_to: str | None = None
+    start_time: Annotated[Instant, shown("Seconds, or ISO 8601.")] = None
+    stop_time: Annotated[Instant, shown("Seconds, or ISO 8601. A periodic measurement needs one.")] = None
+    bill_to: Annotated[str | None, shown("Refused: accounts pay for themselves.")] = None
 
 
 class _LooseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,10 +75,12 @@ class JobLimits(msgspec.Struct, frozen=True):
     sources_max: int = 1_000
 
 
-class _JobDocument(msgspec.Struct, forbid_unknown_fields=True):
-    measurements: Annotated[list[_Request], Meta(min_length=1)]
+class JobBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A job. Times and fields of a measurement are RIPE's own."""
+
+    measurements: Annotated[list[MeasurementBody], Meta(min_length=1)]
     title: Text = ""
-    webhook: str | None = None
+    webhook: Annotated[str | None, shown("Called, signed, when the job has finished.", maxLength=URL_CHARS_MAX)] = None
 
 
 class _LooseJob(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,7 +89,7 @@ class _LooseJob(msgspec.Struct, forbid_unknown_fields=True):
     webhook: str | None = None
 
 
-_JOB = msgspec.json.Decoder(_JobDocument)
+_JOB = msgspec.json.Decoder(JobBody)
 _LOOSE_JOB = msgspec.json.Decoder(_LooseJob)
 _ANY = msgspec.json.Decoder(Any)
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -98,7 +101,7 @@ def parse_job(body: bytes, limits: JobLimits, *, now_ms: int) -> Job:
     """A valid job, or InvalidInput that names every wrong field, up to a bound."""
     _check_bytes(body, limits)
     try:
-        document: _JobDocument | _LooseJob = decode(_JOB, body)
+        document: JobBody | _LooseJob = decode(_JOB, body)
     except InvalidInput:
         document = decode(_LOOSE_JOB, body)  # slower, part by part, so that all that is wrong is named at once
     problems = _job_problems(document, limits)
@@ -108,7 +111,7 @@ def parse_job(body: bytes, limits: JobLimits, *, now_ms: int) -> Job:
     measurements = []
     for index, request in enumerate(document.measurements):
         pointer = f"/measurements/{index}"
-        found = request if isinstance(request, _Request) else _judge_parts(request, pointer, problems)
+        found = request if isinstance(request, MeasurementBody) else _judge_parts(request, pointer, problems)
         if found is not None and (measurement := _finish(found, {}, pointer, limits, now_ms, problems)) is not None:
             measurements.append(measurement)
         if len(problems) >= PROBLEMS_MAX:
@@ -149,7 +152,7 @@ def _check_characters(body: bytes) -> None:
         raise InvalidInput.of(FieldProblem("", detail))
 
 
-def _job_problems(document: _JobDocument | _LooseJob, limits: JobLimits) -> list[FieldProblem]:
+def _job_problems(document: JobBody | _LooseJob, limits: JobLimits) -> list[FieldProblem]:
     problems = []
     if len(document.measurements) > limits.measurements_max:
         problems.append(FieldProblem("/measurements", f"at most {limits.measurements_max} measurements in a job"))
@@ -158,7 +161,9 @@ def _job_problems(document: _JobDocument | _LooseJob, limits: JobLimits) -> list
     return problems
 
 
-def _judge_parts(document: Any, pointer: str, problems: list[FieldProblem], *, strict: bool = True) -> _Request | None:
+def _judge_parts(
+    document: Any, pointer: str, problems: list[FieldProblem], *, strict: bool = True
+) -> MeasurementBody | None:
     """Each part for itself, so that one wrong part does not hide the others. None if any is wrong."""
     before = len(problems)
     loose = _convert(document, _LooseRequest, pointer, problems, strict=strict)
@@ -179,7 +184,7 @@ def _judge_parts(document: Any, pointer: str, problems: list[FieldProblem], *, s
     if len(problems) > before:
         return None
     times = (loose.start_time, loose.stop_time)
-    return _Request(tuple(definitions), tuple(sources), loose.is_oneoff, *times, loose.bill_to)
+    return MeasurementBody(tuple(definitions), tuple(sources), loose.is_oneoff, *times, loose.bill_to)
 
 
 def _convert(part: Any, type_: type[T], pointer: str, problems: list[FieldProblem], *, strict: bool) -> T | None:
@@ -210,7 +215,7 @@ def _kind_problem(kind: Any) -> str:
 
 def _without_unknown(document: Any, extra: dict[str, dict[str, Any]]) -> Any:
     """The document without fields that no type here has; those go to ``extra``."""
-    document = _split(document, frozenset(_Request.__struct_fields__), "", extra)
+    document = _split(document, frozenset(MeasurementBody.__struct_fields__), "", extra)
     if not isinstance(document, dict):
         return document
     for name in ("definitions", "probes"):
@@ -238,7 +243,7 @@ def _split(part: Any, known: frozenset[str], pointer: str, extra: dict[str, dict
 
 
 def _finish(
-    request: _Request,
+    request: MeasurementBody,
     extra: dict[str, dict[str, Any]],
     pointer: str,
     limits: JobLimits,

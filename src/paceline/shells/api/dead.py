@@ -21,7 +21,7 @@ DEAD = Group("Dead letters")
 @Route(
     DEAD, "GET", "/v1/dead", {200: Page[CallRunView]}, access="admin", paged=True, query=("provider", "batch", "date")
 )
-async def list_dead(call: Call) -> Answer:
+async def list_dead_letters(call: Call) -> Answer:
     """Runs that failed for good or are unknown, by provider and due time."""
     api = call.api
     asked = page_query(call.query_string, "provider", "batch", "date", limit_max=api.system.settings.page_max)
@@ -35,7 +35,7 @@ async def list_dead(call: Call) -> Answer:
 
 
 @Route(DEAD, "POST", "/v1/dead/redrive", {200: (Redriven, Replayed)}, access="admin", body=RedriveBody)
-async def redrive_dead(call: Call) -> Answer:
+async def redrive_dead_letters(call: Call) -> Answer:
     """Puts dead letters back, in order and paced, each once; or sends messages of dead queues again."""
     api = call.api
     body: RedriveBody = call.body
@@ -50,7 +50,7 @@ async def redrive_dead(call: Call) -> Answer:
 
 
 @Route(DEAD, "POST", "/v1/dead/discard", {200: Discarded}, access="admin", body=DeadBody)
-async def discard_dead(call: Call) -> Answer:
+async def discard_dead_letters(call: Call) -> Answer:
     """Lets dead letters rest; their results stay."""
     choice = await call.api.work(_choice, call)
     return json_answer(200, Discarded(await call.api.work(redrive.discard, call.api.store, choice)))

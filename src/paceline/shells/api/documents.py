@@ -15,7 +15,7 @@ from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
-from paceline.core.schema import Id, sentence, shown
+from paceline.core.schema import Id, Instant, sentence, shown
 from paceline.core.users import Role
 from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
@@ -28,15 +28,21 @@ CLAIM_MAX = 1_000
 ATTEMPT_MAX = 10**9
 OUTCOMES_MAX = 1_000
 WAIT_MS_MAX = 20_000
+MISSED_RULE = "What becomes of firings that were missed."
 OVERLAP_RULE = (
     "What a firing does while an earlier run of the monitor is waiting or out: it makes no run, or its run queues."
 )
 
 Duration = Annotated[core.Duration, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.")]
+Every = Annotated[core.Duration, shown("The interval, from 1s up.")]
+Cron = Annotated[str, shown("Five fields: minute, hour, day of month, month, day of week.")]
+Timezone = Annotated[str, shown("Of the cron expression; an IANA name.")]
+Delay = Annotated[core.Duration, shown("Before the first firing.")]
+Jitter = Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")]
+Tags = Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)]
 Credits = Annotated[int, Meta(ge=0, le=DAILY_CREDITS_MAX)]
 Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX, extra_json_schema={"pattern": "^[^\\u0000]*$"})]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
-Instant = Annotated[str, shown("ISO 8601 in UTC with Z.", format="date-time")]
 Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
 CallRunId = Annotated[str, Meta(max_length=800, description="`batch/record@2026-11-15`.")]
@@ -81,19 +87,58 @@ class TokenMade(msgspec.Struct, frozen=True):
     token: str
 
 
-class MonitorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OutgoingCheck(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing"):
+    """Work for a checker of your own: whatever stands beside `kind` is handed over as it is."""
+
+
+class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[msgspec.Raw, _to("Check")]
-    every: Annotated[core.Duration, shown("The interval, from 1s up.")] | msgspec.UnsetType = msgspec.UNSET
-    cron: Annotated[str, shown("Five fields: minute, hour, day of month, month, day of week.")] | msgspec.UnsetType = (
-        msgspec.UNSET
-    )
-    timezone: Annotated[str, shown("Of the cron expression; an IANA name.")] = "UTC"
-    initial_delay: Annotated[core.Duration, shown("Before the first firing.")] = "0s"
-    jitter: Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")] = "0s"
-    missed: Annotated[Missed, shown("What becomes of firings that were missed.")] = "skip"
+    initial_delay: Delay = "0s"
+    jitter: Jitter = "0s"
+    missed: Annotated[Missed, shown(MISSED_RULE)] = "skip"
     overlap: Annotated[Overlap, shown(OVERLAP_RULE)] = "skip"
     paused: bool = False
-    tags: Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)] = []
+    tags: Tags = []
+
+
+class IntervalMonitor(_Monitor, frozen=True, kw_only=True):
+    """A monitor that fires at an interval."""
+
+    every: Every
+
+
+class CronMonitor(_Monitor, frozen=True, kw_only=True):
+    """A monitor that fires when its cron expression says."""
+
+    cron: Cron
+    timezone: Timezone = "UTC"
+
+
+class IntervalItem(IntervalMonitor, frozen=True, kw_only=True):
+    """One of many monitors: it fires at an interval."""
+
+    id: Id
+
+
+class CronItem(CronMonitor, frozen=True, kw_only=True):
+    """One of many monitors: it fires when its cron expression says."""
+
+    id: Id
+
+
+class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Fields of a monitor: null removes one, `check` is merged into the one there is, the rest replaces."""
+
+    check: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    every: Every | msgspec.UnsetType | None = msgspec.UNSET
+    cron: Cron | msgspec.UnsetType | None = msgspec.UNSET
+    timezone: Timezone | msgspec.UnsetType | None = msgspec.UNSET
+    initial_delay: Delay | msgspec.UnsetType | None = msgspec.UNSET
+    jitter: Jitter | msgspec.UnsetType | None = msgspec.UNSET
+    missed: Annotated[Missed, shown(MISSED_RULE)] | msgspec.UnsetType | None = msgspec.UNSET
+    overlap: Annotated[Overlap, shown(OVERLAP_RULE)] | msgspec.UnsetType | None = msgspec.UNSET
+    paused: bool | msgspec.UnsetType | None = msgspec.UNSET
+    tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -105,7 +105,7 @@ async def cancel_job(call: Call) -> Answer:
 
 
 @Route(JOBS, "GET", f"{_JOB}/results", {200: _MEDIA}, query=("merged",), waits=True)
-async def stream_results(call: Call) -> Stream:
+async def stream_job_results(call: Call) -> Stream:
     """Results as RIPE has them now, one to a line, streamed."""
     api = call.api
     merged = query(call.query_string, "merged").get("merged")

@@ -88,7 +88,7 @@ async def show_monitor(call: Call) -> Answer:
     headers=EDIT_HEADERS,
     problems=(RevisionMismatch,),
 )
-async def patch_monitor(call: Call) -> Answer:
+async def edit_monitor(call: Call) -> Answer:
     """Changes some fields (JSON merge patch, RFC 7396)."""
     patch, limits, vault = call.body, call.api.limits, call.api.system.vault
     return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
@@ -128,7 +128,7 @@ async def resume_monitor(call: Call) -> Answer:
 
 
 @Route(MONITORS, "GET", f"{_MONITOR}/runs", {200: Page[RunView]}, paged=True)
-async def list_runs(call: Call) -> Answer:
+async def list_monitor_runs(call: Call) -> Answer:
     """The monitor's runs, newest first."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])

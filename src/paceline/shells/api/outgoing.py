@@ -50,7 +50,8 @@ from paceline.shells.api.http.route import Group, Route
 from paceline.steps.access import authenticate, get_user
 from paceline.steps.monitors import outgoing
 from paceline.steps.views.days import CallRunView, show_call_run
-from paceline.steps.views.report import RunView, run_view, show_run
+from paceline.steps.views.report import RunView, run_view
+from paceline.steps.views.report import show_run as show_monitor_run
 
 POLL_S = 0.5
 """A long poll looks again after this time even without a signal: another process may make runs in the store."""
@@ -81,7 +82,7 @@ RUNS = Group("Runs")
     problems=(NotFound,),
     hot=True,
 )
-async def claim(call: Call) -> Answer:
+async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker; waits for the first, up to `wait`.
 
     A client that has gone away claims nothing any more.
@@ -190,13 +191,13 @@ async def extend_lease(call: Call) -> Answer:
 
 
 @Route(RUNS, "GET", "/v1/runs/{run}", {200: (RunView, CallRunView)})
-async def show(call: Call) -> Answer:
+async def show_run(call: Call) -> Answer:
     """One run by its id; a batch's runs are for admins."""
     api, viewer, now_ms = call.api, viewer_of(call.user), call.api.now_ms()
     if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
         return json_answer(200, await api.read(show_call_run, api.store, call_run, now_ms=now_ms))
     run = canonical_run(call.params["run"])
-    return json_answer(200, await api.read(show_run, api.store, run, viewer=viewer, now_ms=now_ms))
+    return json_answer(200, await api.read(show_monitor_run, api.store, run, viewer=viewer, now_ms=now_ms))
 
 
 def _judge_again(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:

@@ -31,21 +31,21 @@ async def list_schedulers(call: Call) -> Answer:
 
 
 @Route(SERVICE, "GET", "/v1/status", {200: StatusView}, access="admin")
-async def status(call: Call) -> Answer:
+async def show_status(call: Call) -> Answer:
     """Counts and ages of everything."""
     api = call.api
     return json_answer(200, await api.work(status_view, api.store, now_ms=api.now_ms()))
 
 
 @Route(SERVICE, "GET", "/healthz", {200: Alive}, access="open")
-async def healthz(call: Call) -> Answer:
+async def show_health(call: Call) -> Answer:
     """The process is alive."""
     del call
     return json_answer(200, Alive())
 
 
 @Route(SERVICE, "GET", "/readyz", {200: Ready}, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
-async def readyz(call: Call) -> Answer:
+async def show_readiness(call: Call) -> Answer:
     """The store can be written and every loop turns.
 
     Whether the store can be written and every loop turns; answered within two seconds, whatever hangs.
@@ -61,7 +61,7 @@ async def readyz(call: Call) -> Answer:
 
 
 @Route(SERVICE, "GET", "/metrics", {200: "text/plain"}, access="open")
-async def metrics(call: Call) -> Answer:
+async def show_metrics(call: Call) -> Answer:
     """Figures for Prometheus."""
     api = call.api
     try:

@@ -16,6 +16,7 @@ from paceline.core.batches.spread import evenness
 from paceline.core.batches.values import Placements
 from paceline.core.durations import format_duration, parse_duration_ms
 from paceline.core.instants import to_text
+from paceline.core.schema import Date, Instant
 from paceline.ports import BatchStore
 from paceline.steps.views.days import EvennessView, WindowView, evenness_view, histogram
 
@@ -50,9 +51,9 @@ class Preview(msgspec.Struct, frozen=True):
     """``already``: what is planned for that date by now; a plan would add the rest."""
 
     batch: str
-    date: str
-    start: str
-    end: str
+    date: Date
+    start: Instant
+    end: Instant
     records: int
     already: int
     evenness: EvennessView

@@ -24,6 +24,7 @@ from paceline.core.monitors.outcome import (
 )
 from paceline.core.monitors.values import Claimed, Queue, Run, Settlement, Take
 from paceline.core.parsing import document_problem
+from paceline.core.schema import Instant
 from paceline.errors import FieldProblem, InvalidInput, NotClaimable, NotFound, PacelineError, StaleLease
 from paceline.ports import Store
 from paceline.steps.monitors.send import admit, claim
@@ -40,11 +41,11 @@ class OutgoingItem(msgspec.Struct, frozen=True):
     run: str
     lease: str
     check: dict[str, Any]
-    due: str
+    due: Instant
     attempt: int
     monitor: str
     user: str
-    lease_until: str
+    lease_until: Instant
 
 
 class OutcomeReport(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ import msgspec
 
 from paceline.core.daemons import Daemon, DaemonKind, is_gone
 from paceline.core.instants import to_text
+from paceline.core.schema import Instant
 from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
 
@@ -27,8 +28,8 @@ class DaemonView(msgspec.Struct, frozen=True):
     host: str
     pid: int
     url: str | None
-    started_at: str
-    seen_at: str
+    started_at: Instant
+    seen_at: Instant
 
 
 def daemon_views(store: ItemStore, *, now_ms: int) -> list[DaemonView]:

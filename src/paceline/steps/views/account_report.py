@@ -11,6 +11,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, room, room_ms
 from paceline.core.jobs.pool import Account, KeyState, aside_reason
 from paceline.core.jobs.values import StoredKey
+from paceline.core.schema import Instant
 from paceline.errors import NotFound
 from paceline.ports import JobStore
 
@@ -27,7 +28,7 @@ class MeterView(msgspec.Struct, frozen=True):
     foreign: int
     limit: int
     left: int
-    room_at: str | None
+    room_at: Instant | None
 
 
 class UsageView(msgspec.Struct, frozen=True):
@@ -52,14 +53,14 @@ class KeyView(msgspec.Struct, frozen=True):
     enabled: bool
     state: KeyState
     reason: str
-    created_at: str
+    created_at: Instant
 
 
 class BarredView(msgspec.Struct, frozen=True):
     """A type of measurement that RIPE does not let the account make; it is asked again after ``until``."""
 
     type: str
-    until: str
+    until: Instant
     reason: str
 
 
@@ -79,7 +80,7 @@ class AccountView(msgspec.Struct, frozen=True):
     enabled: bool
     state: AccountState
     reason: str
-    closed_until: str | None
+    closed_until: Instant | None
     usage: UsageView
     sends: int
     barred: list[BarredView]

@@ -17,6 +17,7 @@ from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, w
 from paceline.core.batches.values import CallRun, DayCount
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.schema import Date, Instant
 from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.ports import BatchStore
 
@@ -29,10 +30,10 @@ class DaySummary(msgspec.Struct, frozen=True):
     """``enqueued`` and ``skipped`` count what planning made."""
 
     batch: str
-    date: str
+    date: Date
     state: DayState
-    start: str
-    end: str
+    start: Instant
+    end: Instant
     enqueued: int
     skipped: int
 
@@ -55,7 +56,7 @@ class ProviderDay(msgspec.Struct, frozen=True):
 
 
 class WindowView(msgspec.Struct, frozen=True):
-    start: str
+    start: Instant
     runs: int
 
 
@@ -75,17 +76,17 @@ class CallRunView(msgspec.Struct, frozen=True):
     run: str
     batch: str
     record: str
-    date: str
+    date: Date
     provider: str
-    due: str
+    due: Instant
     state: CallState
     attempt: int
     reason: str
     latency_ms: float | None
     status_code: int | None
-    started_at: str | None
-    ended_at: str | None
-    until: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    until: Instant | None
     payload: str | None
     dead: bool
 

@@ -13,6 +13,7 @@ from paceline.core.jobs.measurement import MeasurementState, kind_of, kinds_of, 
 from paceline.core.jobs.meters import NEVER_MS
 from paceline.core.jobs.pool import Gate, Pool, Refuse, Send, Wait, choose, make_pool
 from paceline.core.jobs.values import Budget, JobState, StoredJob, StoredMeasurement
+from paceline.core.schema import Instant
 from paceline.errors import JobFinished, NotFound
 from paceline.ports import JobStore
 from paceline.steps.jobs.gates import read_gates
@@ -58,8 +59,8 @@ class WaitingView(msgspec.Struct, frozen=True):
     """
 
     reason: str
-    next_try: str | None
-    expected_room_at: str | None
+    next_try: Instant | None
+    expected_room_at: Instant | None
     accounts: list[AccountReasonView] | None
 
 
@@ -78,13 +79,13 @@ class MeasurementView(msgspec.Struct, frozen=True):
     atlas_ids: list[int]
     account: str | None
     reason: str
-    next_try: str | None
+    next_try: Instant | None
     stopping: bool
     cost: int
     settled: int | None
     results: int
-    sent_at: str | None
-    ended_at: str | None
+    sent_at: Instant | None
+    ended_at: Instant | None
 
 
 class JobView(msgspec.Struct, frozen=True):
@@ -100,10 +101,10 @@ class JobView(msgspec.Struct, frozen=True):
     finished: bool
     success: bool
     webhook: str | None
-    created_at: str
-    started_at: str | None
-    cancelled_at: str | None
-    finished_at: str | None
+    created_at: Instant
+    started_at: Instant | None
+    cancelled_at: Instant | None
+    finished_at: Instant | None
     counts: CountsView
     cost: CostView
     waiting: WaitingView | None
@@ -119,8 +120,8 @@ class JobSummary(msgspec.Struct, frozen=True):
     state: JobState
     finished: bool
     success: bool
-    created_at: str
-    finished_at: str | None
+    created_at: Instant
+    finished_at: Instant | None
     measurements: int
     open: int
     done: int
@@ -138,7 +139,7 @@ class BudgetView(msgspec.Struct, frozen=True):
     spent: int
     held: int
     left: int
-    resets_at: str
+    resets_at: Instant
 
 
 def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:

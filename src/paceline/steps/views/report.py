@@ -25,6 +25,7 @@ from paceline.core.monitors.health import Glance, Health, judge
 from paceline.core.monitors.outcome import RunState, TerminalState
 from paceline.core.monitors.schedule import Entry, Missed, Overlap
 from paceline.core.monitors.values import Run, Scheduler
+from paceline.core.schema import Duration, Instant
 from paceline.core.store_status import StoreStatus
 from paceline.core.users import Role, Token, User
 from paceline.errors import NotFound
@@ -41,14 +42,14 @@ class ScheduleView(msgspec.Struct, frozen=True):
     key: str
     generation: int
     counter: int
-    next_due: str | None
+    next_due: Instant | None
 
 
 class SkippedView(msgspec.Struct, frozen=True):
     """Firings that made no run, since the open run was due."""
 
     count: int
-    since: str
+    since: Instant
     reason: str
 
 
@@ -56,8 +57,8 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     user: str
     check: dict[str, Any]
-    initial_delay: str
-    jitter: str
+    initial_delay: Duration
+    jitter: Duration
     missed: Missed
     overlap: Overlap
     paused: bool
@@ -65,9 +66,9 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     schedule: ScheduleView
     revision: int
     health: Health
-    created_at: str
-    updated_at: str
-    every: str | None = None
+    created_at: Instant
+    updated_at: Instant
+    every: Duration | None = None
     cron: str | None = None
     timezone: str | None = None
     skipped: SkippedView | None = None
@@ -77,16 +78,16 @@ class RunView(msgspec.Struct, frozen=True):
     run: str
     user: str
     monitor: str
-    due: str
+    due: Instant
     state: RunState
     outcome: TerminalState | None
     attempt: int
     reason: str
     latency_ms: float | None
     status_code: int | None
-    started_at: str | None
-    ended_at: str | None
-    until: str | None
+    started_at: Instant | None
+    ended_at: Instant | None
+    until: Instant | None
     detail: dict[str, Any]
 
 
@@ -98,8 +99,8 @@ class StandingView(msgspec.Struct, frozen=True):
     waiting: int
     in_flight: int
     failures: int
-    closed_until: str | None
-    next_due: str | None
+    closed_until: Instant | None
+    next_due: Instant | None
 
 
 class ProviderView(msgspec.Struct, frozen=True):
@@ -110,7 +111,7 @@ class ProviderView(msgspec.Struct, frozen=True):
     method: Method | None
     max_in_flight: int
     rate: str | None
-    timeout: str
+    timeout: Duration
     retry: RetrySpec
     breaker: BreakerSpec
     unknown: WhenUnknown
@@ -119,8 +120,8 @@ class ProviderView(msgspec.Struct, frozen=True):
     paused: bool
     standing: StandingView
     revision: int
-    created_at: str
-    updated_at: str
+    created_at: Instant
+    updated_at: Instant
 
 
 class BatchView(msgspec.Struct, frozen=True):
@@ -128,22 +129,22 @@ class BatchView(msgspec.Struct, frozen=True):
 
     id: str
     start: str
-    window: str
+    window: Duration
     timezone: str
-    jitter: str
+    jitter: Duration
     missed: Missed
     paused: bool
-    next_start: str
+    next_start: Instant
     revision: int
-    created_at: str
-    updated_at: str
+    created_at: Instant
+    updated_at: Instant
 
 
 class SchedulerView(msgspec.Struct, frozen=True):
     key: str
     generation: int
     counter: int
-    next_due: str | None
+    next_due: Instant | None
     owner: str
 
 
@@ -153,13 +154,13 @@ class UserView(msgspec.Struct, frozen=True):
     daily_credits: int
     disabled: bool
     monitors: int
-    created_at: str
+    created_at: Instant
 
 
 class TokenView(msgspec.Struct, frozen=True):
     id: str
     label: str
-    created_at: str
+    created_at: Instant
 
 
 class StatusView(msgspec.Struct, frozen=True):
@@ -169,7 +170,7 @@ class StatusView(msgspec.Struct, frozen=True):
     changes_pending: int
     runs_waiting: int
     runs_out: int
-    next_due: str | None
+    next_due: Instant | None
     queue_age_s: float
     late_s: float
     start_late_s: dict[str, float]

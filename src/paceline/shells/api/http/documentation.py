@@ -94,10 +94,16 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
             f"{_text(operation['summary'])}</summary>",
             f"<p>{_text(operation['description'])}</p>" if "description" in operation else "",
             f"<table><tr><th>Parameter</th><th>In</th><th></th></tr>{parameters}</table>" if parameters else "",
-            f"<p>Body: {_link(body)}</p>" if body else "",
+            f"<p>Body: {_link(body)}</p>{_body_example(body)}" if body else "",
             f"<table><tr><th>Status</th><th></th><th>Body</th></tr>{responses}</table></details>",
         ]
     )
+
+
+def _body_example(body: dict[str, Any]) -> str:
+    """The first example of the body."""
+    example, *_ = body["content"]["application/json"]["examples"].values()
+    return f"<pre>{escape(_json(example['value']))}</pre>"
 
 
 def _link(holder: dict[str, Any]) -> str:
@@ -119,11 +125,14 @@ def _errors() -> str:
 
 
 def _schema(name: str, schema: dict[str, Any]) -> str:
-    source = msgspec.json.format(msgspec.json.encode(schema), indent=2).decode()
-    linked = re.sub(r"#/components/schemas/(\w+)", r'<a href="#schema-\1">\1</a>', escape(source))
+    linked = re.sub(r"#/components/schemas/(\w+)", r'<a href="#schema-\1">\1</a>', escape(_json(schema)))
     return (
         f'<details id="schema-{_text(name)}"><summary><code>{_text(name)}</code></summary><pre>{linked}</pre></details>'
     )
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def _html(title: str, body: str) -> str:

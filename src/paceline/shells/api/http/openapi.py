@@ -6,25 +6,21 @@ import re
 from collections.abc import Iterable
 from typing import Any, get_args
 
-import msgspec
-
 from paceline import __version__
 from paceline.core.batches.batch import BatchSpec
 from paceline.core.batches.provider import ProviderSpec
-from paceline.core.jobs.measurement import KINDS, Probes
+from paceline.core.jobs.job import JobBody
 from paceline.core.jobs.values import AccountSpec
-from paceline.core.monitors.checks import CHECK_KINDS
 from paceline.errors import PacelineError
-from paceline.shells.api.documents import MonitorBody, OutcomeItem, Record, RecordsBody
+from paceline.shells.api.documents import MonitorPatchBody, RecordsBody
+from paceline.shells.api.http.examples import BODIES, RECORD_LINES, TEXTS, example_of, problem_example
 from paceline.shells.api.http.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.http.problems import Internal, Problem
 from paceline.shells.api.http.route import Route
-from paceline.shells.api.http.schemas import ID, Schema, complete, ref
+from paceline.shells.api.http.schemas import ID, Schema, name_of, ref, schemas_of
 from paceline.steps.batches.export import Format
-from paceline.steps.views.days import CALL_STATES
 
 _PLACES = re.compile(r"{(\w+)}")
-_REF = "#/components/schemas/{name}"
 _PATH_TEXTS = {
     "user": "The user's id, or `me`.",
     "id": "The monitor's id.",
@@ -44,18 +40,25 @@ _HEADER_TEXTS = {
     "If-None-Match": "PUT with `*`: only if it does not exist. GET with an ETag: 304 if nothing has changed.",
 }
 
-_DOCUMENTS = (MonitorBody, Record, RecordsBody, OutcomeItem)
+_DOCUMENTS = (ProviderSpec, BatchSpec, AccountSpec, JobBody, MonitorPatchBody, RecordsBody)
+"""Bodies that handlers get as bytes, because core parses them."""
 _QUERIES: dict[str, tuple[str, Schema]] = {
-    "state": ("Only runs in this state.", {"enum": list(CALL_STATES)}),
+    "state": ("Only runs in this state.", ref("CallState")),
     "provider": ("Only those of this provider.", ID),
     "batch": ("Only those of this batch.", ID),
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
-    "dry_run": ("`true`: say what would happen, and change nothing.", {"enum": ["true", "false"]}),
+    "dry_run": ("`true`: say what would happen, and change nothing.", {"type": "boolean", "default": False}),
     "user": ("Whose: for admins, or `me`.", ID),
-    "measurements": ("`false`: leave them out.", {"enum": ["true", "false"], "default": "true"}),
-    "merged": ("One line for each target, with all its results.", {"enum": ["target"]}),
-    "check": ("`false`: add the key without asking RIPE.", {"enum": ["true", "false"], "default": "true"}),
-    "format": ("One JSON document to a line, or CSV.", {"enum": list(get_args(Format)), "default": "ndjson"}),
+    "measurements": ("`false`: leave them out.", {"type": "boolean", "default": True}),
+    "merged": ("One line for each target, with all its results.", {"type": "string", "const": "target"}),
+    "check": (
+        "`false`: add the key without asking RIPE.",
+        {"type": "boolean", "default": True},
+    ),
+    "format": (
+        "One JSON document to a line, or CSV.",
+        {"type": "string", "enum": list(get_args(Format)), "default": "ndjson"},
+    ),
 }
 _LINES = "application/x-ndjson"
 _TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
@@ -63,10 +66,10 @@ _TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
     table = list(routes)
-    schemas, found = _schemas(table)
+    schemas, found = schemas_of(_types(table))
     paths: dict[str, dict[str, Any]] = {}
     for route in table:
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, found)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, found)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -82,28 +85,15 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
         "components": {
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
             "schemas": schemas,
+            "examples": _examples(table, schemas, found),
         },
     }
 
 
-def _schemas(table: list[Route]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
-    """The components, and the schema of each type that a route names."""
-    types: dict[Any, None] = dict.fromkeys(
-        [Problem, *CHECK_KINDS.values(), ProviderSpec, BatchSpec, AccountSpec, *KINDS.values(), Probes, *_DOCUMENTS]
-    )
-    for route in table:
-        for kind in route.answers.values():
-            types |= dict.fromkeys(_kinds(kind))
-        if route.body is not None:
-            types[route.body] = None
-    listed, components = msgspec.json.schema_components(list(types), ref_template=_REF)
-    schemas = complete({name.rstrip("_"): schema for name, schema in components.items()})
-    for name, schema in schemas.items():
-        schema["title"] = name
-        if "description" in schema:
-            schema["description"] = schema["description"].replace("``", "`")
-    found = dict(zip(types, ({"$ref": schema["$ref"].rstrip("_")} for schema in listed), strict=True))
-    return dict(sorted(schemas.items())), found
+def _types(table: list[Route]) -> list[Any]:
+    """Every type that a route takes or answers with."""
+    answers = [kind for route in table for answer in route.answers.values() for kind in _kinds(answer)]
+    return [Problem, *_DOCUMENTS, *answers, *(route.body for route in table if route.body is not None)]
 
 
 def _kinds(answer: Any) -> tuple[Any, ...]:
@@ -113,7 +103,21 @@ def _kinds(answer: Any) -> tuple[Any, ...]:
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _operation(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
+def _examples(table: list[Route], schemas: dict[str, Schema], found: dict[Any, Schema]) -> dict[str, Any]:
+    """The examples of answers by the name of their schema, and those of problems by their code."""
+    answers = {
+        name_of(found[kind]): {"value": example_of(found[kind], schemas)}
+        for route in table
+        for answer in route.answers.values()
+        for kind in _kinds(answer)
+    }
+    errors: list[type[PacelineError]] = [error for route in table for error in route.all_problems]
+    errors.append(Internal)
+    problems = {error.code: {"value": problem_example(error)} for error in errors}
+    return dict(sorted({**answers, **problems}.items()))
+
+
+def _operation(route: Route, schemas: dict[str, Schema], found: dict[Any, Schema]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.handler.__name__,
         "summary": route.summary,
@@ -127,13 +131,20 @@ def _operation(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
     if parameters := _parameters(route):
         operation["parameters"] = parameters
     if route.has_body:
-        schema = found[route.body] if route.body is not None else ref(str(route.document))
-        content: Schema = {"application/json": {"schema": schema}}
-        if route.streamed:
-            content[_LINES] = {"schema": {"type": "string", "description": "One item to a line; any number of lines."}}
-        operation["requestBody"] = {"required": route.body_needed, "content": content}
-    operation["responses"] = _responses(route, found)
+        operation["requestBody"] = {"required": route.body_needed, "content": _body(route, schemas)}
+    operation["responses"] = {**_answers(route, found), **_problems(route)}
     return operation
+
+
+def _body(route: Route, schemas: dict[str, Schema]) -> Schema:
+    name = route.body.__name__ if route.body is not None else str(route.document)
+    written = BODIES.get(name) or {"standard": example_of(ref(name), schemas)}
+    examples = {title: {"value": example} for title, example in written.items()}
+    content: Schema = {"application/json": {"schema": ref(name), "examples": examples}}
+    if route.streamed:
+        lines = {"type": "string", "description": "One item to a line; any number of lines."}
+        content[_LINES] = {"schema": lines, "example": RECORD_LINES}
+    return content
 
 
 def _parameters(route: Route) -> list[Schema]:
@@ -167,30 +178,47 @@ def _path_schema(name: str) -> Schema:
     return ID
 
 
-def _responses(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
+def _answers(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, kind in route.answers.items():
         response: dict[str, Any] = {"description": route.summary}
         if isinstance(kind, str):
-            response["content"] = {media: {"schema": {"type": "string"}} for media in kind.split(", ")}
-        elif kinds := _kinds(kind):
-            schemas = [found[one] for one in kinds]
+            media_types = kind.split(", ")
             response["content"] = {
-                "application/json": {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}
+                media: {"schema": {"type": "string"}, **TEXTS.get(media, {})} for media in media_types
             }
+        elif kinds := _kinds(kind):
+            parts = [found[one] for one in kinds]
+            schema = parts[0] if len(parts) == 1 else {"anyOf": parts}
+            examples = {name_of(part): _example(name_of(part)) for part in parts}
+            response["content"] = {"application/json": {"schema": schema, "examples": examples}}
         if headers := _answer_headers(route, status):
             response["headers"] = headers
         responses[str(status)] = response
+    return responses
+
+
+def _problems(route: Route) -> dict[str, Any]:
     by_status: dict[int, list[type[PacelineError]]] = {}
     all_problems: list[type[PacelineError]] = [*route.all_problems, Internal]
     for problem in all_problems:
         by_status.setdefault(problem.status, []).append(problem)
-    for status, problems in sorted(by_status.items()):
-        responses[str(status)] = {
+    return {
+        str(status): {
             "description": " ".join(f"`{problem.code}`: {problem.title}." for problem in problems),
-            "content": {"application/problem+json": {"schema": ref("Problem")}},
+            "content": {
+                "application/problem+json": {
+                    "schema": ref("Problem"),
+                    "examples": {problem.code: _example(problem.code) for problem in problems},
+                }
+            },
         }
-    return responses
+        for status, problems in sorted(by_status.items())
+    }
+
+
+def _example(name: str) -> Schema:
+    return {"$ref": f"#/components/examples/{name}"}
 
 
 def _answer_headers(route: Route, status: int) -> dict[str, Any]:

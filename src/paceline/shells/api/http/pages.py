@@ -34,7 +34,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
     """``next_cursor`` leads to the next page; null: this was the last."""
 
     items: Sequence[T]
-    next_cursor: str | None = None
+    next_cursor: str | None
 
 
 def query(query_string: bytes, *known: str) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from paceline.core.instants import to_text
+from paceline.core.schema import Instant
 from paceline.errors import (
     AlreadyExists,
     AtlasUnavailable,
@@ -104,10 +105,10 @@ class Problem(msgspec.Struct, frozen=True):
     status: int
     detail: str
     code: str
-    errors: list[WrongField] = []
+    errors: list[WrongField]
     cost: int | msgspec.UnsetType = msgspec.UNSET
     credits_left: int | msgspec.UnsetType = msgspec.UNSET
-    resets_at: str | msgspec.UnsetType = msgspec.UNSET
+    resets_at: Instant | msgspec.UnsetType = msgspec.UNSET
 
 
 def problem_of(error: PacelineError) -> Problem:

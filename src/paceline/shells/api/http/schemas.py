@@ -1,112 +1,109 @@
-"""JSON schemas beyond those that msgspec writes from the types."""
+"""JSON schemas of the API's types, as msgspec writes them, in the form that generators of clients use best."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any, get_args
 
 import msgspec
 
-from paceline.core.jobs.measurement import KINDS
-from paceline.core.monitors.checks import CHECK_KINDS
+from paceline.core.batches.batch import DayState
+from paceline.core.batches.calls import CallState
+from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.jobs.pool import KeyState
+from paceline.core.jobs.values import JobState
+from paceline.core.monitors.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
+from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id
-from paceline.core.targets import URL_CHARS_MAX
+from paceline.core.users import Role
+from paceline.shells.api.documents import (
+    CronItem,
+    CronMonitor,
+    IntervalItem,
+    IntervalMonitor,
+    OutcomeItem,
+    OutgoingCheck,
+    Record,
+)
 
-JOB_TITLE_CHARS_MAX = 1_024
 Schema = dict[str, Any]
 ID: Schema = msgspec.json.schema(Id)
+EITHER: dict[str, tuple[type, ...]] = {
+    "MonitorBody": (IntervalMonitor, CronMonitor),
+    "BulkItem": (IntervalItem, CronItem),
+}
+"""Schemas that are one of several types, which no field tells apart."""
+ENUMS: dict[str, Any] = {
+    "CallState": CallState,
+    "DayState": DayState,
+    "JobState": JobState,
+    "KeyState": KeyState,
+    "MeasurementState": MeasurementState,
+    "Missed": Missed,
+    "Overlap": Overlap,
+    "Role": Role,
+    "TerminalState": TerminalState,
+}
+"""Sets of values that several schemas use: one type in a generated client, in the order of the docs."""
+_PARTS = (OutcomeItem, Record)
+"""Types that other types name only by a reference, because handlers decode them one by one."""
+_CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | OutgoingCheck
+_ENUM_NAMES = {frozenset(get_args(choices)): name for name, choices in ENUMS.items()}
+_TEMPLATE = "#/components/schemas/{name}"
+_PAGE = re.compile(r"Page_(\w+?)(?:View)?_")
 
 
 def ref(name: str) -> Schema:
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {"$ref": _TEMPLATE.format(name=name)}
 
 
-def complete(schemas: dict[str, Schema]) -> dict[str, Schema]:
-    """The schemas that msgspec wrote, with what no type says."""
+def name_of(reference: Schema) -> str:
+    """The name of the schema that is referred to."""
+    return str(reference["$ref"]).rpartition("/")[2]
+
+
+def schemas_of(types: Iterable[Any]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
+    """All schemas by name, and for each of the types the schema that stands where it is used."""
+    either = [one for choices in EITHER.values() for one in choices]
+    wanted = list(dict.fromkeys([*types, *_PARTS, *either, _CHECK]))
+    used, components = msgspec.json.schema_components(wanted, ref_template=_TEMPLATE)
+    schemas = {_name(name): {**_plain(schema), "title": _name(name)} for name, schema in components.items()}
+    found: dict[Any, Schema] = {kind: _plain(schema) for kind, schema in zip(wanted, used, strict=True)}
+    for name, choices in EITHER.items():
+        schemas[name] = {"title": name, "oneOf": [found[one] for one in choices]}
+    check = found[_CHECK]
+    schemas["Check"] = {"title": "Check", "oneOf": check["anyOf"], "discriminator": check["discriminator"]}
+    for name, values in ENUMS.items():
+        schemas[name] = {"title": name, "type": "string", "enum": list(get_args(values))}
+    _complete(schemas)
+    return dict(sorted(schemas.items())), found
+
+
+def _complete(schemas: dict[str, Schema]) -> None:
+    """Adds to the schemas what no type says."""
     del schemas["HttpCheck"]["properties"]["sealed"]  # only stored checks have it
-    body = schemas["MonitorBody"]
-    for name, choices in (("missed", Missed), ("overlap", Overlap)):
-        body["properties"][name]["enum"] = list(get_args(choices))  # in the order of the docs; msgspec sorts them
-    body["oneOf"] = [{"required": ["every"]}, {"required": ["cron"]}]
-    named = {"properties": {"id": ID, **body["properties"]}, "required": ["id", *body["required"]]}
-    schemas["BulkItem"] = body | named
-    return schemas | _check_schemas() | _patch_schema(body) | _job_schemas()
+    schemas["MonitorView"]["properties"]["check"] = ref("Check")
+    schemas["OutgoingItem"]["properties"]["check"] = ref("OutgoingCheck")
 
 
-def _check_schemas() -> dict[str, Schema]:
-    names = {kind: type_.__name__ for kind, type_ in CHECK_KINDS.items()} | {"outgoing": "OutgoingCheck"}
-    return {
-        "Check": {
-            "oneOf": [ref(name) for name in names.values()],
-            "discriminator": {
-                "propertyName": "kind",
-                "mapping": {kind: ref(name)["$ref"] for kind, name in names.items()},
-            },
-        },
-        "OutgoingCheck": {
-            "description": "Work for a checker of your own: whatever stands beside `kind` is handed over as it is.",
-            "type": "object",
-            "properties": {"kind": {"const": "outgoing"}},
-            "required": ["kind"],
-            "additionalProperties": True,
-        },
-    }
+def _name(name: str) -> str:
+    """The name of a type; of a page of ``MonitorView``, MonitorPage."""
+    return _PAGE.sub(r"\1Page", name)
 
 
-def _patch_schema(body: Schema) -> dict[str, Schema]:
-    patch: Schema = {
-        "description": "Fields of MonitorBody: null removes one, objects merge, the rest replaces.",
-        "type": "object",
-        "properties": {name: {} for name in body["properties"]},
-        "additionalProperties": False,
-    }
-    return {"MonitorPatchBody": patch}
-
-
-def _job_schemas() -> dict[str, Schema]:
-    kinds = {kind: ref(type_.__name__) for kind, type_ in KINDS.items()}
-    instant: Schema = {
-        "anyOf": [{"type": "integer"}, {"type": "string"}, {"type": "null"}],
-        "description": "Seconds, or ISO 8601.",
-    }
-    request: Schema = {
-        "description": "One request to RIPE: each definition becomes a measurement there, all on the same probes.",
-        "type": "object",
-        "properties": {
-            "definitions": {
-                "type": "array",
-                "minItems": 1,
-                "items": {
-                    "oneOf": list(kinds.values()),
-                    "discriminator": {
-                        "propertyName": "type",
-                        "mapping": {kind: one["$ref"] for kind, one in kinds.items()},
-                    },
-                },
-            },
-            "probes": {"type": "array", "minItems": 1, "items": ref("Probes")},
-            "is_oneoff": {"type": ["boolean", "null"]},
-            "start_time": instant,
-            "stop_time": {**instant, "description": "A periodic measurement needs one."},
-            "bill_to": {"type": ["string", "null"], "description": "Refused: accounts pay for themselves."},
-        },
-        "required": ["definitions", "probes"],
-        "additionalProperties": False,
-    }
-    body: Schema = {
-        "description": "A job. Times and fields of a measurement are RIPE's own.",
-        "type": "object",
-        "properties": {
-            "title": {"type": "string", "maxLength": JOB_TITLE_CHARS_MAX, "default": ""},
-            "webhook": {
-                "type": ["string", "null"],
-                "maxLength": URL_CHARS_MAX,
-                "default": None,
-                "description": "Called, signed, when the job has finished.",
-            },
-            "measurements": {"type": "array", "minItems": 1, "items": ref("MeasurementBody")},
-        },
-        "required": ["measurements"],
-        "additionalProperties": False,
-    }
-    return {"JobBody": body, "MeasurementBody": request}
+def _plain(schema: Any) -> Any:
+    """The schema as generators like it: enums with a type and, if several schemas share one, under one name."""
+    if isinstance(schema, list):
+        return [_plain(part) for part in schema]
+    if not isinstance(schema, dict):
+        return _name(schema.replace("``", "`")) if isinstance(schema, str) else schema
+    plain = {key: part if key in ("default", "enum") else _plain(part) for key, part in schema.items()}
+    choices = plain.pop("enum", None)
+    if choices is None:
+        return plain
+    if name := _ENUM_NAMES.get(frozenset(choices)):
+        return ref(name) | plain
+    type_ = "string" if isinstance(choices[0], str) else "integer"
+    return {**plain, "type": type_, **({"enum": choices} if len(choices) > 1 else {"const": choices[0]})}

@@ -1,0 +1,238 @@
+"""Examples of the OpenAPI document: bodies as people write them, answers assembled from their schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.errors import InvalidInput, OverDailyCredits, PacelineError
+from paceline.shells.api.http.schemas import Schema, name_of
+
+NOW = "2026-11-15T12:00:00Z"
+LATER = "2026-11-16T00:00:00Z"
+DATE = "2026-11-15"
+RUN, CALL_RUN = "alice/home#7@42", f"daily/order-1@{DATE}"
+_HTTP_CHECK = {"kind": "http", "url": "https://example.org/", "expect": {"status": [200], "body_contains": "ok"}}
+_INTERVAL = {"check": _HTTP_CHECK, "every": "60s", "tags": ["web"]}
+_CRON = {"check": {"kind": "tls", "host": "example.org"}, "cron": "0 6 * * 1-5", "timezone": "Europe/Berlin"}
+_RECORD = {"id": "order-1", "provider": "shop", "endpoint": "/orders/1", "body": {"amount": 3}}
+_OUTCOME = {"lease": "1.9f86d081", "status": "ok", "detail": {"latency_ms": 12.5}}
+
+BODIES: dict[str, dict[str, Any]] = {
+    "AccountSpec": {"standard": {"concurrent": 100, "daily_results": 100_000, "daily_credits": 1_000_000}},
+    "BatchSpec": {"standard": {"start": "02:00", "window": "6h", "timezone": "Europe/Berlin", "missed": "once"}},
+    "BulkBody": {"standard": {"items": [{"id": "home", **_INTERVAL}, {"id": "certificate", **_CRON}]}},
+    "ClaimBody": {"standard": {"max": 10, "lease": "60s", "wait": "20s"}},
+    "DeadBody": {"runs": {"runs": [CALL_RUN]}, "batch": {"batch": "daily", "date": DATE}},
+    "ExtendBody": {"standard": {"lease": _OUTCOME["lease"], "by": "60s"}},
+    "JobBody": {
+        "standard": {
+            "title": "Is it reachable?",
+            "measurements": [
+                {
+                    "definitions": [{"type": "ping", "af": 4, "target": "192.0.2.1", "description": "From anywhere"}],
+                    "probes": [{"requested": 10, "type": "area", "value": "WW"}],
+                    "is_oneoff": True,
+                }
+            ],
+        }
+    },
+    "KeyPatchBody": {"standard": {"enabled": False}},
+    "MonitorBody": {
+        "interval": _INTERVAL,
+        "cron": _CRON,
+        "outgoing": {"check": {"kind": "outgoing", "page": "/shop"}, "every": "5m"},
+    },
+    "MonitorPatchBody": {"standard": {"every": "5m", "check": {"timeout": "5s"}}},
+    "NewKeyBody": {"standard": {"key": "00000000-0000-4000-8000-000000000000", "label": "lab"}},
+    "NewTokenBody": {"standard": {"label": "laptop"}},
+    "NewUserBody": {"standard": {"id": "carol", "role": "user", "daily_credits": 100_000}},
+    "OutcomeBody": {"standard": _OUTCOME},
+    "OutcomesBody": {"standard": {"items": [{"run": RUN, **_OUTCOME}]}},
+    "PlanBody": {"standard": {"date": DATE}},
+    "ProviderSpec": {
+        "standard": {
+            "base_url": "https://shop.example/api",
+            "headers": {"Authorization": "Bearer a-secret"},
+            "max_in_flight": 2,
+            "rate": "5/1s",
+        }
+    },
+    "RecordsBody": {"standard": {"items": [_RECORD]}},
+    "RedriveBody": {"provider": {"provider": "shop"}, "batch": {"batch": "daily", "date": DATE}},
+    "RunClaimBody": {"standard": {"attempt": 1, "lease": "60s"}},
+    "UserPatchBody": {"standard": {"daily_credits": 200_000}},
+}
+"""By the name of the body's schema: what each example shows, and the example. A test sends all of them to a server."""
+
+TEXTS = {
+    "application/x-ndjson": {"example": f'{{"run":"{CALL_RUN}","state":"done"}}\n'},
+    "text/csv": {"example": f"run,state\r\n{CALL_RUN},done\r\n"},
+    "text/plain": {"example": "paceline_in_flight 2.0\n"},
+}
+RECORD_LINES = '{"id":"order-1","provider":"shop","endpoint":"/orders/1"}\n'
+
+_BY_FIELD: dict[str, Any] = {
+    "account": "lab",
+    "active": True,
+    "attempt": 1,
+    "base_url": "https://shop.example/api",
+    "batch": "daily",
+    "check": _HTTP_CHECK,
+    "closed_until": None,
+    "counter": 42,
+    "enabled": True,
+    "error": None,
+    "every": "60s",
+    "generation": 7,
+    "headers": {"Authorization": "***"},
+    "health": "ok",
+    "host": "vm-1",
+    "id": "home",
+    "initial_delay": "0s",
+    "jitter": "0s",
+    "job": "j8f14e45f",
+    "key": "alice/home",
+    "label": "laptop",
+    "last_four": "0000",
+    "latency_ms": 41.5,
+    "lease": _OUTCOME["lease"],
+    "lease_until": LATER,
+    "left": 99_880,
+    "limit": 100_000,
+    "look_up": None,
+    "method": None,
+    "missed": "once",
+    "monitor": "home",
+    "next_cursor": None,
+    "next_due": LATER,
+    "overlap": "skip",
+    "owner": "alice",
+    "pid": 4711,
+    "provider": "shop",
+    "rate": "5/1s",
+    "reason": "",
+    "record": "order-1",
+    "resets_at": LATER,
+    "revision": 1,
+    "role": "user",
+    "room_at": None,
+    "run": RUN,
+    "secret": "whsec_c2VjcmV0",
+    "spent": 120,
+    "start_late_s": {"checks": 0.0, "outgoing": 0.0, "batches": 0.0},
+    "status_code": 200,
+    "tags": ["web"],
+    "targets": ["192.0.2.1"],
+    "timeout": "30s",
+    "timezone": "UTC",
+    "title": "Is it reachable?",
+    "token": "pl_a-token-that-is-shown-once",
+    "totals": {"done": 1},
+    "types": ["ping"],
+    "unknown": "retry",
+    "until": None,
+    "url": "http://127.0.0.1:8080",
+    "user": "alice",
+    "verify_tls": True,
+    "webhook": None,
+    "window": "6h",
+}
+"""Values of fields by name; None: null, or left out where the field may be."""
+_BY_SCHEMA: dict[str, dict[str, Any]] = {
+    "AccountView": {
+        "id": "lab",
+        "state": "ready",
+        "barred": [],
+        "concurrent": 100,
+        "daily_results": 100_000,
+        "daily_credits": 1_000_000,
+    },
+    "AddedKeyView": {"id": "k1", "label": "lab", "state": "ready", "unverified": []},
+    "BatchView": {"id": "daily", "start": "02:00", "next_start": LATER},
+    "BulkResult": {"disposition": "created"},
+    "CallRunView": {"run": CALL_RUN, "state": "done", "payload": None},
+    "CountsView": {"unknown": 0},
+    "DaemonView": {"id": "vm-1-4711", "state": "running"},
+    "DaySummary": {"end": LATER},
+    "DayReport": {"end": LATER, "runs": 1},
+    "JobQuote": {"cost": 120, "fits": True, "measurements": 1},
+    "JobAccepted": {"cost": 120, "measurements": 1},
+    "JobSummary": {"state": "running", "measurements": 1, "open": 1, "finished_at": None},
+    "JobView": {"state": "running", "cancelled_at": None, "finished_at": None, "waiting": None},
+    "KeyView": {"id": "k1", "label": "lab", "state": "ready"},
+    "LoopView": {"name": "ticker", "turning": True},
+    "MeasurementView": {
+        "state": "ongoing",
+        "probes": 10,
+        "cost": 120,
+        "next_try": None,
+        "settled": None,
+        "ended_at": None,
+    },
+    "MonitorView": {"missed": "skip", "cron": None, "timezone": None, "skipped": None},
+    "OutcomeResult": {"disposition": "settled", "state": "ok"},
+    "OutgoingItem": {"check": {"kind": "outgoing", "page": "/shop"}},
+    "Preview": {"end": LATER, "records": 1, "warnings": []},
+    "ProviderView": {"id": "shop", "kind": "http", "max_in_flight": 2},
+    "RecordView": _RECORD,
+    "RecordsAnswer": {"created": 1, "refusals": None},
+    "RunView": {"state": "ok", "outcome": "ok", "detail": {}},
+    "StandingView": {"state": "open"},
+    "TokenMade": {"id": "t1"},
+    "TokenView": {"id": "t1"},
+    "UserView": {"id": "alice", "daily_credits": 100_000, "monitors": 1},
+}
+"""The same for one schema alone, where the name of the field says too little."""
+
+
+def example_of(schema: Schema, schemas: dict[str, Schema], name: str = "") -> Any:
+    """A value that fits the schema, whose own name is ``name``: from the tables above, else from what it says."""
+    if "$ref" in schema:
+        name = name_of(schema)
+        return example_of(schemas[name], schemas, name)
+    if "const" in schema or "enum" in schema:
+        return schema.get("const", schema.get("default", schema.get("enum", [None])[0]))
+    if schema.get("default") is not None:
+        return schema["default"]
+    if choices := schema.get("anyOf") or schema.get("oneOf"):
+        return example_of(choices[0], schemas, name)
+    match schema.get("type"):
+        case "object":
+            return _object(schema, schemas, name)
+        case "array":
+            return [example_of(schema["items"], schemas)]
+        case "boolean":
+            return False
+        case "integer" | "number":
+            return schema.get("minimum", 0)
+        case "string":
+            return {"date-time": NOW, "date": DATE}.get(schema.get("format", ""), "…")
+        case _:
+            return None
+
+
+def problem_example(error: type[PacelineError]) -> dict[str, Any]:
+    """The problem document of an error."""
+    problem: dict[str, Any] = {
+        "type": f"/docs#error-{error.code}",
+        "title": error.title,
+        "status": error.status,
+        "detail": f"{error.title}.",
+        "code": error.code,
+        "errors": [],
+    }
+    if error is InvalidInput:
+        problem["errors"] = [{"pointer": "/every", "detail": 'write a whole number and a unit, for example "30s"'}]
+    if error is OverDailyCredits:
+        problem |= {"cost": 120, "credits_left": 20, "resets_at": LATER}
+    return problem
+
+
+def _object(schema: Schema, schemas: dict[str, Schema], name: str) -> dict[str, Any]:
+    known = _BY_FIELD | _BY_SCHEMA.get(name, {})
+    found: dict[str, Any] = {}
+    for field, part in schema.get("properties", {}).items():
+        value = known[field] if field in known else example_of(part, schemas)
+        if value is not None or field in schema.get("required", ()):
+            found[field] = value
+    return found
