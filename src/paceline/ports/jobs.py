@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from paceline.core.jobs.accounts import KeyChange
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.meters import Reading, Short
@@ -69,14 +70,11 @@ class JobStore(Protocol):
 
     def keys(self, account_id: str) -> list[StoredKey]: ...
     def sealed_key(self, account_id: str, key_id: str) -> str | None: ...
-    def enable_key(self, account_id: str, key_id: str, *, enabled: bool) -> StoredKey | None:
-        """Enabling also ends a quarantine, and what kept the account from types of measurements."""
+    def change_key(self, account_id: str, key_id: str, change: KeyChange) -> StoredKey | None:
+        """Writes what ``core.jobs.accounts`` decided on a key and returns the key; None: there is no such key."""
 
     def remove_key(self, account_id: str, key_id: str) -> bool:
         """The sealed secret is gone with it."""
-
-    def quarantine_key(self, account_id: str, key_id: str, *, reason: str) -> bool:
-        """Keeps a key that RIPE refused out of use until it is enabled again. Returns False if there is no such key."""
 
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
         """RIPE's counters, as ``core.jobs.meters.sync`` takes them, and its balance, as ``read_balance`` does.
@@ -182,7 +180,6 @@ class JobStore(Protocol):
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         """Settles the accounts of ended measurements that RIPE no longer counts as running."""
 
-    def known_atlas_ids(self, atlas_ids: Sequence[int]) -> set[int]: ...
     def cancel_job(self, number: int, *, now_ms: int) -> bool:
         """Ends and refunds what was not sent, and marks the rest to be stopped. Returns False if it had finished."""
 

@@ -18,6 +18,7 @@ from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.daemons import Daemon
+from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.load import UNIT
@@ -82,7 +83,7 @@ def with_jobs(store: Store) -> None:
     store.put_account("off", AccountSpec(enabled=False))
     for name, sealed in (("lab", "first"), ("lab", "second"), ("off", "third")):
         store.add_key(AddKey(name, sealed, "1234", f"the {sealed}"), now_ms=T0_MS)
-    store.quarantine_key("lab", "k2", reason="RIPE says no")
+    store.change_key("lab", "k2", quarantine_key("RIPE says no"))
     admitted(store, 3)
     assert done(store, send(store, "k1"), spent=40).won
     send(store, "k1")

@@ -145,14 +145,16 @@ def test_a_measurement_of_a_hundred_definitions_is_sent_ended_and_removed(bench:
     [head] = store.next_to_send(now_ms=T0_MS, users_max=1, each_max=1)
     assert isinstance(store.begin_send(head, account="lab", key=key, sending_max=1, now_ms=T0_MS), StoredMeasurement)
     assert store.answer(head.handle, 1, Sent(tuple(range(100, 200))), now_ms=T0_MS)
-    assert store.known_atlas_ids([99, 100, 199, 200]) == {100, 199}
+    sent = store.measurement(head.handle)
+    assert sent is not None
+    assert [one.atlas_id for one in sent.atlas] == list(range(100, 200))
     assert store.slots_seen("lab", [100, 199, 200]) == 2
     assert store.cancel_job(found.job.number, now_ms=T0_MS)
     ending = Ending(head.handle, 1, "cancelled", "", 0, 0, frees_slot=True)
     assert store.end([ending], now_ms=T0_MS)[0].won
     assert len(store.finish_jobs(now_ms=T0_MS, limit=1)) == 1
     assert store.purge_jobs(finished_before_ms=T0_MS + 1, limit=10) == 1
-    assert store.known_atlas_ids([100, 199]) == set()
+    assert (store.measurement(head.handle), store.slots_seen("lab", [100, 199])) == (None, 0)
     assert store.verify_jobs() == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.meters import CreditBalance, Reading
 from paceline.core.jobs.pool import Barred
 from paceline.core.jobs.values import AccountSpec, AddKey, MeterFull, NotSent, Progress, StoredKey, TypeBarred
@@ -96,7 +97,7 @@ def test_a_type_that_ripe_forbids_to_an_account_is_noted_until_its_keys_change(s
     found = store.account("lab", now_ms=T0_MS)
     assert found is not None
     assert found.barred == tuple(Barred(one, T0_MS + 1_000, "not permitted") for one in ("http", "ping"))
-    assert store.enable_key("lab", key, enabled=True) is not None
+    assert store.change_key("lab", key, enable_key(enabled=True)) is not None
     after = store.account("lab", now_ms=T0_MS)
     assert after is not None
     assert after.barred == ()

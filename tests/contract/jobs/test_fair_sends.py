@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.atlas import ONEOFF_MS, Answer, Created
 from paceline.core.jobs.measurement import Measurement
 from paceline.core.jobs.pool import PASSED_MS_MAX
@@ -124,13 +125,13 @@ def test_promise_13_new_room_is_used_in_the_same_moment(
 
 def test_promise_13_an_enabled_key_is_used_in_the_same_moment(store: Store, ripe: Ripe) -> None:
     key = add_account(store)
-    store.enable_key("lab", key, enabled=False)
+    store.change_key("lab", key, enable_key(enabled=False))
     job = admitted(store, 2)
     assert ripe.send_all() == []
     waiting = job_view(store, job, now_ms=T0_MS).waiting
     assert waiting is not None
     assert waiting.reason == "no account can be used: all its keys are disabled"
-    store.enable_key("lab", key, enabled=True)
+    store.change_key("lab", key, enable_key(enabled=True))
     assert len(ripe.send_all()) == 2
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.meters import Reading
 from paceline.core.jobs.values import (
@@ -139,9 +140,9 @@ def test_an_account_or_key_that_cannot_be_used_any_more_sends_nothing(store: Sto
     key = add_account(store)
     admitted(store)
     head = heads(store)[0]
-    store.enable_key("lab", key, enabled=False)
+    store.change_key("lab", key, enable_key(enabled=False))
     assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is None
-    store.enable_key("lab", key, enabled=True)
+    store.change_key("lab", key, enable_key(enabled=True))
     store.put_account("lab", AccountSpec(enabled=False))
     assert store.begin_send(head, account="lab", key=key, sending_max=SENDING_MAX, now_ms=T0_MS) is None
     store.put_account("lab", AccountSpec())
@@ -225,7 +226,7 @@ def test_promise_9_a_lost_reply_keeps_every_line_held_until_it_is_looked_up(stor
     assert again(store, begun).lookups == 1
     assert quotas(store)["concurrent"] == (0, 1)
     assert store.answer(*fence, Sent((77,)), now_ms=T0_MS + 2 * MINUTE_MS)
-    assert (again(store, begun).state, store.known_atlas_ids([76, 77])) == ("ongoing", {77})
+    assert (again(store, begun).state, [one.atlas_id for one in again(store, begun).atlas]) == ("ongoing", [77])
 
 
 def test_measurement_not_found_by_lookup_is_sent_again_as_the_next_attempt(store: Store) -> None:
@@ -300,7 +301,7 @@ def test_refused_key_is_disabled_until_a_user_enables_it(store: Store) -> None:
     found = store.account("lab", now_ms=T0_MS)
     assert found is not None
     assert (found.keys[0].state, found.keys[0].reason) == ("quarantined", "expired")
-    enabled = store.enable_key("lab", key, enabled=True)
+    enabled = store.change_key("lab", key, enable_key(enabled=True))
     assert enabled is not None
     assert enabled.quarantine == ""
 

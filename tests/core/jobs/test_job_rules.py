@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.jobs.accounts import enable_key, pool_key, put_account, slots_back
+from paceline.core.jobs.accounts import enable_key, pool_key, put_account, quarantine_key, slots_back
 from paceline.core.jobs.admission import after_admission, budget_of, refuse_submission, reserved_of
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.job import Job
@@ -100,6 +100,8 @@ def test_put_of_an_account_is_created_replaced_unchanged_or_refused() -> None:
 def test_enabling_a_key_ends_its_quarantine_and_disabling_keeps_it() -> None:
     assert enable_key(enabled=True) == (True, "", True)
     assert enable_key(enabled=False) == (False, None, False)
+    assert quarantine_key("no") == (None, "no", False)
+    assert quarantine_key("") == (None, "refused", False)
     assert pool_key(7, enabled=True, quarantine="") == Key("k7")
     assert pool_key(7, enabled=True, quarantine="no") == Key("k7", "quarantined", "no")
     assert pool_key(7, enabled=False, quarantine="no") == Key("k7", "disabled")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.job import Job
 from paceline.core.jobs.measurement import Measurement, Ping, Probes
 from paceline.core.jobs.meters import Reading
@@ -105,7 +106,7 @@ class JobRules(Machine):
                 case "removed":
                     return side.store.remove_key(account, key)
                 case "quarantined":
-                    return side.store.quarantine_key(account, key, reason=REASON)
+                    return side.store.change_key(account, key, quarantine_key(REASON))
             return accounts.set_key_enabled(side.store, account, key, enabled=to == "enabled")
 
         self.ask("change_key", change)

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import load_settings
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.values import AccountSpec
 from paceline.shells.daemon import loop as loops
 from paceline.shells.daemon.jobs import Dispatcher, Follower
@@ -153,7 +154,7 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
 def test_a_trouble_that_lasts_does_not_fill_the_log(stage: Stage) -> None:
     stage.accounts("lab")
     for key in stage.store.keys("lab"):
-        stage.store.enable_key("lab", key.id, enabled=False)
+        stage.store.change_key("lab", key.id, enable_key(enabled=False))
     stage.submit(1)  # so the account is synced as often as can be
     clock = SteppingClock(now_ms())
     system = System(load_settings(atlas_url=stage.atlas.base_url, secret_key=SECRET), stage.store, clock)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from paceline.adapters.vault import SecretVault
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.atlas import Marker, client_id, request_body
 from paceline.core.jobs.atlas_replies import Listed
 from paceline.core.jobs.lookups import PART_LOOKS_MAX
@@ -272,7 +273,7 @@ def test_lookup_without_a_key_leaves_the_send_unknown_with_a_reason(scene: Scene
     assert (item.state, item.next_ms) == ("unknown", scene.clock.now_ms() + LOOK_AGAIN_MS)
     assert item.reason.startswith("its account has no key that can be used: k1 is quarantined: ")
     scene.simulator.faults.clear()
-    scene.store.enable_key("lab", "k1", enabled=True)
+    scene.store.change_key("lab", "k1", enable_key(enabled=True))
     assert look_later(scene, LOOK_AGAIN_MS) == LookedUp(adopted=1)
 
 
@@ -285,7 +286,7 @@ def test_a_key_sealed_otherwise_is_no_key_and_says_what_to_do(scene: Scene) -> N
     assert looked == LookedUp(unanswered=1)
     assert "PACELINE_SECRET_KEY" in scene.one(job).reason
     assert find_key(scene.store, wrong, "lab") is None
-    scene.store.enable_key("lab", "k1", enabled=False)
+    scene.store.change_key("lab", "k1", enable_key(enabled=False))
     assert no_key_reason(scene.store, VAULT, "lab").endswith(": k1 is disabled")
     scene.store.remove_key("lab", "k1")
     assert no_key_reason(scene.store, VAULT, "lab").endswith(": it has none")

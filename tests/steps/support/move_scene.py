@@ -6,6 +6,7 @@ from typing import Any
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.batches.batch import RecordSpec
+from paceline.core.jobs.accounts import enable_key, quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.users import UserEdit
 from paceline.ports import Store
@@ -67,9 +68,9 @@ def with_accounts(store: Store) -> None:
         added = store.add_key(AddKey("lab", VAULT.seal(secret), secret[-4:], f"label {number}"), now_ms=T0_MS).key
         assert added is not None
         if number == 1:
-            store.enable_key("lab", added.id, enabled=False)
+            store.change_key("lab", added.id, enable_key(enabled=False))
         if number == 2:
-            store.quarantine_key("lab", added.id, reason="RIPE says no")
+            store.change_key("lab", added.id, quarantine_key("RIPE says no"))
     store.put_account("off", AccountSpec(enabled=False))
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
+from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.job import JobLimits
 from paceline.core.jobs.values import AccountSpec
 from paceline.core.users import User, UserEdit
@@ -313,10 +314,10 @@ class Operators:
         if change == "remove":
             self._store.remove_key(account, key.id)
         elif change == "disable":
-            self._store.enable_key(account, key.id, enabled=False)
+            self._store.change_key(account, key.id, enable_key(enabled=False))
         else:
             for one in keys:
-                self._store.enable_key(account, one.id, enabled=True)
+                self._store.change_key(account, one.id, enable_key(enabled=True))
 
     def secrets(self, account: str) -> list[str]:
         return [key.uuid for key in self._world.simulator.world.registry.keys.values() if key.account == account]

@@ -32,7 +32,7 @@ from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, T0_MS, Ope
 from tests.world.support.stores import Crash, Perilous
 
 JOB_WRITES = frozenset(
-    {"put_account", "add_key", "enable_key", "remove_key", "quarantine_key", "sync_account", "submit", "begin_send"}
+    {"put_account", "add_key", "change_key", "remove_key", "sync_account", "submit", "begin_send"}
     | {"park", "refuse", "answer", "lose_sends", "note_progress", "end", "free_slots", "cancel_job", "finish_jobs"}
     | {"cancel_measurement", "purge_jobs", "take_duty", "edit_user", "remove_user", "next_to_send", "pull_back_sends"}
 )

@@ -10,6 +10,7 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import Release, Window
 from paceline.core.jobs.names import key_id
 from paceline.core.jobs.pool import Key
+from paceline.core.jobs.refusals import quarantine_reason
 from paceline.core.jobs.values import AccountPut, AccountSpec, SeenAccount
 
 WINDOWS: dict[MeterName, Window] = {"concurrent": "until_released", "results": "sliding", "credits": "sliding"}
@@ -38,17 +39,22 @@ def put_account(spec: AccountSpec, known: AccountSpec | None, seen: SeenAccount 
 
 
 class KeyChange(NamedTuple):
-    """How a key is stored after it was enabled or disabled. ``quarantine``: None leaves it as it is."""
+    """What changes of a stored key; None leaves a field as it is."""
 
-    enabled: bool
-    quarantine: str | None
-    allows_types: bool
+    enabled: bool | None = None
+    quarantine: str | None = None
+    allows_types: bool = False
     """RIPE is asked again for types of measurements that the account might not make."""
 
 
 def enable_key(*, enabled: bool) -> KeyChange:
     """Returns what enabling or disabling a key changes; enabling also ends a quarantine."""
     return KeyChange(enabled=enabled, quarantine="" if enabled else None, allows_types=enabled)
+
+
+def quarantine_key(reason: str) -> KeyChange:
+    """Returns the change that keeps a key that RIPE refused out of use until it is enabled again."""
+    return KeyChange(quarantine=quarantine_reason(reason))
 
 
 def pool_key(number: int, *, enabled: bool, quarantine: str) -> Key:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
+from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.answers import cut
 from paceline.core.jobs.atlas import Refused
 from paceline.core.jobs.atlas_replies import Unanswered
@@ -60,7 +61,7 @@ def ask(
         answer = question(key.secret)
         if key == NOBODY or not (isinstance(answer, Refused) and answer.scope == "key"):
             break
-        store.quarantine_key(account, key.id, reason=answer.reason)
+        store.change_key(account, key.id, quarantine_key(answer.reason))
         refused.append(Quarantined(account, key.id, answer.reason))
     return Asked(answer, key, tuple(refused))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 import msgspec
 
 from paceline.core.ids import id_problem
+from paceline.core.jobs import accounts as rules
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.atlas_replies import KeyCheck
 from paceline.core.jobs.pool import Account
@@ -150,7 +151,7 @@ def try_key(atlas: Atlas, secret: str) -> tuple[str, ...]:
 
 def set_key_enabled(store: JobStore, account_id: str, key_id: str, *, enabled: bool) -> StoredKey:
     """Disabled, it sends nothing more. Enabled again, it is tried again, also after a quarantine."""
-    key = store.enable_key(account_id, key_id, enabled=enabled)
+    key = store.change_key(account_id, key_id, rules.enable_key(enabled=enabled))
     if key is None:
         raise _no_key(account_id, key_id)
     return key

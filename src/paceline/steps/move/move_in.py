@@ -13,6 +13,7 @@ from paceline.core.batches.batch import parse_record
 from paceline.core.batches.provider import provider_problems
 from paceline.core.batches.values import PutProvider
 from paceline.core.ids import id_problem
+from paceline.core.jobs.accounts import KeyChange
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import Reading
 from paceline.core.jobs.values import AddKey
@@ -281,10 +282,9 @@ class _Move:
             assert added.key is not None
             if added.key.account != line.id:
                 raise _shared_key(line.id, added.key.account, where="in this store")
-            if not key.enabled:
-                store.enable_key(line.id, added.key.id, enabled=False)
-            if key.quarantine:
-                store.quarantine_key(line.id, added.key.id, reason=key.quarantine)
+            if not key.enabled or key.quarantine:
+                change = KeyChange(enabled=None if key.enabled else False, quarantine=key.quarantine or None)
+                store.change_key(line.id, added.key.id, change)
             self.tally.add("keys", "unchanged" if added.disposition == "already" else "created")
         if done == "created":
             # What was used of its day counts as used by others, until RIPE's own counters are asked.

@@ -35,12 +35,20 @@ from paceline.adapters.aws.jobs.meters import (
 )
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import accounts as rules
-from paceline.core.jobs.accounts import ACCOUNTS_MAX, KEYS_MAX, TYPES_MAX, limits_of, meter_name, pool_key, slots_back
+from paceline.core.jobs.accounts import (
+    ACCOUNTS_MAX,
+    KEYS_MAX,
+    TYPES_MAX,
+    KeyChange,
+    limits_of,
+    meter_name,
+    pool_key,
+    slots_back,
+)
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import NEVER_MS, Meter, Reading, read_balance, sync
 from paceline.core.jobs.names import key_id, key_number
 from paceline.core.jobs.pool import Account, Barred
-from paceline.core.jobs.refusals import quarantine_reason
 from paceline.core.jobs.values import AccountPut, AccountSpec, AddKey, KeyAdded, SeenAccount, StoredKey
 
 SLOTS_MAX = 100_000
@@ -164,28 +172,17 @@ def sealed_key(store: JobParts, account_name: str, key_id: str) -> str | None:
     return None if found is None else str(found["sealed"])
 
 
-def change_key(store: JobParts, account_name: str, key_id: str, **changes: bool | str) -> Item | None:
-    """The key as it is then; None: there is no such key."""
-    number = key_number(key_id)
-    if number < 0:
+def change_key(store: JobParts, account_name: str, key_id: str, change: KeyChange) -> StoredKey | None:
+    fields = {"enabled": change.enabled, "quarantine": change.quarantine}
+    text, values = setting({name: value for name, value in fields.items() if value is not None})
+    key = key_key(account_name, max(key_number(key_id), 0))  # no key has the number 0
+    written = store.db.write(update(LEDGER, key, text, when=PRESENT, **values))
+    if not written.won or written.item is None:
         return None
-    change, values = setting(changes)
-    written = store.db.write(update(LEDGER, key_key(account_name, number), change, when=PRESENT, **values))
-    return written.item if written.won else None
-
-
-def enable_key(store: JobParts, account_name: str, key_id: str, *, enabled: bool) -> StoredKey | None:
-    change = rules.enable_key(enabled=enabled)
-    quarantine = {} if change.quarantine is None else {"quarantine": change.quarantine}
-    found = change_key(store, account_name, key_id, enabled=change.enabled, **quarantine)
-    if found is not None and change.allows_types:
+    if change.allows_types:
         _allow_types(store.db, account_name)
         store.change_counter.bump()
-    return None if found is None else _stored_key(found)
-
-
-def quarantine_key(store: JobParts, account_name: str, key_id: str, *, reason: str) -> bool:
-    return change_key(store, account_name, key_id, quarantine=quarantine_reason(reason)) is not None
+    return _stored_key(written.item)
 
 
 def remove_key(store: JobParts, account_name: str, key_id: str) -> bool:

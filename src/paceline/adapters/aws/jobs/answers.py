@@ -12,7 +12,6 @@ from paceline.adapters.aws.jobs.keys import (
     LINE,
     account_key,
     after_move,
-    atlas_key,
     handle_in,
     hinted,
     job_key,
@@ -54,8 +53,6 @@ from paceline.core.jobs.transitions import (
 from paceline.core.jobs.values import MeterFull, RefusalEffect, Rejected, SendOutcome, Sent
 
 SENDING_MAX = 10_000
-ATLAS_TOGETHER_MAX = 80
-"""So many ids of RIPE's are noted in the transaction itself; those of a larger measurement before it."""
 
 
 class _Out(NamedTuple):
@@ -99,7 +96,7 @@ def _answer_as_seen(
     answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
     match answered:
         case Runs() if row["state"] == "sending" and store.row_cache.is_unblamed(targets_of(measurement_in(row))):
-            actions = _sent(store.db, row, answered.atlas_ids, now_ms=now_ms)
+            actions = _sent(row, answered.atlas_ids, now_ms=now_ms)
             after = after_move(row, **_sent_changes(answered.atlas_ids, now_ms=now_ms))
         case IsUnknown():
             actions = _unsure(row, answered)
@@ -135,7 +132,7 @@ def _answer(
             return False
         if isinstance(effect, MeterFull):
             out = out._replace(account=freshened(store.db, out.account, now_ms=now_ms))
-        write, actions = _following(store.db, out, outcome, now_ms=now_ms)
+        write, actions = _following(out, outcome, now_ms=now_ms)
         if touches_account(effect) or write.adds:
             write = account_after(out.account, write, effect, now_ms=now_ms)
             actions.append(account_action(out.row["account"], write))
@@ -187,13 +184,13 @@ def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
     return [account_key(row["account"]), *targets, *([beside] if beside else [])]
 
 
-def _following(database: Database, out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[Write, list[Action]]:
+def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[Write, list[Action]]:
     """Returns the write to the account, and the actions beside it."""
     row = out.row
     answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
     match answered:
         case Runs():
-            return empty_write(), _sent(database, row, answered.atlas_ids, now_ms=now_ms)
+            return empty_write(), _sent(row, answered.atlas_ids, now_ms=now_ms)
         case IsUnknown():
             return empty_write(), _unsure(row, answered)
         case GoesBack():
@@ -223,7 +220,7 @@ def _sent_changes(atlas_ids: tuple[int, ...], *, now_ms: int) -> Item:
     return {"state": "ongoing", "answered_ms": now_ms, "next_ms": None, "reason": "", "atlas": atlas}
 
 
-def _sent(database: Database, row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]:
+def _sent(row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]:
     assert len(atlas_ids) == row["concurrent"]
     # From the intent: one that was found by a lookup began long before its answer.
     expected_ms = expected_end_ms(measurement_in(row), sent_ms=row["intent_ms"])
@@ -234,12 +231,7 @@ def _sent(database: Database, row: Item, atlas_ids: tuple[int, ...], *, now_ms: 
         "atlas_ids": list(atlas_ids),
     }
     move = moved(row, **_sent_changes(atlas_ids, now_ms=now_ms))
-    noted = [put(LEDGER, {**atlas_key(one)._asdict(), "handle": row["handle"]}) for one in atlas_ids]
-    if len(noted) > ATLAS_TOGETHER_MAX:
-        # Whoever finds such a note looks whether the measurement has the id, so one that comes too early says nothing.
-        database.write_many(noted)
-        noted = []
-    return [move, put(LEDGER, slot), *noted, *sending_over(row)]
+    return [move, put(LEDGER, slot), *sending_over(row)]
 
 
 def lose(store: JobParts, *, intent_before_ms: int, look_ms: int) -> int:

@@ -7,15 +7,7 @@ from itertools import zip_longest
 
 from paceline.adapters.aws.client.database import Database, Transacted
 from paceline.adapters.aws.client.items import Action, Item
-from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    after_move,
-    atlas_key,
-    handle_in,
-    hinted,
-    moved,
-    row_key,
-)
+from paceline.adapters.aws.jobs.keys import after_move, handle_in, hinted, moved
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, job_ends, row_ends, sums_of
 from paceline.adapters.aws.jobs.meters import Closing, closing, closing_action, cost_of, day_closing, is_first
 from paceline.adapters.aws.jobs.parts import JobParts
@@ -156,9 +148,3 @@ def _free(store: JobParts, handle: int, attempt: int, *, now_ms: int) -> bool:
             return True
         first = _was_first(done, closed, at=len(actions), guess=first)
     return False
-
-
-def known_atlas_ids(store: JobParts, atlas_ids: Sequence[int]) -> set[int]:
-    notes = store.db.get_many(LEDGER, map(atlas_key, atlas_ids))
-    rows = store.db.get_many(LEDGER, [row_key(note["handle"]) for note in notes.values()])
-    return {one[0] for row in rows.values() for one in row.get("atlas", ())} & set(atlas_ids)

@@ -19,7 +19,7 @@
 | turn#OWNER             | USER             | a user in the line: how many are queued, when served                   |
 | line                   | -                | how many are being sent, and how many turns there were                 |
 | submitting             | N                | a large job whose rows are being written                               |
-| atlas#ID, atlas, target| -, -, NAME       | whose an id of RIPE's is; everybody's pause and our site; full targets |
+| atlas, target          | -, NAME          | everybody's pause and our site; full targets                           |
 | duty#NAME              | -                | when a duty was last taken                                             |
 
 In the index ``ready``, by shard and at: queued#OWNER by handle, parked and unknown by next_ms, sending, ongoing and
@@ -124,10 +124,6 @@ def listed_keys(number: int, owner: int) -> tuple[Key, Key]:
 def numbered_key(number: int) -> Key:
     """A job by the number of its first definition."""
     return Key("numbered", padded(number))
-
-
-def atlas_key(atlas_id: int) -> Key:
-    return Key(joined("atlas", atlas_id), "-")
 
 
 def target_key(name: str) -> Key:

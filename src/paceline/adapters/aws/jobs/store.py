@@ -19,9 +19,8 @@ class AwsJobStore(JobParts):
     add_key = accounts_items.add_key
     keys = accounts_items.keys
     sealed_key = accounts_items.sealed_key
-    enable_key = accounts_items.enable_key
+    change_key = accounts_items.change_key
     remove_key = accounts_items.remove_key
-    quarantine_key = accounts_items.quarantine_key
     sync_account = accounts_items.sync_meters
     slots_seen = accounts_items.slots_seen
 
@@ -60,7 +59,6 @@ class AwsJobStore(JobParts):
     note_progress = follow.note_progress
     end = follow.end
     free_slots = follow.free_slots
-    known_atlas_ids = follow.known_atlas_ids
     cancel_job = finish.cancel
     cancel_measurement = finish.cancel_one
     take_duty = upkeep.take_duty

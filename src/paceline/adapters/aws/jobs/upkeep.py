@@ -12,7 +12,6 @@ from paceline.adapters.aws.jobs.keys import (
     GATE,
     TRANSACTED_BYTES_MAX,
     account_key,
-    atlas_key,
     day_key,
     duty_key,
     handle_in,
@@ -78,7 +77,7 @@ def purge(store: JobParts, *, finished_before_ms: int, limit: int) -> int:
 
 
 def _remove_some(database: Database, number: int, *, before_ms: int, limit: int) -> int:
-    """Removes a job's first measurements with their postings and ids, the job with the last. Returns how many."""
+    """Removes a job's first measurements with their postings, the job with the last. Returns how many."""
     removed = 0
     while removed < limit:
         [job] = read(database, [job_key(number)])
@@ -105,12 +104,9 @@ def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Acti
         its = postings[row["handle"]]
         gone = [delete(LEDGER, row_key(row["handle"]), when=PRESENT)]
         gone += [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in its]
-        gone += [delete(LEDGER, atlas_key(one[0])) for one in row.get("atlas", ())]
         accounts = {one["account"] for one in (*sums, *its)}
         if count and len(actions) + len(gone) + len(accounts) > ACTIONS_MAX:
             break
-        if len(gone) + len(accounts) > ACTIONS_MAX:
-            gone = _ids_first(database, row, gone)
         actions += gone
         sums += its
         count += 1
@@ -124,7 +120,7 @@ def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
     size = actions = 0
     for row in rows:
         size += len(row["body"])
-        actions += 1 + 2 * row["attempt"] + len(row.get("atlas", ()))
+        actions += 1 + 2 * row["attempt"]
         if found and (actions > ACTIONS_MAX or size > TRANSACTED_BYTES_MAX):
             break
         found.append(row)
@@ -179,13 +175,6 @@ def _few_postings(database: Database, row: Item) -> list[Item]:
         gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
         database.transact([*gone, *_opened(some)])  # lost: another did it
     raise too_busy()
-
-
-def _ids_first(database: Database, row: Item, gone: Sequence[Action]) -> list[Action]:
-    """Notes of RIPE's ids that do not fit beside the rest; without its note an id is no longer known, and no more."""
-    ids = {atlas_key(one[0]) for one in row.get("atlas", ())}
-    database.write_many(action for action in gone if action.key in ids)
-    return [action for action in gone if action.key not in ids]
 
 
 def _opened(postings: Sequence[Item]) -> list[Action]:

@@ -10,12 +10,12 @@ import msgspec
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import ledger
 from paceline.adapters.sqlite.monitors.entries import integers
-from paceline.core.jobs import accounts as rules
 from paceline.core.jobs.accounts import (
     ACCOUNTS_MAX,
     KEYS_MAX,
     TYPES_MAX,
     WINDOWS,
+    KeyChange,
     limits_of,
     meter_name,
     pool_key,
@@ -138,12 +138,11 @@ def sealed_key(db: Connection, account_name: str, key_name: str) -> str | None:
     return row[0] if row else None
 
 
-def enable_key(db: Connection, account_name: str, key_name: str, *, enabled: bool) -> StoredKey | None:
-    change = rules.enable_key(enabled=enabled)
+def change_key(db: Connection, account_name: str, key_name: str, change: KeyChange) -> StoredKey | None:
     db.execute(
-        """UPDATE "key" SET enabled = ?, quarantine = coalesce(?, quarantine)
+        """UPDATE "key" SET enabled = coalesce(?, enabled), quarantine = coalesce(?, quarantine)
            WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
-        (int(change.enabled), change.quarantine, key_number(key_name), account_name),
+        (change.enabled, change.quarantine, key_number(key_name), account_name),
     )
     if change.allows_types:
         db.execute("DELETE FROM account_type WHERE account = (SELECT id FROM account WHERE name = ?)", (account_name,))
@@ -154,14 +153,6 @@ def remove_key(db: Connection, account_name: str, key_name: str) -> bool:
     db.execute(
         'DELETE FROM "key" WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)',
         (key_number(key_name), account_name),
-    )
-    return db.changes() == 1
-
-
-def quarantine_key(db: Connection, account_name: str, key_name: str, *, reason: str) -> bool:
-    db.execute(
-        """UPDATE "key" SET quarantine = ? WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
-        (quarantine_reason(reason), key_number(key_name), account_name),
     )
     return db.changes() == 1
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, assert_never
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import accounts, jobs, ledger
 from paceline.adapters.sqlite.kept_counts import tally
-from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.jobs.atlas import expected_end_ms
 from paceline.core.jobs.cost import Cost, needs_of
 from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
@@ -294,11 +293,6 @@ def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int
             spent = spent_before(out.cost, settled=settled, delivered=delivered)
             _let_account_go(db, out, *spent, now_ms=now_ms)
     return won
-
-
-def known_atlas_ids(db: Connection, atlas_ids: Sequence[int]) -> set[int]:
-    rows = db.execute("SELECT atlas_id FROM atlas_measurement WHERE atlas_id IN carray(?)", (integers(atlas_ids),))
-    return {row[0] for row in rows}
 
 
 def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:

@@ -10,10 +10,7 @@ from paceline.adapters.sqlite.jobs import jobs as jobs_sql
 from paceline.adapters.sqlite.jobs import sends, upkeep
 from paceline.adapters.sqlite.methods import peeks, reads, writes
 from paceline.core.jobs.meters import Short
-from paceline.core.jobs.values import (
-    Busy,
-    StoredMeasurement,
-)
+from paceline.core.jobs.values import Busy, StoredMeasurement
 
 
 class SqliteJobStore:
@@ -29,9 +26,8 @@ class SqliteJobStore:
     add_key = writes(accounts_sql.add_key)
     keys = peeks(accounts_sql.keys)
     sealed_key = peeks(accounts_sql.sealed_key)
-    enable_key = writes(accounts_sql.enable_key)
+    change_key = writes(accounts_sql.change_key)
     remove_key = writes(accounts_sql.remove_key)
-    quarantine_key = writes(accounts_sql.quarantine_key)
     sync_account = writes(accounts_sql.sync_meters)
     slots_seen = peeks(accounts_sql.slots_seen)
 
@@ -79,7 +75,6 @@ class SqliteJobStore:
     note_progress = writes(sends.note_progress)
     end = writes(sends.end)
     free_slots = writes(sends.free_slots)
-    known_atlas_ids = peeks(sends.known_atlas_ids)
     cancel_job = writes(jobs_sql.cancel)
     cancel_measurement = writes(jobs_sql.cancel_one)
     take_duty = writes(upkeep.take_duty)
