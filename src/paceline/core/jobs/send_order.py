@@ -1,4 +1,4 @@
-"""Which queued measurement is tried next, which is skipped, and which waits beside the queue."""
+"""Whose turn it is, which queued measurement is tried next, which is skipped, and which waits beside the queue."""
 
 from __future__ import annotations
 
@@ -17,6 +17,37 @@ ROOM_LEFT_MS = 5_000
 """While there is room that nothing queued fits into, a parked measurement may fit when its time comes."""
 
 Waiting = tuple[StoredMeasurement, Wait]
+
+
+class Turn(NamedTuple):
+    """A user in the queue of users. Turns compare in its order: the user who was served longest ago comes first.
+
+    ``served`` is the number of the user's last turn. A user who joins gets the number of the newest turn, and so comes
+    behind everybody who waits: otherwise a user who often submits little would pass the others.
+    """
+
+    served: int
+    owner: int
+    has_queued: bool
+    disabled: bool | None
+    """None: the user was removed."""
+
+    @property
+    def is_ready(self) -> bool:
+        return self.has_queued and self.disabled is False
+
+
+def next_turns(queue: Iterable[Turn], *, users_max: int) -> list[Turn]:
+    """Returns the users who may send next, in order. Disabled and removed users keep their places and are passed."""
+    return sorted(turn for turn in queue if turn.is_ready)[:users_max]
+
+
+def leaves_queue(turn: Turn) -> bool:
+    """Returns whether a user leaves the queue of users, and so joins at its end when there is something to send again.
+
+    A store asks this when it reads the queue to send, and at no other time.
+    """
+    return not turn.has_queued
 
 
 class Sorted(NamedTuple):

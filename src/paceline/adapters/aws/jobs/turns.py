@@ -1,4 +1,4 @@
-"""The line of users with something queued, the one served longest ago first; and parked measurements."""
+"""The queue of users with something to send (``core.jobs.send_order``), and parked measurements that are due."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, read_measurements, stored_measurement
 from paceline.adapters.aws.keys import user_key
 from paceline.core.jobs.names import INDEX_BITS, handle_of
+from paceline.core.jobs.send_order import Turn, leaves_queue, next_turns
 from paceline.core.jobs.transitions import WOKEN_MAX
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import SendCounts, StoredMeasurement
@@ -35,17 +36,14 @@ from paceline.core.jobs.values import SendCounts, StoredMeasurement
 WOKEN_TOGETHER_MAX = 25
 TURNS_PAGE = 100
 JUMPS_MAX = 20
-"""How often the look for a user's first goes on behind what the index should not show any more."""
+"""How many pages of index entries that lag are passed to find a user's first measurement."""
 COUNTED_MAX = 1_000_000
 READY, BARRED = 0, 1
-"""Somebody in the line has something queued, and may send it or may not."""
+"""Somebody in the queue has something to send, and may send it or may not."""
 
 
 def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
-    """Adds to the user's queued count; a user who was not in the line joins at its end.
-
-    At the end, so that a user who often submits little does not pass those who wait.
-    """
+    """Adds to the user's queued count; a user who was not in the queue joins at its end (``send_order.Turn``)."""
     change = (
         "SET #served = if_not_exists(#served, :turns), #at = if_not_exists(#served, :turns), #shard = :shard, "
         "#owner = :owner, #user = :user ADD #queued :count"
@@ -55,7 +53,7 @@ def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
 
 
 def leaves(owner: int, user: str, count: int = 1) -> Action:
-    """Lowers the user's queued count. A user with none left stays in the line until the next look."""
+    """Lowers the user's queued count. A user with none left stays in the queue until ``next_to_send`` reads it."""
     return update(LEDGER, turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
 
 
@@ -67,9 +65,9 @@ def served(owner: int, user: str, *, turn: int) -> Action:
 def next_to_send(store: JobParts, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
     _wake(store, now_ms=now_ms)
     found: list[StoredMeasurement] = []
-    line = _hinted_turns(store.db)
+    queue = _hinted_turns(store.db)
     users = 0
-    while users < users_max and (some := list(islice(line, users_max - users))):
+    while users < users_max and (some := list(islice(queue, users_max - users))):
         its = _first_of_each(store, some, each_max)
         users += len(its)
         found += [item for items in its for item in items]
@@ -115,7 +113,7 @@ def _oldest_waiting(database: Database) -> int | None:
 
 
 def _hinted_turns(database: Database) -> Iterator[Key]:
-    """Everybody in the line, in its order, as the index shows them."""
+    """Yields the keys of all users in the queue, in its order, as the index shows them."""
     after = -1
     while True:
         hints = hinted(database, "turn", after=after, limit=TURNS_PAGE)
@@ -138,59 +136,59 @@ def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
         yield ITEMS, user_key(turn.sk)
 
 
-def _may_send(turn: Key, found: Mapping[tuple[str, Key], Item]) -> bool:
-    """Returns whether a user in the line has something queued and may send."""
-    item, user = found.get((LEDGER, turn)), found.get((ITEMS, user_key(turn.sk)))
-    if item is None or user is None:
-        return False
-    return item["queued"] > 0 and user["number"] == item["owner"] and not user["disabled"]
+def _turns(keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> dict[Turn, Key]:
+    """Returns the turns that were found, with their keys."""
+    turns: dict[Turn, Key] = {}
+    for key in keys:
+        if (item := found.get((LEDGER, key))) is not None:
+            user = found.get((ITEMS, user_key(key.sk)))
+            there = user is not None and user["number"] == item["owner"]
+            disabled = bool(user["disabled"]) if user is not None and there else None
+            turns[Turn(item["served"], item["owner"], item["queued"] > 0, disabled)] = key
+    return turns
 
 
 def _first_turn(database: Database) -> int:
-    """READY, BARRED, or END: nobody has anything queued, though some may still be in the line."""
+    """Returns READY, BARRED, or END: nobody has anything queued, though some may still be in the queue of users."""
     first = END
-    line = _hinted_turns(database)
-    while some := list(islice(line, TURNS_PAGE)):
-        found = database.get_mixed(_keys_of(some))
-        if any(_may_send(turn, found) for turn in some):
+    queue = _hinted_turns(database)
+    while some := list(islice(queue, TURNS_PAGE)):
+        turns = _turns(some, database.get_mixed(_keys_of(some)))
+        if any(turn.is_ready for turn in turns):
             return READY
-        if any(found.get((LEDGER, turn), {}).get("queued", 0) > 0 for turn in some):
+        if any(turn.has_queued for turn in turns):
             first = BARRED
     return first
 
 
-def _first_of_each(store: JobParts, turns: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
-    """The first of each user that are queued, in the order of the turns as they are; the line is read beside them.
-
-    Whoever has nothing left leaves the line here and nowhere else, as on every engine: it is what decides where one who
-    comes back has to wait.
-    """
-    owners = [owner_of(turn) for turn in turns]
+def _first_of_each(store: JobParts, keys: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
+    """Returns the first queued measurements of each user, the users in order, read together with their turns."""
+    owners = [owner_of(key) for key in keys]
     hints = store.db.threads.fan_out(lambda owner: hinted(store.db, queue_of(owner), limit=each_max), owners)
-    handles = [[handle_in(hint) for hint in some] for some in hints]
-    rows = [row_key(handle) for some in handles for handle in some]
-    jobs = [job_key(handle >> INDEX_BITS) for some in handles for handle in some]
-    found = store.db.get_mixed([(LEDGER, LINE), *_keys_of(turns), *((LEDGER, key) for key in (*rows, *jobs))])
+    handles = {owner: [handle_in(hint) for hint in some] for owner, some in zip(owners, hints, strict=True)}
+    rows = [row_key(handle) for some in handles.values() for handle in some]
+    jobs = [job_key(handle >> INDEX_BITS) for some in handles.values() for handle in some]
+    found = store.db.get_mixed([(LEDGER, LINE), *_keys_of(keys), *((LEDGER, key) for key in (*rows, *jobs))])
     store.row_cache.note_line(found.get((LEDGER, LINE)))
-    ready: list[tuple[int, int, list[StoredMeasurement]]] = []
-    for turn, owner, some in zip(turns, owners, handles, strict=True):
-        if not _may_send(turn, found):
-            if found.get((LEDGER, turn), {}).get("queued", 1) <= 0:
-                store.db.write(delete(LEDGER, turn, when="#queued = :none", none=0))
-            continue
+    turns = _turns(keys, found)
+    for turn, key in turns.items():
+        if leaves_queue(turn):
+            store.db.write(delete(LEDGER, key, when="#queued = :none", none=0))
+    ready: list[list[StoredMeasurement]] = []
+    for turn in next_turns(turns, users_max=len(turns)):
+        some = handles[turn.owner]
         both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
         pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
         if len(pairs) < len(some) == each_max:
-            pairs = _first_of(store.db, owner, each_max)
+            pairs = _first_of(store.db, turn.owner, each_max)
         if pairs:
             store.row_cache.note_all(pairs)
-            its = [stored_measurement(row, job=job, owner=turn.sk) for row, job in pairs]
-            ready.append((found[LEDGER, turn]["served"], owner, its))
-    return [its for _, _, its in sorted(ready, key=lambda one: one[:2])]
+            ready.append([stored_measurement(row, job=job, owner=turns[turn].sk) for row, job in pairs])
+    return ready
 
 
 def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:
-    """The first that are queued, each with its job; past what the index shows and is not there, or not yet."""
+    """Returns a user's first queued measurements, each with its job; entries of the index that lag are passed."""
     found: list[tuple[Item, Item]] = []
     after = -1
     for _ in range(JUMPS_MAX):
@@ -206,7 +204,7 @@ def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item,
 
 
 def _wake(store: JobParts, *, now_ms: int) -> None:
-    """Parked ones whose time has come are queued again, in their place."""
+    """Puts parked measurements that are due back into the queue, at their old places."""
     if store.shard_cache.caches_indexes and store.shard_cache.first_of("parked") > now_ms:
         return
     hints = hinted(store.db, "parked", until=now_ms, limit=WOKEN_MAX)

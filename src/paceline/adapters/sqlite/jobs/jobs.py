@@ -229,7 +229,7 @@ def note_webhook(db: Connection, number: int, *, tries: int, next_ms: int | None
 
 
 def join_turn(db: Connection, owner: int) -> None:
-    """Puts the user at the end of the line: one who often comes with little must not pass those who wait."""
+    """Puts a user who is not in the queue of users at its end (``core.jobs.send_order.Turn``)."""
     db.execute(
         """INSERT INTO turn (owner, served) VALUES (?, (SELECT value FROM tally WHERE name = 'turns'))
            ON CONFLICT (owner) DO NOTHING""",

@@ -14,6 +14,7 @@ from paceline.core.jobs.cost import Cost, needs_of
 from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
 from paceline.core.jobs.meters import Short
 from paceline.core.jobs.names import INDEX_BITS, OWNERS_HOLD, hold_of, key_number
+from paceline.core.jobs.send_order import Turn, leaves_queue, next_turns
 from paceline.core.jobs.transitions import (
     ENDED,
     LOST,
@@ -45,6 +46,9 @@ from paceline.core.jobs.values import (
     StoredMeasurement,
 )
 
+TURNS_MAX = 100_000
+"""Users in the queue of users that one look reads."""
+
 
 class _Out(NamedTuple):
     """A measurement that is sent or followed, as far as an act needs it."""
@@ -64,36 +68,37 @@ class _Out(NamedTuple):
 
 def next_to_send(db: Connection, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
     _wake(db, now_ms=now_ms)
-    db.execute(
-        "DELETE FROM turn WHERE NOT EXISTS (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = turn.owner)"
-    )
-    owners = db.execute(
-        # CROSS: in the order of the line, which ends early, and not user by user.
-        """SELECT turn.owner FROM turn CROSS JOIN user ON user.id = turn.owner WHERE user.disabled = 0
-           ORDER BY served, turn.owner LIMIT ?""",
-        (users_max,),
-    ).fetchall()
+    turns = _turns(db)
+    db.executemany("DELETE FROM turn WHERE owner = ?", [(turn.owner,) for turn in turns if leaves_queue(turn)])
     found = []
-    for owner in owners:
+    for turn in next_turns(turns, users_max=users_max):
         rows = db.execute(
             f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
-            (*owner, each_max),
+            (turn.owner, each_max),
         ).fetchall()
         found += [jobs.stored_measurement(db, row) for row in rows]
     return found
 
 
 def next_ms(db: Connection) -> int | None:
-    queued = db.execute(
-        """SELECT EXISTS (SELECT 1 FROM turn CROSS JOIN user ON user.id = turn.owner
-                          CROSS JOIN measurement ON measurement.owner = turn.owner AND measurement.state = 'queued'
-                          WHERE user.disabled = 0)"""
-    ).get
     later = (
         db.execute("SELECT min(next_ms) FROM measurement WHERE state = ? AND next_ms IS NOT NULL", (state,)).get
         for state in ("parked", "unknown")
     )
-    return next_send_ms(queued=bool(queued), later_ms=later)
+    return next_send_ms(queued=any(turn.is_ready for turn in _turns(db)), later_ms=later)
+
+
+def _turns(db: Connection) -> list[Turn]:
+    rows = db.execute(
+        """SELECT served, turn.owner,
+                  EXISTS (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = turn.owner), user.disabled
+           FROM turn LEFT JOIN user ON user.id = turn.owner ORDER BY served LIMIT ?""",
+        (TURNS_MAX,),
+    )
+    return [
+        Turn(served, owner, bool(queued), None if disabled is None else bool(disabled))
+        for served, owner, queued, disabled in rows
+    ]
 
 
 def counts(db: Connection) -> SendCounts:
