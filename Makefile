@@ -23,12 +23,12 @@ help:  ## print the targets
 
 install: $(STAMP)  ## virtual environment with every extra, exactly as locked
 
-$(STAMP): $(LOCK) $(GENERATOR).txt pyproject.toml
+$(STAMP): $(LOCK) $(GENERATOR).txt pyproject.toml client/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(VENV)/generator/bin/python || $(PYTHON) -m venv $(VENV)/generator
 	$(VENV)/generator/bin/python -m pip install --disable-pip-version-check --quiet -r $(GENERATOR).txt
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
 	@touch $@
 
 up: $(STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
@@ -70,7 +70,7 @@ functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--p
 lock:  ## resolve the dependencies anew into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
-	build/uv/bin/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(LOCK)
 	build/uv/bin/uv pip compile $(GENERATOR).in --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(GENERATOR).txt

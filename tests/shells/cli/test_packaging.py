@@ -27,15 +27,16 @@ def pins() -> dict[str, str]:
     return {normal(match[1]): match[2] for match in found if match}
 
 
-def project() -> dict[str, Any]:
-    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+def project(folder: Path = ROOT) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     return table
 
 
-def test_the_lock_pins_every_dependency_of_every_extra_and_names_nothing_else() -> None:
+@pytest.mark.parametrize("folder", [ROOT, ROOT / "client"], ids=["paceline", "paceline-client"])
+def test_the_lock_pins_every_dependency_of_every_extra_and_names_nothing_else(folder: Path) -> None:
     wanted = [
-        *project()["dependencies"],
-        *(name for extra in project()["optional-dependencies"].values() for name in extra),
+        *project(folder)["dependencies"],
+        *(name for extra in project(folder)["optional-dependencies"].values() for name in extra),
     ]
     names = {normal(re.split(r"[<>=!~;\s\[]", requirement)[0]) for requirement in wanted}
     assert names - pins().keys() == set()

@@ -1,0 +1,57 @@
+"""The Python client of Paceline: every operation of its REST API, for programs that block and for those that do not."""
+
+from paceline_client.client import AsyncClient, Client
+from paceline_client.durations import Duration
+from paceline_client.items import AsyncItems, Items
+from paceline_client.problems import (
+    AlreadyExists,
+    ClientError,
+    Conflict,
+    FieldError,
+    Forbidden,
+    InvalidInput,
+    JobFinished,
+    LimitReached,
+    NoAnswer,
+    NotClaimable,
+    NotFound,
+    OverBudget,
+    PreconditionFailed,
+    Problem,
+    StaleLease,
+    Throttled,
+    Unauthenticated,
+    Unavailable,
+    UnexpectedAnswer,
+)
+from paceline_client.resources.jobs import AsyncJob, Job
+
+__version__ = "0.1.0"
+__all__ = [
+    "AlreadyExists",
+    "AsyncClient",
+    "AsyncItems",
+    "AsyncJob",
+    "Client",
+    "ClientError",
+    "Conflict",
+    "Duration",
+    "FieldError",
+    "Forbidden",
+    "InvalidInput",
+    "Items",
+    "Job",
+    "JobFinished",
+    "LimitReached",
+    "NoAnswer",
+    "NotClaimable",
+    "NotFound",
+    "OverBudget",
+    "PreconditionFailed",
+    "Problem",
+    "StaleLease",
+    "Throttled",
+    "Unauthenticated",
+    "Unavailable",
+    "UnexpectedAnswer",
+]

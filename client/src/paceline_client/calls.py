@@ -1,0 +1,177 @@
+"""How an operation is written: once, as a description, for both clients.
+
+A method of a resource describes what to do and does none of it. It returns a ``Call`` (one request), a plan (a
+generator that yields calls and pauses, such as ``edit``), or a source of items (pages of a list, lines of a stream).
+The decorators ``operation`` and ``listing`` hand the description to the resource's transport. So a method of
+``Monitors[SyncTransport]`` returns its answer, and the same method of ``Monitors[AsyncTransport]`` a coroutine; type
+checkers see both.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from urllib.parse import quote
+
+from paceline_client.answers import Page, Reader, Reply
+from paceline_client.lines import Lines
+
+if TYPE_CHECKING:
+    from paceline_client.items import AsyncItems, Items
+    from paceline_client.transport import AsyncTransport, SyncTransport
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request and how its answer is read.
+
+    ``path`` is the template of the route, ``places`` what stands in its braces. What is None in ``query``, ``headers``
+    and ``body`` is left out. ``repeatable``: doing it twice does what doing it once does, so a lost answer may be asked
+    for again.
+    """
+
+    method: str
+    path: str
+    answer: Reader[T]
+    places: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str | int | None] = field(default_factory=dict)
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    body: Any = None
+    lines: Lines | None = None
+    streamed: bool = False
+    """The answer is read while it comes."""
+    repeatable: bool | None = None
+    wait_s: float = 0.0
+    """How long the service may take on purpose, on top of the client's timeout."""
+
+    @property
+    def url(self) -> str:
+        return self.path.format_map({name: quote(value, safe="") for name, value in self.places.items()})
+
+    @property
+    def may_repeat(self) -> bool:
+        if self.lines is not None and not self.lines.again:
+            return False
+        return self.method in _REPEATABLE if self.repeatable is None else self.repeatable
+
+    def __iter__(self) -> Plan[T]:
+        """So that a plan says ``monitor = yield from call``."""
+        answer: T = yield self
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """A pause in a plan."""
+
+    seconds: float
+
+    def __iter__(self) -> Plan[None]:
+        yield self
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One try of a call; answered with a Reply or a NoAnswer."""
+
+    call: Call[Any]
+
+
+Act: TypeAlias = "Call[Any] | Send | Sleep"
+Plan: TypeAlias = Generator[Act, Any, T]
+"""A generator that yields acts, gets their answers, and returns T. It knows nothing of sync and async."""
+
+
+class Described(Protocol[T_co]):
+    """A call or a plan: what ``operation`` takes."""
+
+    def __iter__(self) -> Generator[Act, Any, T_co]: ...
+
+
+Transport = TypeVar("Transport", bound="SyncTransport | AsyncTransport")
+
+
+class Resource(Generic[Transport]):
+    """A group of operations over one transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport: Transport = transport
+
+
+R = TypeVar("R", bound=Resource[Any])
+
+
+class operation(Generic[R, P, T]):  # noqa: N801  a decorator
+    """Makes a method that describes a call or a plan one that does it."""
+
+    def __init__(self, describe: Callable[Concatenate[R, P], Described[T]]) -> None:
+        @functools.wraps(describe)
+        def run(resource: R, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return resource._transport.run(describe(resource, *args, **kwargs))  # noqa: SLF001
+
+        self.describe = describe
+        self.__doc__ = describe.__doc__
+        self._run = run
+
+    @overload
+    def __get__(self, resource: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, resource: Resource[SyncTransport], owner: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, resource: Resource[AsyncTransport], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, resource: Resource[Any] | None, owner: type) -> Any:
+        return self if resource is None else MethodType(self._run, resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Pages(Generic[T]):
+    """A list, read page by page while somebody asks for more. ``limit``: how many items at most; None: all."""
+
+    first: Call[Page[T]]
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Generic[T]):
+    """Lines of an answer, read as they come. ``read`` makes an item of a line."""
+
+    call: Call[Reply]
+    read: Callable[[bytes], T]
+
+
+Source: TypeAlias = Pages[T] | Stream[T]
+
+
+class listing(Generic[R, P, T]):  # noqa: N801  a decorator
+    """Makes a method that describes a list or a stream one that iterates over it."""
+
+    def __init__(self, describe: Callable[Concatenate[R, P], Source[T]]) -> None:
+        @functools.wraps(describe)
+        def run(resource: R, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return resource._transport.items(describe(resource, *args, **kwargs))  # noqa: SLF001
+
+        self.describe = describe
+        self.__doc__ = describe.__doc__
+        self._run = run
+
+    @overload
+    def __get__(self, resource: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, resource: Resource[SyncTransport], owner: type) -> Callable[P, Items[T]]: ...
+    @overload
+    def __get__(self, resource: Resource[AsyncTransport], owner: type) -> Callable[P, AsyncItems[T]]: ...
+    def __get__(self, resource: Resource[Any] | None, owner: type) -> Any:
+        return self if resource is None else MethodType(self._run, resource)
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields that were given: not those that are None."""
+    return {name: value for name, value in fields.items() if value is not None}

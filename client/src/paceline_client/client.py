@@ -1,0 +1,146 @@
+"""``Client`` and ``AsyncClient``: every operation of the REST API, grouped by what it is about."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from paceline_client.calls import Transport
+from paceline_client.durations import DurationLike, seconds
+from paceline_client.resources.accounts import Accounts, Keys
+from paceline_client.resources.batches import Batches, Providers
+from paceline_client.resources.jobs import Jobs
+from paceline_client.resources.monitors import Monitors
+from paceline_client.resources.outgoing import Outgoing, Runs
+from paceline_client.resources.records import Days, DeadLetters, Records
+from paceline_client.resources.service import Schedulers, Service
+from paceline_client.resources.users import Tokens, Users
+from paceline_client.retries import TRIES_DEFAULT, Retries
+from paceline_client.transport import AsyncTransport, Connection, SyncTransport
+
+URL_DEFAULT = "http://127.0.0.1:8080"
+TIMEOUT_DEFAULT = "30s"
+
+
+class Operations(Service[Transport]):
+    """All resources over one transport; the operations of the service itself are its own methods."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__(transport)
+        self.monitors = Monitors(transport)
+        self.outgoing = Outgoing(transport)
+        self.runs = Runs(transport)
+        self.providers = Providers(transport)
+        self.batches = Batches(transport)
+        self.records = Records(transport)
+        self.days = Days(transport)
+        self.dead = DeadLetters(transport)
+        self.jobs = Jobs(transport)
+        self.accounts = Accounts(transport)
+        self.keys = Keys(transport)
+        self.users = Users(transport)
+        self.tokens = Tokens(transport)
+        self.schedulers = Schedulers(transport)
+
+    @classmethod
+    def _over(cls, transport: Transport) -> Self:
+        """A client over a transport that is there already."""
+        client = cls.__new__(cls)
+        Operations.__init__(client, transport)
+        return client
+
+    @property
+    def connection(self) -> Connection:
+        """Where the service is, and who asks."""
+        return self._transport.connection
+
+
+class Client(Operations[SyncTransport]):
+    """A client whose methods return when the answer is there. May be shared by threads.
+
+    ``url`` and ``token`` are taken from ``PACELINE_URL`` and ``PACELINE_TOKEN`` when they are left out. ``timeout`` is
+    for each try of a request: to connect, and then between two pieces of the answer. ``tries``: how often a request is
+    sent at most, if it is safe to repeat. ``ca_file``: certificates to be trusted instead of the usual ones.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: DurationLike | float = TIMEOUT_DEFAULT,
+        tries: int = TRIES_DEFAULT,
+        ca_file: str | Path | None = None,
+    ) -> None:
+        super().__init__(SyncTransport(_connection(url, token, timeout=timeout, tries=tries, ca_file=ca_file)))
+
+    def with_timeout(self, timeout: DurationLike | float) -> Self:
+        """The same client, with its connections, and another timeout."""
+        return self._over(self._transport.with_timeout(seconds(timeout)))
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(Operations[AsyncTransport]):
+    """The same with coroutines and ``async for``. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        *,
+        timeout: DurationLike | float = TIMEOUT_DEFAULT,
+        tries: int = TRIES_DEFAULT,
+        ca_file: str | Path | None = None,
+    ) -> None:
+        super().__init__(AsyncTransport(_connection(url, token, timeout=timeout, tries=tries, ca_file=ca_file)))
+
+    @classmethod
+    def over(cls, connection: Connection) -> Self:
+        """A client of the same service as another one."""
+        return cls._over(AsyncTransport(connection))
+
+    def with_timeout(self, timeout: DurationLike | float) -> Self:
+        """The same client, with its connections, and another timeout."""
+        return self._over(self._transport.with_timeout(seconds(timeout)))
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+def _connection(
+    url: str | None, token: str | None, *, timeout: DurationLike | float, tries: int, ca_file: str | Path | None
+) -> Connection:
+    address = url or os.environ.get("PACELINE_URL") or URL_DEFAULT
+    if not address.startswith(("http://", "https://")):
+        raise ValueError(f"{address!r} is no address of a service; write http://… or https://…")
+    secret = token if token is not None else os.environ.get("PACELINE_TOKEN")
+    if not secret:
+        raise ValueError("give a token, or set PACELINE_TOKEN")
+    if tries < 1:
+        raise ValueError("tries is at least 1")
+    return Connection(
+        url=address.rstrip("/"),
+        token=secret,
+        timeout_s=seconds(timeout),
+        verify=True if ca_file is None else ssl.create_default_context(cafile=str(ca_file)),
+        retries=replace(Retries(), tries_max=tries),
+    )

@@ -1,0 +1,326 @@
+"""Providers, batches, records, days and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from paceline_client.answers import Model
+from paceline_client.durations import Date, Duration, DurationLike
+from paceline_client.models.monitors import BulkResult
+from paceline_client.models.states import (
+    BatchRunState,
+    DayState,
+    HttpMethod,
+    Missed,
+    PlanWarningKind,
+    StandingState,
+    UnknownRule,
+)
+
+
+class RetryPolicy(Model, frozen=True):
+    """Pauses grow from ``base`` to ``cap``."""
+
+    max_attempts: int
+    base: Duration
+    cap: Duration
+
+
+class Breaker(Model, frozen=True):
+    """After so many bad calls in a row the provider is closed for a while."""
+
+    failures: int
+    open_for: Duration
+
+
+class Standing(Model, frozen=True):
+    """How a provider is doing."""
+
+    state: StandingState
+    reason: str
+    waiting: int
+    in_flight: int
+    failures: int
+    closed_until: datetime | None
+    next_due: datetime | None
+
+
+class Provider(Model, frozen=True):
+    """A provider as it is stored, and how it is doing. ``etag`` is None in lists."""
+
+    id: str
+    kind: str
+    base_url: str
+    headers: dict[str, str]
+    method: HttpMethod | None
+    max_in_flight: int
+    rate: str | None
+    timeout: Duration
+    retry: RetryPolicy
+    breaker: Breaker
+    unknown: UnknownRule
+    look_up: str | None
+    verify_tls: bool
+    paused: bool
+    standing: Standing
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    etag: str | None = None
+
+
+class RetryDocument(TypedDict, total=False):
+    """Pauses grow from ``base`` to ``cap``."""
+
+    max_attempts: int
+    base: DurationLike
+    cap: DurationLike
+
+
+class BreakerDocument(TypedDict, total=False):
+    """After so many bad calls in a row the provider is closed for a while."""
+
+    failures: int
+    open_for: DurationLike
+
+
+class _ProviderOptions(TypedDict, total=False):
+    kind: str
+    headers: Mapping[str, str]
+    method: HttpMethod | None
+    max_in_flight: int
+    rate: str | None
+    timeout: DurationLike
+    retry: RetryDocument
+    breaker: BreakerDocument
+    unknown: UnknownRule
+    look_up: str | None
+    verify_tls: bool
+    paused: bool
+
+
+class ProviderDefinition(_ProviderOptions):
+    """A provider to be put."""
+
+    base_url: str
+
+
+class ProviderChanges(_ProviderOptions, total=False):
+    """What an edit changes. None means the default."""
+
+    base_url: str
+
+
+class Batch(Model, frozen=True):
+    """A batch as it is stored, with its next start. ``etag`` is None in lists."""
+
+    id: str
+    start: str
+    window: Duration
+    timezone: str
+    jitter: Duration
+    missed: Missed
+    paused: bool
+    next_start: datetime
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    etag: str | None = None
+
+
+class BatchDefinition(TypedDict, total=False):
+    """A batch to be put, or what an edit changes."""
+
+    start: str
+    window: DurationLike
+    timezone: str
+    jitter: DurationLike
+    missed: Missed
+    paused: bool
+
+
+class RecordDocument(TypedDict):
+    """A record to be put: what is asked of which provider, once a day."""
+
+    id: str
+    provider: str
+    endpoint: NotRequired[str]
+    body: NotRequired[Any]
+    active: NotRequired[bool]
+
+
+class Record(Model, frozen=True):
+    """A record as it is stored. ``body`` is JSON; None: no body."""
+
+    id: str
+    provider: str
+    endpoint: str
+    body: Any
+    active: bool
+
+
+class RefusedLine(Model, frozen=True):
+    """Why a line was refused."""
+
+    line: int
+    id: str | None
+    code: str
+    detail: str
+
+
+class RecordsPut(Model, frozen=True):
+    """How many of each. ``items`` has a disposition for each after ``put``, ``refusals`` the refused after ``load``."""
+
+    created: int
+    replaced: int
+    unchanged: int
+    refused: int
+    items: tuple[BulkResult, ...] = ()
+    refusals: tuple[RefusedLine, ...] = ()
+
+
+class Planned(Model, frozen=True):
+    """``already``: planned before. ``skipped``: ended at once, because their time has passed."""
+
+    enqueued: int
+    already: int
+    skipped: int
+
+
+class Evenness(Model, frozen=True):
+    """How evenly runs are spread: gaps between neighbours, and the fullest minute."""
+
+    runs: int
+    ideal_gap_ms: float
+    max_gap_ms: int
+    ratio: float
+    worst_minute_runs: int
+
+
+class Window(Model, frozen=True):
+    """Runs that are due in one window of the histogram."""
+
+    start: datetime
+    runs: int
+
+
+class PlanWarning(Model, frozen=True):
+    """Records that a provider cannot take in the window."""
+
+    provider: str
+    kind: PlanWarningKind
+    records: int
+    fit: int
+    detail: str
+
+
+class ProviderPreview(Model, frozen=True):
+    """How a provider's records would be spread."""
+
+    provider: str
+    records: int
+    gap_ms: float
+    max_gap_ms: int
+    max_in_flight: int
+    rate: str | None
+    latency_ms: float | None
+    paused: bool
+
+
+class Preview(Model, frozen=True):
+    """How a day would be planned. Nothing was changed."""
+
+    batch: str
+    date: Date
+    start: datetime
+    end: datetime
+    records: int
+    already: int
+    evenness: Evenness
+    histogram: list[Window]
+    providers: list[ProviderPreview]
+    warnings: list[PlanWarning]
+
+
+class DaySummary(Model, frozen=True):
+    """A day of a batch, in a list."""
+
+    batch: str
+    date: Date
+    state: DayState
+    start: datetime
+    end: datetime
+    enqueued: int
+    skipped: int
+
+
+class ProviderDay(Model, frozen=True):
+    """One provider's part of a day."""
+
+    provider: str
+    runs: int
+    totals: dict[str, int]
+    evenness: Evenness
+
+
+class Day(Model, frozen=True):
+    """The report of a day: totals by state and provider, evenness, histogram."""
+
+    batch: str
+    date: Date
+    state: DayState
+    start: datetime
+    end: datetime
+    enqueued: int
+    skipped: int
+    runs: int
+    totals: dict[str, int]
+    evenness: Evenness
+    histogram: list[Window]
+    outside: int
+    providers: list[ProviderDay]
+    providers_left_out: int
+
+
+class BatchRun(Model, frozen=True):
+    """A run of a batch. ``payload`` is the beginning of the provider's answer."""
+
+    run: str
+    batch: str
+    record: str
+    date: Date
+    provider: str
+    due: datetime
+    state: BatchRunState
+    attempt: int
+    reason: str
+    latency_ms: float | None
+    status_code: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    until: datetime | None
+    payload: str | None
+    dead: bool
+
+
+class Redriven(Model, frozen=True):
+    """How many dead letters were put back."""
+
+    redriven: int
+
+
+class Replayed(Model, frozen=True):
+    """Of messages in dead queues: sent again, stale and so deleted, and left because they cannot be read."""
+
+    redriven: int
+    dropped: int
+    left: int
+    queues: dict[str, int]
+
+
+class Discarded(Model, frozen=True):
+    """How many dead letters were discarded."""
+
+    discarded: int

@@ -1,0 +1,175 @@
+"""Monitors, their runs, and what a checker claims and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NotRequired, TypedDict
+
+from paceline_client.answers import Model
+from paceline_client.durations import Duration, DurationLike
+from paceline_client.models.checks import Check, CheckLike
+from paceline_client.models.states import (
+    BulkDisposition,
+    Health,
+    Missed,
+    OutcomeDisposition,
+    OutcomeStatus,
+    Overlap,
+    RunOutcome,
+    RunState,
+)
+from paceline_client.problems import ProblemDocument
+
+
+class Schedule(Model, frozen=True):
+    """A monitor's entry: its generation and counter name its runs."""
+
+    key: str
+    generation: int
+    counter: int
+    next_due: datetime | None
+
+
+class Skipped(Model, frozen=True):
+    """Firings that were skipped because a run is open."""
+
+    count: int
+    since: datetime
+    reason: str
+
+
+class Monitor(Model, frozen=True):
+    """A monitor as it is stored, with its schedule and health. ``etag`` is None in lists."""
+
+    id: str
+    user: str
+    check: Check
+    initial_delay: Duration
+    jitter: Duration
+    missed: Missed
+    overlap: Overlap
+    paused: bool
+    tags: list[str]
+    schedule: Schedule
+    revision: int
+    health: Health
+    created_at: datetime
+    updated_at: datetime
+    every: Duration | None = None
+    cron: str | None = None
+    timezone: str | None = None
+    skipped: Skipped | None = None
+    etag: str | None = None
+
+
+class _MonitorOptions(TypedDict, total=False):
+    every: DurationLike | None
+    cron: str | None
+    timezone: str | None
+    initial_delay: DurationLike
+    jitter: DurationLike
+    missed: Missed
+    overlap: Overlap
+    paused: bool
+    tags: Sequence[str]
+
+
+class MonitorDefinition(_MonitorOptions):
+    """A monitor to be put: ``check``, and ``every`` or ``cron``."""
+
+    check: CheckLike
+
+
+class MonitorItem(MonitorDefinition):
+    """One of many that are put together."""
+
+    id: str
+
+
+class MonitorChanges(_MonitorOptions, total=False):
+    """What an edit or a patch changes. None removes a field."""
+
+    check: CheckLike
+
+
+class BulkResult(Model, frozen=True):
+    """What became of one item; ``error`` says why it was refused."""
+
+    id: str | None
+    disposition: BulkDisposition
+    error: ProblemDocument | None = None
+
+
+class BulkAnswer(Model, frozen=True):
+    """In the order of the request."""
+
+    items: list[BulkResult]
+
+
+class Run(Model, frozen=True):
+    """A run of a monitor. ``detail`` is what the checker reported."""
+
+    run: str
+    user: str
+    monitor: str
+    due: datetime
+    state: RunState
+    outcome: RunOutcome | None
+    attempt: int
+    reason: str
+    latency_ms: float | None
+    status_code: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    until: datetime | None
+    detail: dict[str, Any]
+
+
+class ClaimedRun(Model, frozen=True):
+    """A run of an outgoing monitor that is yours until ``lease_until``. ``check`` is the monitor's, as it was put."""
+
+    run: str
+    lease: str
+    check: dict[str, Any]
+    due: datetime
+    attempt: int
+    monitor: str
+    user: str
+    lease_until: datetime
+
+
+class ClaimAnswer(Model, frozen=True):
+    """Runs that were leased together."""
+
+    items: list[ClaimedRun]
+
+
+class OutcomeItem(TypedDict):
+    """One of many outcomes that are reported together."""
+
+    run: str
+    lease: str
+    status: OutcomeStatus
+    detail: NotRequired[dict[str, Any]]
+
+
+class OutcomeResult(Model, frozen=True):
+    """What became of one report: ``state`` says how the run ended, ``error`` why the report does not count."""
+
+    run: str | None
+    disposition: OutcomeDisposition
+    state: RunOutcome | None = None
+    error: ProblemDocument | None = None
+
+
+class OutcomesAnswer(Model, frozen=True):
+    """In the order of the request."""
+
+    items: list[OutcomeResult]
+
+
+class ExtendAnswer(Model, frozen=True):
+    """Until when the lease holds now."""
+
+    lease_until: datetime

@@ -1,0 +1,124 @@
+"""Users and tokens, and the service itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from paceline_client.answers import Model
+from paceline_client.models.states import DaemonKind, DaemonState, Role
+
+
+class User(Model, frozen=True):
+    """A user of the service."""
+
+    id: str
+    role: Role
+    daily_credits: int
+    disabled: bool
+    monitors: int
+    created_at: datetime
+
+
+class NewUser(Model, frozen=True):
+    """``token`` is shown this once."""
+
+    user: str
+    token: str
+
+
+class Token(Model, frozen=True):
+    """A token without its secret."""
+
+    id: str
+    label: str
+    created_at: datetime
+
+
+class NewToken(Token, frozen=True):
+    """``token`` is shown this once."""
+
+    token: str
+
+
+class Budget(Model, frozen=True):
+    """A user's credits of the day."""
+
+    user: str
+    limit: int
+    spent: int
+    held: int
+    left: int
+    resets_at: datetime
+
+
+class WebhookSecret(Model, frozen=True):
+    """What a user's webhooks are signed with."""
+
+    secret: str
+
+
+class SchedulerEntry(Model, frozen=True):
+    """An entry of the scheduler."""
+
+    key: str
+    generation: int
+    counter: int
+    next_due: datetime | None
+    owner: str
+
+
+class Daemon(Model, frozen=True):
+    """A process that works on the store."""
+
+    id: str
+    kind: DaemonKind
+    state: DaemonState
+    host: str
+    pid: int
+    url: str | None
+    started_at: datetime
+    seen_at: datetime
+
+
+class Status(Model, frozen=True):
+    """Counts and ages of everything."""
+
+    users: int
+    monitors: int
+    entries: int
+    changes_pending: int
+    runs_waiting: int
+    runs_out: int
+    next_due: datetime | None
+    queue_age_s: float
+    late_s: float
+    start_late_s: dict[str, float]
+    providers: int
+    batches: int
+    calls_waiting: int
+    dead_letters: int
+    dead_messages: dict[str, int]
+    call_age_s: float
+    file_bytes: int
+    daemons: list[Daemon]
+
+
+class Alive(Model, frozen=True):
+    """The process answers."""
+
+    status: str = "ok"
+
+
+class Loop(Model, frozen=True):
+    """A loop of the daemon, and when it last turned."""
+
+    name: str
+    turning: bool
+    seconds_since_turn: float
+
+
+class Ready(Model, frozen=True):
+    """The store can be written and every loop turns."""
+
+    status: str
+    loops: list[Loop]

@@ -1,0 +1,34 @@
+"""Closed sets of words, closed for type checkers only: a word of a newer service must not break a read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    AccountState = Literal["closed", "disabled", "full", "no_key", "quarantined", "ready"]
+    BatchRunState = Literal["aside", "done", "failed", "out", "retry", "skipped", "unknown", "waiting"]
+    BulkDisposition = Literal["created", "refused", "replaced", "unchanged"]
+    DaemonKind = Literal["up", "worker"]
+    DaemonState = Literal["gone", "running"]
+    DayState = Literal["planned", "planning"]
+    Health = Literal["failing", "late", "new", "ok", "paused"]
+    HttpMethod = Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
+    JobState = Literal["cancelling", "finished", "queued", "running"]
+    KeyState = Literal["disabled", "quarantined", "ready"]
+    MeasurementState = Literal["cancelled", "done", "failed", "ongoing", "parked", "queued", "sending", "unknown"]
+    Missed = Literal["all", "once", "skip"]
+    OutcomeDisposition = Literal["refused", "retried", "settled", "stale"]
+    Overlap = Literal["queue", "skip"]
+    PlanWarningKind = Literal["latency", "paused", "rate", "time_out"]
+    Role = Literal["admin", "user"]
+    RunOutcome = Literal["dead", "failed", "ok", "unknown"]
+    RunState = Literal["dead", "failed", "held", "later", "ok", "out", "parked", "retry", "unknown", "waiting"]
+    StandingState = Literal["closed", "open", "paused"]
+    UnknownRule = Literal["hold", "look_up", "retry"]
+else:
+    AccountState = BatchRunState = BulkDisposition = DaemonKind = DaemonState = DayState = Health = HttpMethod = str
+    JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = Role = str
+    RunOutcome = RunState = StandingState = UnknownRule = str
+
+OutcomeStatus = Literal["failed", "ok", "retry"]
+"""What a checker reports."""

@@ -1,0 +1,57 @@
+"""Guarded edits: read, change, put with the ETag, and again if somebody else was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from paceline_client.answers import document_of, plain
+from paceline_client.calls import Described, Plan
+from paceline_client.problems import PreconditionFailed
+
+EDITS_MAX = 10
+
+
+class Tagged(Protocol):
+    """A model that came with its ETag."""
+
+    @property
+    def etag(self) -> str | None: ...
+
+
+M = TypeVar("M", bound=Tagged)
+Change = Callable[[M], Mapping[str, Any]]
+"""Gets what is stored, returns the fields that are to be different."""
+
+
+def guarded_edit(
+    read: Described[M],
+    put: Callable[[dict[str, Any], str | None], Described[M]],
+    fields: Iterable[str],
+    change: Change[M],
+) -> Plan[M]:
+    """Puts the changed definition only onto the one that was read; returns the new one.
+
+    If a put was cut off and then refused, it may be our own that made the difference: changing it again could do the
+    change twice. What is stored then decides: it is what we wanted, or the refusal is raised.
+    """
+    names = tuple(fields)
+    for _ in range(EDITS_MAX):
+        seen = yield from read
+        wanted = _definition(seen, names) | plain(change(seen))
+        try:
+            return (yield from put(wanted, seen.etag))
+        except PreconditionFailed as error:
+            lost = error
+        if lost.may_have_counted:
+            now = yield from read
+            if _definition(now, names) == {name: value for name, value in wanted.items() if value is not None}:
+                return now
+            raise lost
+    raise lost
+
+
+def _definition(model: Any, names: Iterable[str]) -> dict[str, Any]:
+    """The fields of a model that a put takes, as a document."""
+    values = {name: getattr(model, name) for name in names}
+    return {name: plain(document_of(value)) for name, value in values.items() if value is not None}

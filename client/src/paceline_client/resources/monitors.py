@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, TypeAlias, Unpack
+
+from paceline_client.answers import IfChanged, Json, Nothing, Page
+from paceline_client.calls import Call, Described, Pages, Plan, Resource, Transport, given, listing, operation
+from paceline_client.lines import Progress
+from paceline_client.models.monitors import (
+    BulkAnswer,
+    BulkResult,
+    Monitor,
+    MonitorChanges,
+    MonitorDefinition,
+    MonitorItem,
+    Run,
+)
+from paceline_client.resources.editing import guarded_edit
+
+CHUNK_ITEMS = 1_000
+_MONITORS = "/v1/users/{user}/monitors"
+_MONITOR = _MONITORS + "/{id}"
+Results: TypeAlias = list[BulkResult]
+_FIELDS = frozenset(MonitorDefinition.__annotations__)
+
+
+class Monitors(Resource[Transport]):
+    """Monitors of a user. ``user`` is whose: ``me``, or for admins anybody."""
+
+    @operation
+    def put(
+        self,
+        monitor: str,
+        *,
+        user: str = "me",
+        if_match: str | None = None,
+        if_none_match: str | None = None,
+        **fields: Unpack[MonitorDefinition],
+    ) -> Call[Monitor]:
+        """Creates the monitor or replaces it. What is left out is the default.
+
+        ``if_match``: only if it still has this ETag. ``if_none_match="*"``: only if it does not exist.
+        """
+        headers = {"If-Match": if_match, "If-None-Match": if_none_match}
+        places = {"user": user, "id": monitor}
+        return Call("PUT", _MONITOR, Json(Monitor), places, headers=headers, body=given(**fields))
+
+    @operation
+    def get(self, monitor: str, *, user: str = "me") -> Call[Monitor]:
+        """The monitor with its schedule and health."""
+        return Call("GET", _MONITOR, Json(Monitor), {"user": user, "id": monitor})
+
+    @operation
+    def get_if_changed(self, monitor: str, *, if_none_match: str, user: str = "me") -> Call[Monitor | None]:
+        """The monitor, or None if its definition is still the one with this ETag."""
+        headers = {"If-None-Match": if_none_match}
+        return Call("GET", _MONITOR, IfChanged(Monitor), {"user": user, "id": monitor}, headers=headers)
+
+    @operation
+    def patch(
+        self, monitor: str, *, user: str = "me", if_match: str | None = None, **fields: Unpack[MonitorChanges]
+    ) -> Call[Monitor]:
+        """Changes some fields: None removes one, documents merge, the rest replaces."""
+        headers, places = {"If-Match": if_match}, {"user": user, "id": monitor}
+        return Call("PATCH", _MONITOR, Json(Monitor), places, headers=headers, body=dict(fields))
+
+    @operation
+    def edit(self, monitor: str, change: Callable[[Monitor], MonitorChanges], *, user: str = "me") -> Plan[Monitor]:
+        """Reads the monitor, puts what ``change`` makes of it, and does so again if somebody else was faster.
+
+        ``change`` gets the monitor and returns the fields that are to be different, such as
+        ``lambda home: {"tags": [*home.tags, "web"]}``. ``every`` drives out ``cron``, and the other way round.
+        """
+
+        def put(wanted: dict[str, Any], etag: str | None) -> Described[Monitor]:
+            return Monitors.put.describe(self, monitor, user=user, if_match=etag, **wanted)
+
+        def changed(seen: Monitor) -> dict[str, Any]:
+            changes: dict[str, Any] = dict(change(seen))
+            if changes.get("every") is not None:
+                return {"cron": None, "timezone": None} | changes
+            return {"every": None} | changes if changes.get("cron") is not None else changes
+
+        read = Monitors.get.describe(self, monitor, user=user)
+        return guarded_edit(read, put, _FIELDS, changed)
+
+    @operation
+    def remove(self, monitor: str, *, user: str = "me", if_match: str | None = None) -> Call[None]:
+        """Removes the monitor; nothing more fires."""
+        return Call("DELETE", _MONITOR, Nothing(), {"user": user, "id": monitor}, headers={"If-Match": if_match})
+
+    @operation
+    def pause(self, monitor: str, *, user: str = "me", if_match: str | None = None) -> Call[Monitor]:
+        """Pauses the monitor; it keeps its counter."""
+        return _switch(monitor, "pause", user=user, if_match=if_match)
+
+    @operation
+    def resume(self, monitor: str, *, user: str = "me", if_match: str | None = None) -> Call[Monitor]:
+        """Resumes the monitor at once."""
+        return _switch(monitor, "resume", user=user, if_match=if_match)
+
+    @listing
+    def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Monitor]:
+        """The user's monitors in order of id."""
+        return Pages(Call("GET", _MONITORS, Json(Page[Monitor]), {"user": user}), limit)
+
+    @operation
+    def put_many(
+        self, monitors: Iterable[MonitorItem], *, user: str = "me", progress: Progress | None = None
+    ) -> Plan[Results]:
+        """Puts many monitors, a thousand to a request; returns a disposition for each, in order.
+
+        Each is judged by itself: a refused one does not stop the others.
+        """
+        results: Results = []
+        left = iter(monitors)
+        while items := [given(**monitor) for monitor in islice(left, CHUNK_ITEMS)]:
+            answer = yield from Call("PUT", _MONITORS, Json(BulkAnswer), {"user": user}, body={"items": items})
+            results += answer.items
+            if progress is not None:
+                progress(len(results))
+        return results
+
+    @listing
+    def runs(self, monitor: str, *, user: str = "me", limit: int | None = None) -> Pages[Run]:
+        """The monitor's runs, newest first."""
+        return Pages(Call("GET", f"{_MONITOR}/runs", Json(Page[Run]), {"user": user, "id": monitor}), limit)
+
+
+def _switch(monitor: str, verb: str, *, user: str, if_match: str | None) -> Call[Monitor]:
+    places, headers = {"user": user, "id": monitor}, {"If-Match": if_match}
+    return Call("POST", f"{_MONITOR}/{verb}", Json(Monitor), places, headers=headers, repeatable=True)

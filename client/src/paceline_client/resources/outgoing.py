@@ -1,0 +1,90 @@
+"""The outgoing queue and single runs. ``Worker`` does all of this for you."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline_client.answers import Json
+from paceline_client.calls import Call, Plan, Resource, Transport, given, operation
+from paceline_client.durations import DurationLike, duration_text, seconds
+from paceline_client.models.batches import BatchRun
+from paceline_client.models.monitors import (
+    ClaimAnswer,
+    ClaimedRun,
+    ExtendAnswer,
+    OutcomeItem,
+    OutcomeResult,
+    OutcomesAnswer,
+    Run,
+)
+from paceline_client.models.states import OutcomeStatus
+
+_RUN = "/v1/runs/{run}"
+_CLAIM = "/v1/outgoing/claim"
+
+
+class Outgoing(Resource[Transport]):
+    """Runs for your own checkers: claim, work, report."""
+
+    @operation
+    def claim(
+        self,
+        *,
+        max: int | None = None,
+        lease: DurationLike | None = None,
+        wait: DurationLike = "0s",
+        user: str | None = None,
+    ) -> Plan[list[ClaimedRun]]:
+        """Leases up to ``max`` runs of outgoing monitors; waits for the first, up to ``wait`` (20 s at most).
+
+        ``user``: whose, for admins. A claim whose answer is lost is not made again: its runs come back when their
+        lease is over.
+        """
+        body = given(max=max, lease=lease, wait=duration_text(wait), user=user)
+        answer = yield from Call("POST", _CLAIM, Json(ClaimAnswer), body=body, wait_s=seconds(wait))
+        return answer.items
+
+    @operation
+    def report(self, outcomes: Sequence[OutcomeItem]) -> Plan[list[OutcomeResult]]:
+        """Settles up to 1,000 leased runs in one commit; returns a disposition for each.
+
+        May be sent again: a report that counted already is ``stale`` the second time.
+        """
+        body = {"items": [dict(outcome) for outcome in outcomes]}
+        call = Call("POST", "/v1/outgoing/outcomes", Json(OutcomesAnswer), body=body, repeatable=True)
+        return (yield from call).items
+
+
+class Runs(Resource[Transport]):
+    """Runs, by their id."""
+
+    @operation
+    def get(self, run: str) -> Call[Run]:
+        """A run of a monitor."""
+        return Call("GET", _RUN, Json(Run), {"run": run})
+
+    @operation
+    def get_of_batch(self, run: str) -> Call[BatchRun]:
+        """A run of a batch, ``batch/record@date``. For admins."""
+        return Call("GET", _RUN, Json(BatchRun), {"run": run})
+
+    @operation
+    def claim(self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None) -> Call[ClaimedRun]:
+        """Leases one run, for a checker that was told of it by a message. ``attempt``: only as this one."""
+        body = given(attempt=attempt, lease=lease)
+        return Call("POST", f"{_RUN}/claim", Json(ClaimedRun), {"run": run}, body=body)
+
+    @operation
+    def report(
+        self, run: str, *, lease: str, status: OutcomeStatus, detail: Mapping[str, Any] | None = None
+    ) -> Call[Run]:
+        """Settles a leased run. May be sent again: if it counted already, the second answer is ``StaleLease``."""
+        body = {"lease": lease, "status": status, "detail": dict(detail or {})}
+        return Call("POST", f"{_RUN}/outcome", Json(Run), {"run": run}, body=body, repeatable=True)
+
+    @operation
+    def extend(self, run: str, *, lease: str, by: DurationLike) -> Call[ExtendAnswer]:
+        """Moves the end of the lease, counted from now."""
+        body = {"lease": lease, "by": by}
+        return Call("POST", f"{_RUN}/extend", Json(ExtendAnswer), {"run": run}, body=body, repeatable=True)

@@ -1,0 +1,188 @@
+"""A batch's records, its days with their runs, and dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable, Sequence
+
+from paceline_client.answers import Json, Nothing, Opened, Page, Reply, decode
+from paceline_client.calls import Call, Pages, Resource, Stream, Transport, given, listing, operation
+from paceline_client.durations import DateLike, date_text
+from paceline_client.lines import Lines, Progress
+from paceline_client.models.batches import (
+    BatchRun,
+    Day,
+    DaySummary,
+    Discarded,
+    Planned,
+    Preview,
+    Record,
+    RecordDocument,
+    RecordsPut,
+    Redriven,
+    Replayed,
+)
+from paceline_client.models.states import BatchRunState
+
+SLOW_S = 3_600.0
+"""A plan or an import of a million records takes minutes."""
+_BATCH = "/v1/batches/{batch}"
+_RECORDS = f"{_BATCH}/records"
+_DAY = f"{_BATCH}/days/{{date}}"
+
+
+class Records(Resource[Transport]):
+    """Records of a batch. For admins."""
+
+    @operation
+    def put(self, batch: str, records: Iterable[RecordDocument]) -> Call[RecordsPut]:
+        """Puts records in one request; the answer has a disposition for each. For many, see ``load``."""
+        items = [given(**record) for record in records]
+        return Call("PUT", _RECORDS, Json(RecordsPut), {"batch": batch}, body={"items": items})
+
+    @operation
+    def load(
+        self,
+        batch: str,
+        records: Iterable[RecordDocument] | AsyncIterable[RecordDocument],
+        *,
+        progress: Progress | None = None,
+    ) -> Call[RecordsPut]:
+        """Puts any number of records as a stream, in bounded memory; the answer counts them and names the refused.
+
+        What was put stays, also if the rest never comes. ``progress`` is called with how many were handed over. A
+        source that can be read again, such as a list, is sent again after a lost connection; a generator is not.
+        """
+        lines = Lines(records, progress)
+        return Call("PUT", _RECORDS, Json(RecordsPut), {"batch": batch}, lines=lines, wait_s=SLOW_S)
+
+    @operation
+    def get(self, batch: str, record: str) -> Call[Record]:
+        """The record."""
+        return Call("GET", f"{_RECORDS}/{{record}}", Json(Record), {"batch": batch, "record": record})
+
+    @operation
+    def remove(self, batch: str, record: str) -> Call[None]:
+        """Removes the record; it runs no more, also today."""
+        return Call("DELETE", f"{_RECORDS}/{{record}}", Nothing(), {"batch": batch, "record": record})
+
+    @listing
+    def list(self, batch: str, *, limit: int | None = None) -> Pages[Record]:
+        """The batch's records in order of id."""
+        return Pages(Call("GET", _RECORDS, Json(Page[Record]), {"batch": batch}), limit)
+
+
+class Days(Resource[Transport]):
+    """Days of a batch. For admins."""
+
+    @operation
+    def plan(self, batch: str, date: DateLike) -> Call[Planned]:
+        """Plans a day, each record once however often it is asked."""
+        body = {"date": date_text(date)}
+        return Call(
+            "POST", f"{_BATCH}/plan", Json(Planned), {"batch": batch}, body=body, repeatable=True, wait_s=SLOW_S
+        )
+
+    @operation
+    def preview(self, batch: str, date: DateLike) -> Call[Preview]:
+        """How the day would be planned; changes nothing."""
+        body, query = {"date": date_text(date)}, {"dry_run": "true"}
+        path, places = f"{_BATCH}/plan", {"batch": batch}
+        return Call("POST", path, Json(Preview), places, query, body=body, repeatable=True, wait_s=SLOW_S)
+
+    @operation
+    def get(self, batch: str, date: DateLike) -> Call[Day]:
+        """The day's report: totals by state and provider, evenness, histogram."""
+        return Call("GET", _DAY, Json(Day), {"batch": batch, "date": date_text(date)}, wait_s=SLOW_S)
+
+    @listing
+    def list(self, batch: str, *, limit: int | None = None) -> Pages[DaySummary]:
+        """The batch's days, newest first."""
+        return Pages(Call("GET", f"{_BATCH}/days", Json(Page[DaySummary]), {"batch": batch}), limit)
+
+    @listing
+    def runs(
+        self,
+        batch: str,
+        date: DateLike,
+        *,
+        state: BatchRunState | None = None,
+        provider: str | None = None,
+        limit: int | None = None,
+    ) -> Pages[BatchRun]:
+        """The day's runs with their results."""
+        places, query = {"batch": batch, "date": date_text(date)}, {"state": state, "provider": provider}
+        return Pages(Call("GET", f"{_DAY}/runs", Json(Page[BatchRun]), places, query), limit)
+
+    @listing
+    def export(
+        self, batch: str, date: DateLike, *, state: BatchRunState | None = None, provider: str | None = None
+    ) -> Stream[BatchRun]:
+        """All runs of the day, streamed in one request."""
+        return Stream(_export(batch, date, "ndjson", state, provider), lambda line: decode(BatchRun, line))
+
+    @listing
+    def export_csv(
+        self, batch: str, date: DateLike, *, state: BatchRunState | None = None, provider: str | None = None
+    ) -> Stream[str]:
+        """The same as lines of CSV, the first with the names of the columns. A cell may hold a line's end."""
+        return Stream(_export(batch, date, "csv", state, provider), bytes.decode)
+
+
+class DeadLetters(Resource[Transport]):
+    """Runs of batches that failed for good, or of which nobody knows. For admins."""
+
+    @listing
+    def list(
+        self,
+        *,
+        provider: str | None = None,
+        batch: str | None = None,
+        date: DateLike | None = None,
+        limit: int | None = None,
+    ) -> Pages[BatchRun]:
+        """Dead letters by provider and due time."""
+        query = {"provider": provider, "batch": batch, "date": None if date is None else date_text(date)}
+        return Pages(Call("GET", "/v1/dead", Json(Page[BatchRun]), query=query), limit)
+
+    @operation
+    def redrive(
+        self,
+        *,
+        runs: Sequence[str] | None = None,
+        provider: str | None = None,
+        batch: str | None = None,
+        date: DateLike | None = None,
+    ) -> Call[Redriven]:
+        """Puts the dead letters back that are named, in their old order and paced, each once."""
+        body = _choice(runs=runs, provider=provider, batch=batch, date=date)
+        return Call("POST", "/v1/dead/redrive", Json(Redriven), body=body, wait_s=SLOW_S)
+
+    @operation
+    def replay(self) -> Call[Replayed]:
+        """Sends messages of the dead queues again, up to 1,000 of each. On AWS."""
+        return Call("POST", "/v1/dead/redrive", Json(Replayed), body={"queues": True}, wait_s=SLOW_S)
+
+    @operation
+    def discard(
+        self,
+        *,
+        runs: Sequence[str] | None = None,
+        provider: str | None = None,
+        batch: str | None = None,
+        date: DateLike | None = None,
+    ) -> Call[Discarded]:
+        """Discards the dead letters that are named; their results stay in their day."""
+        body = _choice(runs=runs, provider=provider, batch=batch, date=date)
+        return Call("POST", "/v1/dead/discard", Json(Discarded), body=body, wait_s=SLOW_S)
+
+
+def _export(batch: str, date: DateLike, form: str, state: str | None, provider: str | None) -> Call[Reply]:
+    places, query = {"batch": batch, "date": date_text(date)}, {"format": form, "state": state, "provider": provider}
+    answer = Opened(BatchRun if form == "ndjson" else str)
+    return Call("GET", f"{_DAY}/export", answer, places, query, streamed=True, wait_s=SLOW_S)
+
+
+def _choice(
+    *, runs: Sequence[str] | None, provider: str | None, batch: str | None, date: DateLike | None
+) -> dict[str, object]:
+    return given(runs=runs, provider=provider, batch=batch, date=None if date is None else date_text(date))

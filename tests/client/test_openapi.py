@@ -1,0 +1,162 @@
+"""The client beside ``/openapi.json``, in both directions: operations, parameters, bodies, answers, fields, words."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, get_args, is_typeddict
+
+import pytest
+
+from paceline.shells.api.http.openapi import openapi_document
+from paceline.shells.api.routes import ROUTES
+from paceline_client import AsyncClient, Client
+from paceline_client.calls import Resource
+from tests.client.support.shapes import (
+    Comparison,
+    Method,
+    Schema,
+    answer_type,
+    fields,
+    hints,
+    is_list,
+    methods,
+    options,
+)
+
+DOCUMENT = openapi_document(ROUTES)
+OPERATIONS: dict[tuple[str, str], Schema] = {
+    (method.upper(), path): operation
+    for path, operations in DOCUMENT["paths"].items()
+    for method, operation in operations.items()
+}
+
+
+@pytest.fixture(params=[Client, AsyncClient])
+def client(request: pytest.FixtureRequest) -> Resource[Any]:
+    made: Resource[Any] = request.param("http://127.0.0.1:9", "a token")
+    return made
+
+
+def by_route(client: Resource[Any]) -> dict[tuple[str, str], list[Method]]:
+    found: dict[tuple[str, str], list[Method]] = defaultdict(list)
+    for method in methods(client):
+        found[method.call.method, method.call.path].append(method)
+    return found
+
+
+def test_every_operation_of_the_service_has_a_method_and_every_method_an_operation(client: Resource[Any]) -> None:
+    ours, theirs = set(by_route(client)), set(OPERATIONS)
+    assert sorted(theirs - ours) == [], "the client lacks these operations"
+    assert sorted(ours - theirs) == [], "the service does not have these operations"
+
+
+def test_both_clients_have_the_same_methods() -> None:
+    names = [{method.name for method in methods(made("http://127.0.0.1:9", "t"))} for made in (Client, AsyncClient)]
+    assert names[0] == names[1]
+
+
+def test_parameters_of_every_operation_are_those_of_its_methods() -> None:
+    comparison = Comparison(DOCUMENT)
+    for route, found in by_route(Client("http://127.0.0.1:9", "t")).items():
+        parameters = OPERATIONS[route].get("parameters", [])
+        for place in ("path", "query", "header"):
+            theirs = {one["name"] for one in parameters if one["in"] == place}
+            comparison.compare_names(theirs, set().union(*(told(one, place) for one in found)), f"{route} {place}")
+    assert "\n".join(comparison.wrong) == ""
+
+
+def told(method: Method, place: str) -> set[str]:
+    call = method.call
+    if place == "path":
+        return set(call.places)
+    if place == "header":
+        return {name for name, value in call.headers.items() if value is not None}
+    return {name for name, value in call.query.items() if value is not None} | (
+        {"limit", "cursor"} if method.paged else set()
+    )
+
+
+def test_every_body_and_answer_has_the_fields_and_words_of_its_schema_and_no_others() -> None:
+    comparison = Comparison(DOCUMENT)
+    for route, found in by_route(Client("http://127.0.0.1:9", "t")).items():
+        where = " ".join(route)
+        for schema in bodies(OPERATIONS[route]):
+            compare_body(comparison, schema, found, where)
+        compare_answers(comparison, OPERATIONS[route], found, where)
+    assert "\n".join(comparison.wrong) == ""
+    pages = {name for name in DOCUMENT["components"]["schemas"] if name.startswith("Page_")}
+    assert sorted(set(DOCUMENT["components"]["schemas"]) - comparison.seen - pages) == [], (
+        "schemas that nothing mirrors"
+    )
+
+
+def bodies(operation: Schema) -> Iterator[Schema]:
+    content = operation.get("requestBody", {}).get("content", {})
+    if "application/json" in content:
+        yield content["application/json"]["schema"]
+
+
+def compare_body(comparison: Comparison, schema: Schema, found: list[Method], where: str) -> None:
+    """The names of all that the methods send together; and what is below, by the types of their arguments."""
+    properties = comparison.resolve(schema)["properties"]
+    sent = set().union(*(one.call.body for one in found if one.call.body is not None))
+    comparison.compare_names(set(properties), sent, f"{where}, body")
+    for method in found:
+        for name, hint in argument_types(method).items():
+            if properties.get(name):
+                comparison.compare(properties[name], hint, f"{where}, body.{name}", answer=False)
+
+
+def argument_types(method: Method) -> dict[str, Any]:
+    """Types of the body's fields: of keyword arguments, of a whole document, of items."""
+    types: dict[str, Any] = {}
+    for name, parameter in list(inspect.signature(method.describe).parameters.items())[1:]:
+        hint = hints(method.describe)[name]
+        if parameter.kind is parameter.VAR_KEYWORD:
+            types |= fields(get_args(hint)[0])
+        elif is_typeddict(hint):
+            types |= fields(hint)
+        elif any(is_list(one) and is_typeddict(get_args(one)[0]) for one in options(hint)):
+            types["items"] = next(one for one in options(hint) if is_list(one))
+        elif name not in method.call.places and method.call.method != "DELETE":
+            types[name] = hint
+    return types
+
+
+def compare_answers(comparison: Comparison, operation: Schema, found: list[Method], where: str) -> None:
+    """Each alternative of the answer is read by a method, and each method reads one of them."""
+    schemas: dict[str, Schema] = {}
+    for status, response in operation["responses"].items():
+        content = response.get("content", {})
+        if status < "400" and "application/json" in content:
+            schema = content["application/json"]["schema"]
+            for one in schema.get("anyOf", [schema]):
+                schemas[str(one)] = one
+    types = {answer_type(one.call): one.paged for one in found}
+    if not schemas:
+        return
+    names = {frozenset(comparison.resolve(one)["properties"]): one for one in schemas.values()}
+    for type_, paged in types.items():
+        if paged:
+            (page,) = schemas.values()
+            items = comparison.resolve(page)["properties"]["items"]["items"]
+            comparison.compare(items, type_, f"{where}, items", answer=True)
+            names.clear()
+        else:
+            nearest = max(names.items(), key=lambda one: len(one[0] & set(fields(type_))))
+            comparison.compare(nearest[1], type_, f"{where}, answer", answer=True)
+    read = [set(fields(type_)) for type_ in types]
+    unread = [one for one in names if not any(one & ours == one for ours in read)]
+    if unread:
+        comparison.wrong.append(f"{where}: no method reads {[sorted(one) for one in unread]}")
+
+
+def test_models_with_an_etag_are_those_whose_answers_carry_one() -> None:
+    for route, found in by_route(Client("http://127.0.0.1:9", "t")).items():
+        responses = [one for status, one in OPERATIONS[route]["responses"].items() if status.startswith("2")]
+        tagged = any("ETag" in one.get("headers", {}) for one in responses)
+        for method in found:
+            fields_ = getattr(answer_type(method.call), "__struct_fields__", ())
+            assert method.paged or ("etag" in fields_) == tagged, (route, method.name)
