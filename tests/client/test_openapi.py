@@ -21,6 +21,7 @@ from tests.client.support.shapes import (
     fields,
     hints,
     is_list,
+    merged,
     methods,
     options,
 )
@@ -100,7 +101,7 @@ def bodies(operation: Schema) -> Iterator[Schema]:
 
 def compare_body(comparison: Comparison, schema: Schema, found: list[Method], where: str) -> None:
     """The names of all that the methods send together; and what is below, by the types of their arguments."""
-    properties = comparison.resolve(schema)["properties"]
+    properties = merged(comparison.branches(schema))["properties"]
     sent = set().union(*(one.call.body for one in found if one.call.body is not None))
     comparison.compare_names(set(properties), sent, f"{where}, body")
     for method in found:

@@ -212,11 +212,12 @@ class Comparison:
         self._compare_format(schema, hint, where, answer=answer)
         objects = [one for one in self.branches(schema) if "properties" in one]
         documents = [one for one in options(hint) if is_typeddict(one) or is_model(one)]
-        if len(documents) == 1 == len(objects):
-            self.compare_fields(objects[0], documents[0], where, answer=answer)
+        if len(documents) == 1 and objects:
+            self.compare_fields(merged(objects), documents[0], where, answer=answer)
         elif documents and objects:
             self._compare_kinds(objects, documents, where, answer=answer)
-        elif objects and ours != FREE:
+        elif ours != FREE and any("," in tag_of_schema(one) for one in objects):
+            # A document of one kind, such as a check that is handed over, may be a plain one.
             self.wrong.append(f"{where}: the client has no type for it")
         for one in options(hint):
             for array in self.branches(schema) if is_list(one) else ():
@@ -256,6 +257,13 @@ class Comparison:
         for format_, type_ in (("date-time", datetime), ("date", date)):
             if answer and format_ in formats and type_ not in options(hint):
                 self.wrong.append(f"{where}: {format_} in the schema, but no {type_.__name__} in the client")
+
+
+def merged(objects: Sequence[Schema]) -> Schema:
+    """One schema with the fields of all, such as of a monitor with an interval and of one with cron."""
+    properties = {name: field for one in objects for name, field in one["properties"].items()}
+    required = set[str].intersection(*(set(one.get("required", ())) for one in objects))
+    return {"type": "object", "properties": properties, "required": sorted(required)}
 
 
 def tag_of_schema(schema: Schema) -> str:
