@@ -12,16 +12,11 @@ import msgspec
 
 from paceline.core.jobs.atlas import Lost, Marker, Refused, parse_marker_prefix, parse_marker_tag, site_tag
 from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import EndState, StoredMeasurement
 from paceline.ports import Atlas, Clock, JobStore, Vault
-from paceline.steps.jobs.account_queries import (
-    LOSTS_MAX,
-    Quarantined,
-    Trouble,
-    ask_as_owner,
-    pause_until_ms,
-    says_pause,
-)
+from paceline.steps.jobs.account_queries import Quarantined, Trouble, ask_as_owner
+from paceline.steps.jobs.account_walk import walk_accounts
 
 PAGE = 500
 ENDED: tuple[EndState, ...] = get_args(EndState)
@@ -53,32 +48,25 @@ class Reconciled(NamedTuple):
 
 def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_ms: int, clock: Clock) -> Reconciled:
     """Looks once at every account, also at disabled ones, which may still have measurements running."""
-    report, lost = Reconciled(), 0
-    now_ms = clock.now_ms()
-    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+
+    def visit(report: Reconciled, account: Account) -> tuple[Reconciled, Unanswered | None]:
         # Read before the question: a process that is held up after it has an old list, and must not take it for new.
         young_ms = clock.now_ms() - settle_ms
         asked = ask_as_owner(store, vault, account.id, lambda key: atlas.running_by_marker(key, site_tag(site)))
         report = report._replace(quarantined=report.quarantined + asked.quarantined)
-        failed: Unanswered | None = None
         if isinstance(asked.answer, Refused | Lost):
-            failed = asked.answer
-            report = report._replace(troubles=(*report.troubles, Trouble(account.id, failed.reason)))
-        else:
-            report = report._replace(asked=report.asked + 1)
-            strays, left = _strays(store, asked.answer, site=site, young_ms=young_ms)
-            report = report._replace(left=report.left + left)
-            for listed, marker, why in strays:
-                report, failed = _stop(atlas, asked.key.secret, account.id, listed, marker, why, report)
-                if failed is not None:
-                    break
-        if says_pause(failed):
-            assert failed is not None
-            return report._replace(paused_until_ms=pause_until_ms(failed, refusals=1, now_ms=clock.now_ms()))
-        lost += isinstance(failed, Lost)
-        if lost >= LOSTS_MAX:
-            return report
-    return report
+            trouble = Trouble(account.id, asked.answer.reason)
+            return report._replace(troubles=(*report.troubles, trouble)), asked.answer
+        strays, left = _strays(store, asked.answer, site=site, young_ms=young_ms)
+        report = report._replace(asked=report.asked + 1, left=report.left + left)
+        for listed, marker, why in strays:
+            report, failed = _stop(atlas, asked.key.secret, account.id, listed, marker, why, report)
+            if failed is not None:
+                return report, failed
+        return report, None
+
+    report, paused_until_ms = walk_accounts(store, Reconciled(), visit, clock=clock)
+    return report._replace(paused_until_ms=paused_until_ms)
 
 
 def _strays(

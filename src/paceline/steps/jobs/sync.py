@@ -9,14 +9,8 @@ from paceline.core.jobs.atlas_replies import Credits, Unanswered
 from paceline.core.jobs.meters import Reading, lagging_visible
 from paceline.core.jobs.pool import Account
 from paceline.ports import Atlas, Clock, JobStore, Vault
-from paceline.steps.jobs.account_queries import (
-    LOSTS_MAX,
-    Quarantined,
-    Trouble,
-    ask_as_owner,
-    pause_until_ms,
-    says_pause,
-)
+from paceline.steps.jobs.account_queries import Quarantined, Trouble, ask_as_owner
+from paceline.steps.jobs.account_walk import walk_accounts
 
 
 class SyncedAccount(NamedTuple):
@@ -46,21 +40,16 @@ class Synced(NamedTuple):
 
 def sync_accounts(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, every_ms: int, clock: Clock) -> Synced:
     """Reads RIPE's counters of each account that is due and enabled; of several processes one does it."""
-    report, lost = Synced(), 0
-    now_ms = clock.now_ms()
-    for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
+
+    def visit(report: Synced, account: Account) -> tuple[Synced, Unanswered | None]:
         if not account.enabled:
-            continue
+            return report, None
         if not store.take_duty(f"sync/{account.id}", every_ms=every_ms, now_ms=clock.now_ms()):
-            continue
-        report, failed = _sync(store, atlas, vault, account.id, site, report, clock)
-        if says_pause(failed):
-            assert failed is not None
-            return report._replace(paused_until_ms=pause_until_ms(failed, refusals=1, now_ms=clock.now_ms()))
-        lost += isinstance(failed, Lost)
-        if lost >= LOSTS_MAX:
-            return report
-    return report
+            return report, None
+        return _sync(store, atlas, vault, account.id, site, report, clock)
+
+    report, paused_until_ms = walk_accounts(store, Synced(), visit, clock=clock)
+    return report._replace(paused_until_ms=paused_until_ms)
 
 
 def _sync(
