@@ -13,7 +13,7 @@ from typing import Protocol
 from paceline.core.engine_traits import EngineTraits
 from paceline.ports.atlas import Atlas
 from paceline.ports.batches import BatchStore
-from paceline.ports.edges import Caller, Clock, Provider, Vault
+from paceline.ports.edges import Caller, Clock, Edge, Provider, Vault
 from paceline.ports.items import ItemStore
 from paceline.ports.jobs import JobStore
 from paceline.ports.monitors import MonitorStore
@@ -23,6 +23,7 @@ __all__ = [
     "BatchStore",
     "Caller",
     "Clock",
+    "Edge",
     "ItemStore",
     "JobStore",
     "MonitorStore",

@@ -1,23 +1,26 @@
-"""The edges: providers that carry out checks and calls, the vault, the clock."""
+"""The edges: what carries out checks and calls, the vault, the clock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.monitors.values import Finished, Order
 
+O_contra = TypeVar("O_contra", contravariant=True)
+R = TypeVar("R")
 
-class Provider(Protocol):
-    """The edge where waiting is the work: many checks in flight. One thread drives it; ``wake`` is for the others."""
+
+class Edge(Protocol[O_contra, R]):
+    """The edge where waiting is the work: many orders in flight. One thread drives it; ``wake`` is for the others."""
 
     @property
     def in_flight(self) -> int: ...
-    def start(self, orders: Sequence[Order]) -> None:
-        """Begins each check. Every order ends in exactly one Finished, within its own total deadline."""
+    def start(self, orders: Sequence[O_contra], /) -> None:
+        """Begins each order. Every one ends in exactly one result, within its own total deadline."""
 
-    def finished(self, *, wait_ms: int) -> list[Finished]:
+    def finished(self, *, wait_ms: int) -> list[R]:
         """What has ended; waits up to ``wait_ms`` for the first, or until woken."""
 
     def wake(self) -> None: ...
@@ -25,20 +28,10 @@ class Provider(Protocol):
         """Drops what is in flight; its leases will run out."""
 
 
-class Caller(Protocol):
-    """The edge towards providers: calls in flight. One thread drives it; ``wake`` is for the others."""
-
-    @property
-    def in_flight(self) -> int: ...
-    def start(self, calls: Sequence[Call]) -> None:
-        """Begins each call. Every one ends in exactly one CallResult, within its own total deadline."""
-
-    def finished(self, *, wait_ms: int) -> list[CallResult]:
-        """What has ended; waits up to ``wait_ms`` for the first, or until woken."""
-
-    def wake(self) -> None: ...
-    def close(self) -> None:
-        """Drops what is in flight; its leases will run out."""
+Provider: TypeAlias = Edge[Order, Finished]
+"""Carries out checks."""
+Caller: TypeAlias = Edge[Call, CallResult]
+"""Calls the providers of batches, and webhooks."""
 
 
 class Vault(Protocol):

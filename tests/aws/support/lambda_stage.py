@@ -17,7 +17,17 @@ import pytest
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.adapters.aws.client import tables
-from paceline.shells.aws_lambda import api, items_stream, jobs, planner, runtime, schedulers_stream, sender, ticks
+from paceline.shells.aws_lambda import (
+    api,
+    carry_out,
+    items_stream,
+    jobs,
+    planner,
+    runtime,
+    schedulers_stream,
+    sender,
+    ticks,
+)
 from paceline.steps.access import add_user
 from tests.aws.support.guard import watch
 from tests.aws.support.mapping import Handler, QueueMapping, StreamMapping
@@ -25,11 +35,11 @@ from tests.aws.support.ministack import Emulator, fresh_prefix, plain_client, sh
 
 CACHES = (
     runtime.engine,
+    carry_out.loop_metrics,
     api._adapter,
     sender._checks,
     sender._calls,
     planner._machines,
-    jobs._metrics,
     jobs._desk,
     jobs._atlas,
     jobs._dispatcher,
@@ -60,9 +70,9 @@ def timed(handler: Callable[..., Any], left_s: float = TIME_S) -> Handler:
     return lambda event, _context: handler(event, Context(left_s))
 
 
-@dataclass(frozen=True)
+@dataclass
 class Shifted:
-    ahead_ms: int
+    ahead_ms: int = 0
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000 + self.ahead_ms
@@ -76,10 +86,11 @@ class Stage:
     prefix: str
     token: str = ""
     asked: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
+    clock: Shifted = field(default_factory=Shifted)
 
     def at(self, shift_ms: int) -> None:
         """From now on the functions' clock is so much ahead."""
-        object.__setattr__(self.now.system, "clock", Shifted(shift_ms))
+        self.clock.ahead_ms = shift_ms
 
     @property
     def now(self) -> runtime.Engine:
@@ -248,6 +259,7 @@ def lambda_stage(**settings: str) -> Iterator[Stage]:
             patch.setenv(name, value)
         _forget()
         stage = Stage(aws, prefix)
+        object.__setattr__(stage.now.system, "clock", stage.clock)
         _listen(stage)
         _, made = add_user(
             stage.store,
@@ -275,13 +287,13 @@ def _close(stage: Stage) -> None:
     planner._machines().close()
     stage.store.close()
     if sender._checks.cache_info().currsize:
-        sender._checks()._provider.close()
+        sender._checks().edge.close()
     if sender._calls.cache_info().currsize:
-        sender._calls()._caller.close()
+        sender._calls().edge.close()
     if jobs._atlas.cache_info().currsize:
         jobs._atlas().close()
     if jobs._webhooks.cache_info().currsize:
-        jobs._webhooks()._caller.close()
+        jobs._webhooks().work.edge.close()
     if api._adapter.cache_info().currsize:
         asyncio.get_event_loop_policy().get_event_loop().close()
         asyncio.set_event_loop(None)

@@ -72,7 +72,7 @@ def test_a_job_that_was_submitted_over_rest_is_sent_at_once_and_counted(
         assert 'paceline_atlas_requests_total{answer="answered",request="create"} 9.0' in text
         ready = api("GET", "/readyz")
         assert ready is not None
-        assert {loop["name"] for loop in ready[1]["loops"]} >= {"dispatcher-1", "follower", "herald"}
+        assert {loop["name"] for loop in ready[1]["loops"]} >= {"dispatcher-1", "follower", "webhooks"}
         stop(process)
     finally:
         process.kill()

@@ -20,8 +20,9 @@ from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.values import Finished, Order
 from paceline.core.users import User
+from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.monitors import Sender
+from paceline.shells.daemon.monitors import Checks
 from paceline.steps.monitors.define import parse_put, put_monitor
 from paceline.steps.monitors.tick import tick
 from paceline.wiring import System
@@ -58,6 +59,10 @@ class Hand:
     def close(self) -> None: ...
 
 
+def sender_of(system: System, hand: Hand, metrics: Metrics) -> InFlight[Order, Finished]:
+    return InFlight(Checks(system, hand, metrics), clock=hand, remote=system.traits.remote)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     store = SqliteStore(str(tmp_path / "p.db"))
@@ -72,7 +77,7 @@ def test_a_check_that_outlives_its_lease_does_not_confuse_its_second_attempt(sto
     tick(store, now_ms=T0_MS, catch_up=CatchUp())
     hand, metrics = Hand(), Metrics()
     given: dict[str, Any] = {"check_lease": "1s"}
-    sender = Sender(System(Settings(**given), store, hand), hand, metrics)
+    sender = sender_of(System(Settings(**given), store, hand), hand, metrics)
     sender.turn()
     hand.ms += 1_500  # the lease is over, the check is not
     sender.turn()
@@ -123,7 +128,7 @@ def test_check_claimed_for_longer_than_its_lease_is_given_back_and_not_sent(tmp_
         due_check(store, wall.now_ms())
         hand = Hand()
         hand.now_ms = wall.now_ms  # type: ignore[method-assign]
-        sender = Sender(System(load_settings(check_lease="1s"), store, hand), hand, Metrics())
+        sender = sender_of(System(load_settings(check_lease="1s"), store, hand), hand, Metrics())
         with locked(tmp_path / "p.db", 1.2), capture_logs() as logs:
             sender.turn()
         assert hand.started == []
@@ -138,7 +143,7 @@ def test_lease_of_a_claim_that_waited_for_the_lock_counts_from_its_write(tmp_pat
         due_check(store, wall.now_ms())
         hand = Hand()
         hand.now_ms = wall.now_ms  # type: ignore[method-assign]
-        sender = Sender(System(load_settings(check_lease="5s"), store, hand), hand, Metrics())
+        sender = sender_of(System(load_settings(check_lease="5s"), store, hand), hand, Metrics())
         asked_ms = wall.now_ms()
         with locked(tmp_path / "p.db", 1.2):
             sender.turn()

@@ -13,14 +13,15 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline import __version__
+from paceline.core.batches.calls import CallResult
 from paceline.core.monitors.definition import duration_ms
+from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Event, Time, chance, engine, logger, time_of
+from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, WatchedAtlas
-from paceline.shells.daemon.loop import Turn
-from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.webhooks import WebhookLoop
+from paceline.shells.daemon.webhooks import Webhooks
 from paceline.steps.jobs.dispatch import DispatchSettings
+from paceline.steps.jobs.webhook import Hook
 from paceline.wiring import open_atlas, open_caller
 
 TURNS_MAX = 1_000
@@ -40,7 +41,7 @@ def dispatch(event: Event, context: LambdaContext) -> dict[str, Any]:
     """
     left = time_of(context)
     if "Records" not in event:
-        return {"turns": _turn_on(_dispatcher(), left, spare_s=SEND_S)}
+        return {"turns": _dispatch_on(left)}
     if any(_is_new_job(record) for record in event["Records"]):
         logger.info("dispatched", extra={"turns": _send_new(left)})
     return {"batchItemFailures": []}
@@ -58,7 +59,10 @@ def follow(event: Event, context: LambdaContext) -> dict[str, Any]:
 def tell(event: Event, context: LambdaContext) -> dict[str, Any]:
     """Webhooks of finished jobs. One that is cut short is tried again when its time comes."""
     del event
-    return {"turns": _turn_on(_webhooks(), time_of(context), spare_s=HOOK_S)}
+    loop = _webhooks()
+    if carry_out([loop], time_of(context), claim_s=HOOK_S):
+        _webhooks.cache_clear()
+    return {"webhooks": loop.settled}
 
 
 def _is_new_job(record: Event) -> bool:
@@ -70,29 +74,23 @@ def _is_new_job(record: Event) -> bool:
 
 def _send_new(left: Time) -> int:
     """All that can go now. Where others send as much as may be sent at once, they go on with it, or the next minute."""
-    turns = _turn_on(_dispatcher(), left, spare_s=SEND_S, sleep_ms_max=0)
+    turns = _dispatch_on(left, sleep_ms_max=0)
     if turns > 1:
         return turns
     time.sleep(LATE_S)
-    return turns + _turn_on(_dispatcher(), left, spare_s=SEND_S, sleep_ms_max=0)
+    return turns + _dispatch_on(left, sleep_ms_max=0)
 
 
-def _turn_on(loop: Dispatcher | WebhookLoop, left: Time, *, spare_s: float, sleep_ms_max: int = LOOK_MS - 1) -> int:
-    """Until a turn has nothing to do for longer than that; how many there were."""
-    if isinstance(loop, Dispatcher):
-        loop.tell()  # others may have made room since its last call
+def _dispatch_on(left: Time, *, sleep_ms_max: int = LOOK_MS - 1) -> int:
+    """Turns the dispatcher until it has nothing to do for longer than that. Returns how many turns there were."""
+    dispatcher = _dispatcher()
+    dispatcher.tell()  # others may have made room since its last call
     for turns in range(1, TURNS_MAX + 1):
-        turn: Turn = loop.turn()
-        if turn.sleep_ms > sleep_ms_max or left.left_s < spare_s:
+        turn = dispatcher.turn()
+        if turn.sleep_ms > sleep_ms_max or left.left_s < SEND_S:
             return turns
         time.sleep(turn.sleep_ms / 1_000)
     return TURNS_MAX
-
-
-@cache
-def _metrics() -> Metrics:
-    """Counted for the loops' sake: nobody asks a function for its figures. Its log has them."""
-    return Metrics(version=__version__)
 
 
 @cache
@@ -108,20 +106,21 @@ def _desk() -> DispatchSettings:
 
 @cache
 def _atlas() -> WatchedAtlas:
-    return WatchedAtlas(open_atlas(engine().system.settings), _metrics(), beat=lambda _seconds: None)
+    return WatchedAtlas(open_atlas(engine().system.settings), loop_metrics(), beat=lambda _seconds: None)
 
 
 @cache
 def _dispatcher() -> Dispatcher:
-    return Dispatcher(engine().system, _atlas(), _desk(), _metrics(), chance=chance)
+    return Dispatcher(engine().system, _atlas(), _desk(), loop_metrics(), chance=chance)
 
 
 @cache
 def _follower() -> Follower:
-    return Follower(engine().system, _atlas(), _desk(), _metrics(), chance=chance, finished=lambda: None)
+    return Follower(engine().system, _atlas(), _desk(), loop_metrics(), chance=chance, finished=lambda: None)
 
 
 @cache
-def _webhooks() -> WebhookLoop:
+def _webhooks() -> InFlight[Hook, CallResult]:
     system = engine().system
-    return WebhookLoop(system, open_caller(system.settings, system.clock), _metrics(), chance=chance)
+    webhooks = Webhooks(system, open_caller(system.settings, system.clock), loop_metrics(), chance=chance)
+    return InFlight(webhooks, clock=system.clock, remote=system.traits.remote)

@@ -10,7 +10,7 @@ from paceline.core.monitors.values import Order
 
 
 class CheckPlaces:
-    """For one thread. A check leaves its place when it has ended, before it is settled."""
+    """For one thread; ``now`` is for any. A check leaves its place when it has ended, before it is settled."""
 
     def __init__(self, settings: Settings) -> None:
         ceiling = ceiling_of(settings.check_places)

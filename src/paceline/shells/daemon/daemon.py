@@ -8,10 +8,8 @@ import gc
 import os
 import random
 import resource
-import secrets
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,31 +18,29 @@ import uvicorn
 import uvloop
 
 from paceline import __version__
-from paceline.core.monitors.definition import duration_ms
 from paceline.errors import StoreUnavailable, WrongSetting
-from paceline.ports import Atlas
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.http.serving import server_config
-from paceline.shells.daemon.batches import CallSender, Planner
+from paceline.shells.daemon.batches import Calls, Planner
 from paceline.shells.daemon.heartbeat import Heartbeat
-from paceline.shells.daemon.jobs import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower
+from paceline.shells.daemon.in_flight import InFlight
+from paceline.shells.daemon.job_engine import JobEngine
 from paceline.shells.daemon.keeper import Keeper
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.monitors import Sender, Ticker
+from paceline.shells.daemon.monitors import Checks, Ticker
 from paceline.shells.daemon.signals import STOPS, StopSignals, was_told
 from paceline.shells.daemon.watcher import Watcher
-from paceline.shells.daemon.webhooks import WebhookLoop
-from paceline.steps.jobs.dispatch import DispatchSettings
 from paceline.steps.upkeep.secret import seal_checks
-from paceline.wiring import System, exposed_files, open_atlas, open_caller, open_provider, open_tls
+from paceline.wiring import System, exposed_files, open_caller, open_provider, open_tls
 
 log = structlog.get_logger("paceline")
 
 GRACE_S = 5
 CUT_S = 1.0
 """So long a request that was cut short may take to end."""
-JOIN_S = 15.0
+DRAIN_S = 10.0
+"""So long checks and calls may still take, and so long again to be settled."""
 BACKLOG = 2_048
 FILES_MAX = 65_536
 FILES_S = 1.0
@@ -70,15 +66,17 @@ class Engine:
         system.store.begin_loops()
         self._provider = open_provider(system.settings, system.clock, own=owned)
         self._caller = open_caller(system.settings, system.clock, own=owned)
-        self._sender = Sender(system, self._provider, metrics)
-        self._call_sender = CallSender(system, self._caller, metrics, chance=random.SystemRandom().random)
+        clock, remote = system.clock, system.traits.remote
+        self._checks = InFlight(Checks(system, self._provider, metrics), clock=clock, remote=remote)
+        calls = Calls(system, self._caller, metrics, chance=random.SystemRandom().random)
+        self._calls = InFlight(calls, clock=clock, remote=remote)
         self._arrived = arrived
-        self._plans = Planner(system, metrics, planned=self._call_sender.wake, keep_on=self._keep_planning)
+        self._plans = Planner(system, metrics, planned=self._calls.wake, keep_on=self._keep_planning)
         self._ticks = Ticker(system, metrics, made=self._made, keep_on=self._keep_ticking)
         self._ticker = Loop("ticker", self._ticks.turn, metrics)
-        self._sending = Loop("sender", self._sender.turn, metrics)
+        self._sending = Loop("sender", self._checks.turn, metrics)
         self._planner = Loop("planner", self._plans.turn, metrics)
-        self._calling = Loop("caller", self._call_sender.turn, metrics)
+        self._calling = Loop("caller", self._calls.turn, metrics)
         keeper = Keeper(system, metrics, loops=lambda: self.loops, beat=self._keep_keeping)
         self._keeper = Loop("keeper", keeper.turn, metrics)
         self._watcher = Loop("watcher", Watcher(system).turn, metrics)
@@ -114,16 +112,16 @@ class Engine:
         """No new runs, no new claims, no new sends; what is in flight settles or is given back."""
         for loop in self.loops:
             loop.stop()
-        self._sender.wake()
-        self._call_sender.wake()
+        self._checks.wake()
+        self._calls.wake()
         # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
         jobs = threading.Thread(target=_end, args=(self._jobs.drain,), name="paceline-drain-jobs")
         jobs.start()
         for loop in self._own_loops:
             loop.join(JOIN_S)
-        calls = threading.Thread(target=_end, args=(self._call_sender.drain,), name="paceline-drain")
+        calls = threading.Thread(target=_end, args=(_draining(self._calls, "calls_drained"),), name="paceline-drain")
         calls.start()
-        _end(self._sender.drain)
+        _end(_draining(self._checks, "drained"))
         calls.join()
         jobs.join()
         self._heartbeat.end()
@@ -132,8 +130,8 @@ class Engine:
 
     def hurry(self) -> None:
         """A drain, now or later, does not wait for what is in flight: it is given back, or left to its lease."""
-        self._sender.hurry()
-        self._call_sender.hurry()
+        self._checks.hurry()
+        self._calls.hurry()
         self._jobs.hurry()
 
     def _keep_ticking(self) -> bool:
@@ -149,77 +147,8 @@ class Engine:
         return self._keeper.beat()
 
     def _made(self) -> None:
-        self._sender.wake()
+        self._checks.wake()
         self._arrived()
-
-
-class JobEngine:
-    """The loops of jobs, each with its own edge towards RIPE or towards webhooks."""
-
-    def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
-        settings, chance = system.settings, random.SystemRandom().random
-        desk = DispatchSettings(
-            site=system.store.site(secrets.token_hex(4)),
-            secret=system.secret_key,
-            sending_max=settings.atlas_sends_max,
-            settle_ms=duration_ms(settings.atlas_settle),
-        )
-        self._caller = open_caller(settings, system.clock, own=own)
-        self._webhooks = WebhookLoop(system, self._caller, metrics, chance=chance, apart=system.traits.remote)
-        self._telling = Loop("herald", self._webhooks.turn, metrics)
-        self._told: list[Callable[[], None]] = []
-        self._hurried = False
-
-        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
-            dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
-            self._told.append(dispatcher.tell)
-            return dispatcher.turn
-
-        self._dispatchers = [
-            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatching, metrics)
-            for number in range(1, settings.atlas_sends_max + 1)
-        ]
-        self._follower = AtlasLoop(
-            "follower",
-            open_atlas(settings, own=own),
-            lambda atlas: (
-                Follower(system, atlas, desk, metrics, chance=chance, finished=self._telling.wake, freed=self.wake).turn
-            ),
-            metrics,
-        )
-
-    @property
-    def loops(self) -> list[Loop]:
-        return [*self._dispatchers, self._follower, self._telling]
-
-    def wake(self) -> None:
-        """A job was submitted, or an account may have room that it did not have: a look is made at once."""
-        for tell in self._told:
-            tell()
-        for loop in self._dispatchers:
-            loop.wake()
-
-    def hurry(self) -> None:
-        """Sends under way end within a second once they are drained, as lost: they are looked up."""
-        self._hurried = True
-        self._webhooks.hurry()
-        for loop in self._dispatchers:
-            if loop.stopping:
-                loop.interrupt()
-
-    def drain(self) -> None:
-        """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
-        self._follower.interrupt()
-        self._telling.join(JOIN_S)
-        self._webhooks.drain()
-        self._caller.close()
-        until_s = time.monotonic() + (0.0 if self._hurried else SEND_GRACE_S)
-        for loop in self._dispatchers:
-            loop.join(max(0.0, until_s - time.monotonic()))
-            loop.interrupt()
-        for loop in (*self._dispatchers, self._follower):
-            loop.join(JOIN_S)
-            loop.close()
 
 
 def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
@@ -387,6 +316,10 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+def _draining(loop: InFlight[Any, Any], event: str) -> Callable[[], None]:
+    return lambda: log.info(event, **loop.drain(wait_s=DRAIN_S, settle_s=DRAIN_S)._asdict())
 
 
 def _end(drain: Callable[[], None]) -> None:

@@ -16,6 +16,8 @@ log = structlog.get_logger("paceline")
 
 STUCK_S = 30.0
 """A loop whose last turn ended longer ago than this counts as stuck."""
+JOIN_S = 15.0
+"""How long an ending process waits for the last turn of a loop."""
 FAULT_PAUSE_S = 1.0
 """How long a loop sleeps after a turn that failed."""
 

@@ -1,111 +1,64 @@
-"""The loop that calls the webhooks of finished jobs."""
+"""Calls to the webhooks of finished jobs, kept in flight."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import structlog
 
 from paceline.core.batches.calls import CallResult
 from paceline.ports import Caller
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.in_flight import Found, Work
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.store_threads import SETTLES_MAX, StoreActs
+from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.jobs.webhook import Hook, HookEnded, begin_webhooks, end_webhooks, hooks_in_time
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
 
-LOOK_MS = 1_000
-"""How long the loop sleeps at most: another process may have written, and it cannot wake this one."""
-HOOKS_IN_FLIGHT_MAX = 50
-HOOK_WAIT_MS = 200
-HOOK_DRAIN_S = 3.0
 
+class Webhooks(Work[Hook, CallResult]):
+    """Calls to webhooks. A try is written with the time of the next one: so none has to be given back."""
 
-class WebhookLoop:
-    """Calls the webhooks of finished jobs."""
+    name = "webhooks"
+    too_late = "the store answers too slowly; each is tried again"
+    orders_max = 50
+    look_ms = 1_000
 
-    def __init__(
-        self, system: System, caller: Caller, metrics: Metrics, *, chance: Callable[[], float], apart: bool = False
-    ) -> None:
-        """``apart``: the store is called on threads of their own, for a store whose replies may hang."""
+    def __init__(self, system: System, caller: Caller, metrics: Metrics, *, chance: Callable[[], float]) -> None:
+        self.edge = caller
         self._system = system
-        self._caller = caller
         self._metrics = metrics
         self._chance = chance
-        self._out: dict[tuple[int, int], Hook] = {}
-        self._ended: list[CallResult] = []
-        self._begins: StoreActs[int, list[Hook]] = StoreActs("begins-webhooks", apart=apart, done=caller.wake)
-        self._ends: StoreActs[list[CallResult], list[HookEnded]] = StoreActs(
-            "ends-webhooks", apart=apart, done=caller.wake, most=SETTLES_MAX
-        )
-        self._hurried = False
 
-    def turn(self) -> Turn:
-        """While calls are out, the caller does the sleeping."""
-        self._begin()
-        self._end()
-        if not self._out and not self._begins.busy:
-            return Turn(LOOK_MS)
-        self._ended += self._caller.finished(wait_ms=HOOK_WAIT_MS)
-        self._end()
-        return Turn(0)
+    def claim(self, room: int, ended: Sequence[tuple[Hook, CallResult]], *, told: bool) -> Found[Hook]:
+        del ended, told
+        system, now_ms = self._system, self._system.clock.now_ms()
+        hooks = begin_webhooks(system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room)
+        return Found(hooks, now_ms if len(hooks) == room else None)
 
-    def hurry(self) -> None:
-        """A drain does not wait for what is in flight. From any thread."""
-        self._hurried = True
+    def fences(self, orders: Sequence[Hook]) -> list[Fence]:
+        return [hook.fence for hook in orders]
 
-    def drain(self) -> None:
-        """Starts no new calls, and waits a little for those that are out. Those that are cut short are tried again."""
-        until_s = time.monotonic() + HOOK_DRAIN_S
-        while self._out and not self._hurried and time.monotonic() < until_s:
-            self._ended += self._caller.finished(wait_ms=100)
-            self._end()
+    def in_time(self, orders: Sequence[Hook], *, now_ms: int) -> tuple[list[Hook], list[Hook]]:
+        return hooks_in_time(orders, now_ms=now_ms)
 
-    def _begin(self) -> None:
-        room = HOOKS_IN_FLIGHT_MAX - len(self._out)
-        if room > 0 and not self._begins.full:
-            self._begins.begin(room, self._find)
-        self._start(self._begins.result() or [])
+    def start(self, orders: list[Hook], *, now_ms: int) -> None:
+        del now_ms
+        self.edge.start([hook.call for hook in orders])
 
-    def _find(self, room: int) -> list[Hook]:
-        return begin_webhooks(
-            self._system.store,
-            secret=self._system.secret_key,
-            now_ms=self._system.clock.now_ms(),
-            chance=self._chance,
-            limit=room,
-        )
+    def settle(self, ended: Sequence[tuple[Hook, CallResult]]) -> int:
+        hooks = {hook.fence: hook for hook, _ in ended}
+        for one in end_webhooks(self._system.store, hooks, [result for _, result in ended]):
+            self._note(one)
+        return len(ended)
 
-    def _start(self, begun: Sequence[Hook]) -> None:
-        """Starts the calls that end before another process may make the next try, and leaves the others to it."""
-        hooks, late = hooks_in_time(begun, now_ms=self._system.clock.now_ms())
-        if late:
-            log.warning(
-                "claimed_too_late", webhooks=len(late), hint="the store answers too slowly; each is tried again"
-            )
-        self._out.update((hook.fence, hook) for hook in hooks)
-        self._caller.start([hook.call for hook in hooks])
+    def release(self, fences: Sequence[Fence]) -> None:
+        """Nothing to do: each is due again at its next try."""
 
-    def _end(self) -> None:
-        if self._ended and not self._ends.full:
-            batch, self._ended = self._ended, []
-            hooks = {(one.handle, one.attempt): self._out[one.handle, one.attempt] for one in batch}
-            self._ends.begin(batch, lambda batch: end_webhooks(self._system.store, hooks, batch))
-        failed: Exception | None = None
-        for batch, reports, error in self._ends.fetch():
-            if reports is None:
-                self._ended += batch  # the store was unavailable: they are noted with the next turn
-                failed = error
-                continue
-            for result in batch:
-                del self._out[result.handle, result.attempt]
-            for one in reports:
-                self._note(one)
-        if failed is not None:
-            raise failed
+    def repeatable(self, order: Hook) -> bool:
+        del order
+        return False
 
     def _note(self, one: HookEnded) -> None:
         """Without the URL: it may have a secret in it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, assert_never, cast
 
@@ -126,11 +125,6 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
     if all(fits_lease(lease, now_ms=now_ms) for lease in leases.values()):
         return orders, []
     return sort_out(orders, lambda order: leases[_term(order)], now_ms=now_ms)
-
-
-def places_of(out: Iterable[Order], *, owner_max: int, target_max: int) -> Places:
-    """The places of a process with these checks out."""
-    return Places(owner_max, target_max, Counter((order.owner, order.target) for order in out))
 
 
 def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:

@@ -1,0 +1,280 @@
+"""Keeps work of one kind in flight: claims it, starts it, takes its results, settles them, gives back the rest."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from paceline.core.batches.calls import CallResult
+from paceline.core.monitors.values import Finished
+from paceline.ports import Clock, Edge
+from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.store_threads import SETTLES_MAX, Fence, Returns, StoreActs
+
+log = structlog.get_logger("paceline")
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Finished | CallResult)
+
+LOOK_MS = 200
+"""How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+SETTLE_MAX = 500
+"""So many results are settled without waiting for more."""
+BUSY_MIN = 50
+BUSY_MS = 1
+"""With so many in flight, the few that ended first wait so long for company: a turn costs the same for one."""
+TOO_LATE = (
+    "the store answers too slowly for these leases: look at it, or set a longer PACELINE_CHECK_LEASE or CALL_LEASE"
+)
+
+
+class Found(NamedTuple, Generic[T]):
+    """Orders that were claimed. ``next_ms``: when there may be more; None: nobody knows of any."""
+
+    orders: list[T]
+    next_ms: int | None = None
+
+
+class Drained(NamedTuple):
+    """How many of the orders that were still out were given back, and how many wait for the end of their lease."""
+
+    given_back: int
+    left_to_lease: int
+
+
+class Work(Protocol[T, R]):
+    """A kind of work. ``claim``, ``settle`` and ``release`` may run on threads beside each other."""
+
+    name: str
+    """The plural noun by which log lines and threads call it."""
+    too_late: str = TOO_LATE
+    """What an operator reads when orders were claimed too late to start."""
+    edge: Edge[Any, R]
+    orders_max: int
+    """How many may be in flight."""
+    look_ms: int
+    """How long the store is not asked, unless there is a reason to."""
+    claim_ms: int = 0
+    """More is claimed after this time, or when half the room is free: few claims, each of many."""
+    settle_ms: int = 0
+    """Results that come within this time are settled together."""
+    settles_with_claim: bool = False
+    """Whether ``claim`` settles the results in hand in the same act. Only for a store that cannot hang."""
+
+    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> Found[T]:
+        """Claims up to ``room`` orders. ``told``: there may be some; else the store can be asked first.
+
+        ``ended``: results to be settled in the same act; empty unless ``settles_with_claim``.
+        """
+
+    def fences(self, orders: Sequence[T]) -> list[Fence]: ...
+    def in_time(self, orders: Sequence[T], *, now_ms: int) -> tuple[list[T], list[T]]:
+        """Returns orders that end within their lease if they start now, and those that may not."""
+
+    def start(self, orders: list[T], *, now_ms: int) -> None: ...
+    def leave(self, orders: Sequence[T]) -> None:
+        """Hears of orders that have ended, before they are settled."""
+        del orders
+
+    def settle(self, ended: Sequence[tuple[T, R]]) -> int:
+        """Writes the results, and counts them. Returns how many still had their lease."""
+
+    def release(self, fences: Sequence[Fence]) -> None: ...
+    def repeatable(self, order: T) -> bool:
+        """Whether an order that was cut short can be made again without harm."""
+
+    def show_in_flight(self, count: int) -> None:
+        """Sets the gauge, if there is one."""
+        del count
+
+
+class InFlight(Generic[T, R]):
+    """Orders of one kind that this process has claimed and that are not settled.
+
+    Where a request to the store may hang, claims, settlements and returns are made beside the loop, each on its own
+    thread: the loop goes on reading answers, and what has ended is settled however long a claim takes.
+    """
+
+    def __init__(self, work: Work[T, R], *, clock: Clock, remote: bool) -> None:
+        """``remote``: a request to the store may hang for seconds while others do not."""
+        self.work = work
+        self.settled = 0
+        self._edge = work.edge
+        self._clock = clock
+        self._remote = remote
+        name, done = work.name, work.edge.wake
+        self._claims: StoreActs[list[tuple[T, R]], Found[T]] = StoreActs(f"claims-{name}", apart=remote, done=done)
+        self._settles: StoreActs[list[tuple[T, R]], int] = StoreActs(
+            f"settles-{name}", apart=remote, done=done, most=SETTLES_MAX
+        )
+        self._returns = Returns(f"returns-{name}", self._release, apart=remote, done=done)
+        # By attempt too: an order that outlives its lease may be out once more, and the two must not be confused.
+        self._out: dict[Fence, T] = {}
+        self._ended: list[tuple[T, R]] = []
+        self._told = threading.Event()
+        self._freed = False
+        """Orders were settled since the last claim."""
+        self._next_ms: int | None = 0
+        self._looked_ms = 0
+        self._settled_ms = 0
+        self._hurried = False
+
+    def wake(self) -> None:
+        """There may be something to claim. From any thread."""
+        self._told.set()
+        self._edge.wake()
+
+    def hurry(self) -> None:
+        """A drain does not wait for what is in flight. From any thread."""
+        self._hurried = True
+
+    def turn(self) -> Turn:
+        self.claim()
+        return self.go_on(wait_ms_max=self.work.look_ms)
+
+    def claim(self) -> None:
+        """Begins a claim if there is room, and a reason to think that there is something to claim."""
+        now_ms, in_flight, work = self._clock.now_ms(), self._edge.in_flight, self.work
+        room = work.orders_max - in_flight
+        passed_ms = abs(now_ms - self._looked_ms)
+        soon = passed_ms < work.claim_ms and room < in_flight
+        if room <= 0 or soon or self._claims.busy:
+            return
+        told = self._may_claim(by_ms=now_ms)
+        ended = self._ended if work.settles_with_claim else []
+        if not (told or self._freed or ended or passed_ms >= work.look_ms):
+            return
+        self._looked_ms = now_ms
+        self._told.clear()
+        self._freed, self._next_ms = False, None
+        if ended:
+            self._ended = []
+        self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
+
+    def go_on(self, *, wait_ms_max: int) -> Turn:
+        """Starts what was claimed, takes results and settles them. The edge does the sleeping: it can be woken."""
+        self._start_found()
+        taken = self._take(min(self._wait_ms(), wait_ms_max))
+        if not self.work.settles_with_claim:
+            self._settle()
+        self._returns.turn()
+        in_flight = self._edge.in_flight
+        self.work.show_in_flight(in_flight)
+        return Turn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
+
+    def is_busy(self, *, soon_ms: int | None) -> bool:
+        """Whether anything is out, or may be claimed so soon. None: nothing more is claimed."""
+        if self._out or self._claims.busy:
+            return True
+        return soon_ms is not None and (self._freed or self._may_claim(by_ms=self._clock.now_ms() + soon_ms))
+
+    def drain(self, *, wait_s: float, settle_s: float) -> Drained:
+        """Claims nothing; what is in flight settles, or is given back where it can be repeated safely."""
+        until_s = time.monotonic() + wait_s
+        while (self._edge.in_flight or self._claims.busy) and not self._hurried and time.monotonic() < until_s:
+            self._take(100)
+            self._settle()
+            self._returns.add(self.work.fences(self._found()))
+        self._take(0)
+        while (self._ended or self._settles.busy) and time.monotonic() < until_s + settle_s:
+            self._settle(at_once=True)
+            self._note_settled(wait_s=0.1)
+        self._returns.turn(wait_s=settle_s)
+        left = [fence for fence, order in self._out.items() if self.work.repeatable(order)]
+        if left:
+            self.work.release(left)
+        return Drained(len(left), len(self._out) - len(left))
+
+    def _may_claim(self, *, by_ms: int) -> bool:
+        return self._told.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
+
+    def _wait_ms(self) -> int:
+        """Until something must be settled, or may be claimed."""
+        now_ms, work = self._clock.now_ms(), self.work
+        wait_ms = work.look_ms
+        if self._edge.in_flight < work.orders_max and not self._claims.busy:
+            next_ms = now_ms if self._freed or self._told.is_set() else self._next_ms
+            if next_ms is not None:
+                wait_ms = min(wait_ms, max(0, next_ms - now_ms, work.claim_ms - abs(now_ms - self._looked_ms)))
+        if self._ended and not self._settles.full:
+            wait_ms = min(wait_ms, max(0, work.settle_ms - abs(now_ms - self._settled_ms)))
+        return wait_ms
+
+    def _found(self) -> list[T]:
+        """Returns what the claim under way has found, if it has ended."""
+        orders: list[T] = []
+        for ended, found, error in self._claims.fetch():
+            if found is None:
+                self._ended = ended + self._ended  # the store was unavailable: they are settled with the next claim
+                assert error is not None
+                raise error
+            self._forget(ended)
+            self._next_ms = found.next_ms
+            orders = found.orders
+        return orders
+
+    def _start_found(self) -> None:
+        """Starts orders that cannot outlive their lease, however long it took to get it. The others are given back."""
+        orders = self._found()
+        if not orders:
+            return
+        now_ms = self._clock.now_ms()
+        start, late = self.work.in_time(orders, now_ms=now_ms)
+        self._out.update(zip(self.work.fences(start), start, strict=True))
+        self.work.start(start, now_ms=now_ms)
+        if late:
+            log.warning("claimed_too_late", **{self.work.name: len(late)}, hint=self.work.too_late)
+            self._returns.add(self.work.fences(late))
+
+    def _take(self, wait_ms: int) -> int:
+        results = self._edge.finished(wait_ms=wait_ms)
+        orders = [self._out[result.handle, result.attempt] for result in results]
+        self.work.leave(orders)
+        self._ended += zip(orders, results, strict=True)
+        return len(results)
+
+    def _settle(self, *, at_once: bool = False) -> None:
+        self._note_settled()
+        now_ms = self._clock.now_ms()
+        soon = len(self._ended) < SETTLE_MAX and abs(now_ms - self._settled_ms) < self.work.settle_ms
+        if not self._ended or self._settles.full or (soon and not at_once):
+            return
+        batch, self._ended = self._ended, []
+        self._settled_ms = now_ms
+        self._settles.begin(batch, self.work.settle)
+        self._note_settled()
+
+    def _note_settled(self, *, wait_s: float = 0.0) -> None:
+        failed: Exception | None = None
+        for batch, settled, error in self._settles.fetch(wait_s=wait_s):
+            if settled is None:
+                self._ended = batch + self._ended  # the store was unavailable: they are tried again
+                failed = error
+                continue
+            self.settled += settled
+            self._forget(batch)
+            self._note_freed()
+        if failed is not None:
+            raise failed
+
+    def _forget(self, settled: Sequence[tuple[T, R]]) -> None:
+        for _, result in settled:
+            del self._out[result.handle, result.attempt]
+
+    def _note_freed(self) -> None:
+        """Orders have ended: what was parked behind them, or waited for a place, may start.
+
+        Most often nothing was, and a store that is near is asked first, which costs less than a claim.
+        """
+        if self._remote:
+            self._told.set()
+        else:
+            self._freed = True
+
+    def _release(self, late: list[Fence]) -> None:
+        self.work.release(late)
+        self._told.set()

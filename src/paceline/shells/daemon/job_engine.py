@@ -1,0 +1,94 @@
+"""The loops of jobs in one process: dispatchers, the follower and the webhooks, and their orderly end."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable
+
+from paceline.core.monitors.definition import duration_ms
+from paceline.ports import Atlas
+from paceline.shells.daemon.in_flight import InFlight
+from paceline.shells.daemon.jobs import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower
+from paceline.shells.daemon.loop import JOIN_S, Loop, Turn
+from paceline.shells.daemon.metrics import Metrics
+from paceline.shells.daemon.webhooks import Webhooks
+from paceline.steps.jobs.dispatch import DispatchSettings
+from paceline.wiring import System, open_atlas, open_caller
+
+HOOK_DRAIN_S = 3.0
+"""So long calls to webhooks may still take: those that are cut short are tried again."""
+
+
+class JobEngine:
+    """The loops of jobs, each with its own edge towards RIPE or towards webhooks."""
+
+    def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
+        settings, chance = system.settings, random.SystemRandom().random
+        desk = DispatchSettings(
+            site=system.store.site(secrets.token_hex(4)),
+            secret=system.secret_key,
+            sending_max=settings.atlas_sends_max,
+            settle_ms=duration_ms(settings.atlas_settle),
+        )
+        self._caller = open_caller(settings, system.clock, own=own)
+        webhooks = Webhooks(system, self._caller, metrics, chance=chance)
+        self._webhooks = InFlight(webhooks, clock=system.clock, remote=system.traits.remote)
+        self._telling = Loop("webhooks", self._webhooks.turn, metrics)
+        self._told: list[Callable[[], None]] = []
+        self._hurried = False
+
+        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
+            dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
+            self._told.append(dispatcher.tell)
+            return dispatcher.turn
+
+        self._dispatchers = [
+            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatching, metrics)
+            for number in range(1, settings.atlas_sends_max + 1)
+        ]
+        self._follower = AtlasLoop(
+            "follower",
+            open_atlas(settings, own=own),
+            lambda atlas: (
+                Follower(
+                    system, atlas, desk, metrics, chance=chance, finished=self._webhooks.wake, freed=self.wake
+                ).turn
+            ),
+            metrics,
+        )
+
+    @property
+    def loops(self) -> list[Loop]:
+        return [*self._dispatchers, self._follower, self._telling]
+
+    def wake(self) -> None:
+        """A job was submitted, or an account may have room that it did not have: a look is made at once."""
+        for tell in self._told:
+            tell()
+        for loop in self._dispatchers:
+            loop.wake()
+
+    def hurry(self) -> None:
+        """Sends under way end within a second once they are drained, as lost: they are looked up."""
+        self._hurried = True
+        self._webhooks.hurry()
+        for loop in self._dispatchers:
+            if loop.stopping:
+                loop.interrupt()
+
+    def drain(self) -> None:
+        """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
+        self._follower.interrupt()
+        self._webhooks.wake()
+        self._telling.join(JOIN_S)
+        self._webhooks.drain(wait_s=HOOK_DRAIN_S, settle_s=HOOK_DRAIN_S)
+        self._caller.close()
+        until_s = time.monotonic() + (0.0 if self._hurried else SEND_GRACE_S)
+        for loop in self._dispatchers:
+            loop.join(max(0.0, until_s - time.monotonic()))
+            loop.interrupt()
+        for loop in (*self._dispatchers, self._follower):
+            loop.join(JOIN_S)
+            loop.close()
