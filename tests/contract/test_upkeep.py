@@ -103,7 +103,7 @@ def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -
     (last,) = claim(store, outgoing_of("ann"), lease_ms=HOUR_MS)
     expired = [purge(store, due_before_ms=T0_MS + 2 * HOUR_MS, limit=2).runs_expired for _ in range(4)]
     assert sum(expired) == 1
-    run = store.runs([last.handle]).get(last.handle)
+    run = store.runs([last.handle], now_ms=T0_MS).get(last.handle)
     assert run is not None
     assert run.state == "dead"
 
@@ -229,6 +229,17 @@ def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: St
         for monitor in (out, parked, retried, later)
     }
     assert states == {"out": ["out"], "parked": ["dead", "ok"], "retried": ["dead"], "later": ["dead"]}
+
+
+def test_run_that_was_put_off_expires_by_its_due_time_whether_its_moment_has_come_or_not(store: Store) -> None:
+    """The purge is made a day after T0 and ends what was due in the first hour."""
+    moments_ms = [T0_MS + HOUR_MS - 1, T0_MS + HOUR_MS, T0_MS + DAY_MS - 1, T0_MS + DAY_MS, T0_MS + 2 * DAY_MS]
+    for number, moment_ms in enumerate(moments_ms):
+        make_runs(store, armed(store, f"later-{number}"), after_ms=moment_ms)
+        make_runs(store, armed(store, f"retried-{number}"))
+    for number, item in enumerate(claim(store)):
+        settle(store, [item], Retry("again", moments_ms[number]))
+    assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 2 * len(moments_ms)
 
 
 def test_promise_10_run_abandoned_by_its_checker_expires_and_blocks_no_other_run_for_ever(store: Store) -> None:

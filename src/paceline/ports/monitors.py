@@ -185,8 +185,11 @@ class MonitorStore(Protocol):
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         """Gives claimed runs back that were never started; they may be claimed again at once."""
 
-    def runs(self, handles: Sequence[int]) -> dict[int, Run]:
-        """Reads runs together. Returns them by handle, as far as they are there."""
+    def runs(self, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
+        """Reads runs together. Returns them by handle, as far as they are there.
+
+        What a run waits for, here and in the next two, is said by ``core.monitors.wait_reasons.show_open``.
+        """
 
     def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
         """Looks among the newest runs of the monitor; older ones are reached through ``monitor_runs``."""
@@ -202,8 +205,8 @@ class MonitorStore(Protocol):
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
         """Deletes runs settled before the first time, ends waiting runs due before the second, at most ``limit`` each.
 
-        One short pass; ``more`` says that the next one has something to do. A run that is made up for at a
-        later moment, which has come, may be ended as late as if it had been due then: an index by start shows no more.
+        One short pass; ``more`` says that the next one has something to do. Its due time counts also for a run that is
+        made up for at a later moment.
         """
 
     def status(self) -> StoreStatus: ...

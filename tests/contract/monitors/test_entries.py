@@ -63,7 +63,7 @@ def test_a_commit_makes_the_runs_and_moves_the_entry_in_one_act(store: Store, ot
     assert entry.last_due_ms == T0_MS + MINUTE_MS
     runs = other.monitor_runs(monitor, before=None, limit=10, now_ms=T0_MS)
     assert [(run.counter, run.due_ms, run.state) for run in runs] == [
-        (1, T0_MS + MINUTE_MS, "waiting"),
+        (1, T0_MS + MINUTE_MS, "parked"),
         (0, T0_MS, "waiting"),
     ]
     assert names(claim(other)) == [("a", 0)]

@@ -168,9 +168,9 @@ def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
     assert Counter(item.owner for item in out) == {"ann": 2, "bob": 2}
     (left,) = waiting_runs(store, "ann")
     assert left.reason.startswith("waiting for a place: ")
-    shown = store.runs([left.handle]).get(left.handle)
+    shown = store.runs([left.handle], now_ms=T0_MS).get(left.handle)
     found = store.find_run("ann", left.monitor, generation=left.generation, counter=0, now_ms=T0_MS)
-    assert shown == found == store.runs([left.handle])[left.handle] == left
+    assert shown == found == left
     for item in out:
         assert run_of(store, item).reason == ""
 

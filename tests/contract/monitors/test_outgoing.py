@@ -117,7 +117,7 @@ def test_run_still_held_after_its_owner_was_enabled_shows_what_it_waits_for(stor
     store.edit_user("ann", UserEdit(disabled=False))
     [enabled] = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)
     assert enabled.reason == wait_reason("waiting", outgoing=check is OUTGOING)
-    assert store.runs([enabled.handle]) == {enabled.handle: enabled}
+    assert store.runs([enabled.handle], now_ms=T0_MS) == {enabled.handle: enabled}
 
 
 def test_a_held_owner_does_not_hold_up_the_others(store: Store) -> None:
@@ -212,12 +212,13 @@ def test_runs_that_are_read_together_are_those_that_are_read_singly(store: Store
     items = claimed(store, "abc")
     settle_outcomes(store, [report(items[0])], now_ms=T0_MS, policy=POLICY)
     handles = [int(item.lease.partition(".")[0], 16) for item in items]
-    assert other.runs([*handles, 1 << 41]) == {handle: other.runs([handle]).get(handle) for handle in handles}
-    assert other.runs([]) == {}
+    together = other.runs([*handles, 1 << 41], now_ms=T0_MS)
+    assert together == {handle: other.runs([handle], now_ms=T0_MS).get(handle) for handle in handles}
+    assert other.runs([], now_ms=T0_MS) == {}
 
 
 def find_run(store: Store, item: OutgoingItem) -> Run:
     handle = int(item.lease.partition(".")[0], 16)
-    run = store.runs([handle]).get(handle)
+    run = store.runs([handle], now_ms=T0_MS).get(handle)
     assert run is not None
     return run

@@ -69,8 +69,8 @@ def test_a_run_of_an_outgoing_monitor_is_listed_like_any_other(store: Store) -> 
 
 
 def test_an_unknown_run_is_none(store: Store) -> None:
-    assert store.runs([0]).get(0) is None
-    assert store.runs([10**15]).get(10**15) is None
+    assert store.runs([0], now_ms=T0_MS).get(0) is None
+    assert store.runs([10**15], now_ms=T0_MS).get(10**15) is None
 
 
 def test_a_glance_tells_the_oldest_open_and_the_newest_settled_run(store: Store) -> None:

@@ -5,6 +5,7 @@ import pytest
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, RunState, Unknown
 from paceline.core.monitors.values import RemoveMonitor, Settlement
+from paceline.core.monitors.wait_reasons import wait_reason
 from paceline.ports import Store
 from tests.contract.support.stage import (
     GET,
@@ -255,13 +256,45 @@ def test_a_caught_up_run_waits_visibly_for_its_moment(store: Store, other: Store
     make_runs(store, monitor, 2, after_ms=T0_MS + 9_000)
     make_runs(store, monitor)
     states = [run.state for run in store.monitor_runs(monitor, before=None, limit=10, now_ms=T0_MS)]
-    assert states == ["waiting", "later", "later"]
+    assert states == ["parked", "later", "later"]
     assert claim(other, now_ms=T0_MS + 8_999) == []
     counters = []
     while out := claim(other, now_ms=T0_MS + 9_000):
         counters += [item.counter for item in out]
         settle(other, out, now_ms=T0_MS + 9_000)
     assert counters == [0, 1, 2]
+
+
+@pytest.mark.parametrize("looked_at", [False, True], ids=["not looked at", "looked at"])
+def test_promise_10_made_up_run_is_shown_by_its_time_and_not_by_whether_a_claim_looked_at_it(
+    store: Store, other: Store, *, looked_at: bool
+) -> None:
+    monitor = armed(store, "a")
+    make_runs(store, monitor, 3, after_ms=T0_MS + 9_000)
+
+    def shown(now_ms: int) -> list[tuple[str, int | None]]:
+        runs = other.monitor_runs(monitor, before=None, limit=9, now_ms=now_ms)
+        return [(run.state, run.until_ms) for run in reversed(runs)]
+
+    assert shown(T0_MS + 8_999) == [("later", T0_MS + 9_000)] * 3
+    assert shown(T0_MS + 9_000) == [("waiting", None), ("parked", None), ("parked", None)]
+    (first,) = claim(store, now_ms=T0_MS + 9_000)
+    out = ("out", T0_MS + 9_000 + LEASE_MS)
+    if looked_at:
+        assert claim(store, now_ms=T0_MS + 9_000) == []
+    assert shown(T0_MS + 9_000) == [out, ("parked", None), ("parked", None)]
+    settle(store, [first], now_ms=T0_MS + 9_000)
+    assert shown(T0_MS + 9_000) == [("ok", None), ("waiting", None), ("parked", None)]
+
+
+def test_retry_whose_time_has_come_is_shown_as_waiting_until_it_starts(store: Store, other: Store) -> None:
+    make_runs(store, armed(store, "a"))
+    (item,) = claim(store)
+    settle(store, [item], Retry("again", T0_MS + 5_000))
+    assert run_of(other, item, now_ms=T0_MS + 4_999).state == "retry"
+    shown = run_of(other, item, now_ms=T0_MS + 5_000)
+    assert (shown.state, shown.attempt, shown.until_ms) == ("waiting", 1, None)
+    assert shown.reason == wait_reason("waiting", outgoing=False)
 
 
 def test_a_run_to_be_caught_up_at_once_does_not_wait(store: Store) -> None:

@@ -151,8 +151,8 @@ def settle(
     return store.settle([settlement(item, outcome, now_ms=now_ms) for item in items])
 
 
-def run_of(store: Store, item: Claimed) -> Run:
-    run = store.runs([item.handle]).get(item.handle)
+def run_of(store: Store, item: Claimed, *, now_ms: int = T0_MS) -> Run:
+    run = store.runs([item.handle], now_ms=now_ms).get(item.handle)
     assert run is not None
     return run
 

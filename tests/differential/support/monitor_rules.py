@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from paceline.core.ids import run_id
@@ -13,11 +12,10 @@ from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Missed, Overlap
-from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Run, Settlement
-from paceline.ports import Store
+from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Settlement
 from paceline.steps.monitors import define, outgoing, react, send, tick
 from paceline.steps.upkeep.purge import purge
-from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS
+from tests.contract.support.stage import HOUR_MS, MINUTE_MS
 from tests.differential.support.history import act
 from tests.differential.support.machine import Machine, a_pick, a_user
 from tests.differential.support.pair import Both, Side
@@ -257,11 +255,6 @@ class MonitorRules(Machine):
 
     @act(2, keep_ms=(0, MINUTE_MS, HOUR_MS), expire_ms=(MINUTE_MS, HOUR_MS))
     def purge(self, keep_ms: int, expire_ms: int) -> None:
-        if makes_up(self.pair.aws.store, now_ms=self.now_ms):
-            expire_ms = (
-                365 * DAY_MS
-            )  # AWS counts the age of such a run from when it may start, SQLite from its due time
-
         def purge_all(side: Side) -> object:
             deleted = expired = 0
             for _ in range(20):
@@ -272,18 +265,6 @@ class MonitorRules(Machine):
             return deleted, expired
 
         self.ask("purge", purge_all)
-
-
-def makes_up(store: Store, *, now_ms: int) -> bool:
-    """Whether a run is to be made up for at a moment of its own."""
-    return any(run.state == "later" for run in open_runs(store, now_ms=now_ms))
-
-
-def open_runs(store: Store, *, now_ms: int) -> Iterator[Run]:
-    for user in store.users(after="", limit=10):
-        for monitor in store.monitors(user.id, after="", limit=10):
-            runs = store.monitor_runs(monitor, before=None, limit=100, now_ms=now_ms)
-            yield from (run for run in runs if run.ended_ms is None)
 
 
 def fence_of(item: Any) -> tuple[int, int]:

@@ -37,20 +37,7 @@ def monitors(store: Store, now_ms: int) -> list[Any]:
 
 
 def runs(store: Store, now_ms: int) -> list[Any]:
-    """All that has not started is shown alike.
-
-    A run that is made up for behind another one is ``later`` on AWS; on SQLite it is ``parked`` or ``waiting`` once its
-    time came and a claim looked at it.
-    """
-    pages = [report.monitor_runs(store, one, before=None, limit=LIMIT, now_ms=now_ms)[0] for one in _monitors(store)]
-    unstarted = {"state": "waiting", "reason": "", "until": None}
-    return [
-        [
-            msgspec.structs.replace(run, **unstarted) if run.state in {"parked", "later", "waiting"} else run
-            for run in page
-        ]
-        for page in pages
-    ]
+    return [report.monitor_runs(store, one, before=None, limit=LIMIT, now_ms=now_ms)[0] for one in _monitors(store)]
 
 
 def schedulers(store: Store, now_ms: int) -> list[Any]:

@@ -55,7 +55,7 @@ class SettlesWithoutFence(Faulty):
         return [self._settle(item) for item in settlements]
 
     def _settle(self, item: Settlement) -> bool:
-        run = self._inner.runs([item.handle]).get(item.handle)
+        run = self._inner.runs([item.handle], now_ms=item.ended_ms).get(item.handle)
         if run is None or run.state != "out" or run.until_ms is None:
             return self._inner.settle([item])[0]
         forged = replace(item, attempt=run.attempt, ended_ms=min(item.ended_ms, run.until_ms))

@@ -31,30 +31,35 @@ def wait_reason(state: str, *, outgoing: bool) -> str:
 
 
 class OpenRun(NamedTuple):
-    """A run that has not ended, as a store finds it. ``waiting``: it lacks nothing but a place, or a checker."""
+    """A run that has not ended, as a store finds it. Its stored state may be out of date: ``show_open`` says more."""
 
     state: RunState
+    behind: bool
+    """An earlier run of its monitor has not ended."""
     at_ms: int | None = None
-    """When its lease ends or it may start; None: it has no such moment."""
+    """When its lease or its pause ends, or the moment comes at which it is made up for; None: it has no such time."""
     started_ms: int | None = None
     reason: str = ""
 
 
-def show_open(run: Run, found: OpenRun, *, disabled: bool, outgoing: bool, place_reason: Callable[[], str]) -> Run:
+def show_open(
+    run: Run, found: OpenRun, *, disabled: bool, outgoing: bool, place_reason: Callable[[], str], now_ms: int
+) -> Run:
     """Returns the run with its state and the reason why it waits.
 
+    ``retry`` and ``later`` are over when their time has come: the run then waits for an earlier run of its monitor
+    (``parked``), or lacks nothing but a place or a checker (``waiting``). A store need not have looked at it since.
     ``place_reason`` says why checks like this one lack a place, if the process that claims has noted it; it is asked
     only for checks that wait for a place.
     """
-    if disabled and found.state != "out":
+    timed = replace(run, until_ms=found.at_ms, started_ms=found.started_ms)
+    if found.state == "out":
+        return replace(timed, state="out", reason=found.reason)
+    if disabled:
         return replace(run, state="held", reason=HELD)
-    if found.state in ("waiting", "held"):
-        noted = "" if outgoing else place_reason()
-        return replace(run, state=found.state, reason=noted or wait_reason("waiting", outgoing=outgoing))
-    return replace(
-        run,
-        state=found.state,
-        reason=found.reason or wait_reason(found.state, outgoing=outgoing),
-        until_ms=found.at_ms,
-        started_ms=found.started_ms,
-    )
+    if found.state in ("retry", "later") and found.at_ms is not None and found.at_ms > now_ms:
+        return replace(timed, state=found.state, reason=found.reason or wait_reason(found.state, outgoing=outgoing))
+    if found.behind:
+        return replace(run, state="parked", reason=found.reason or wait_reason("parked", outgoing=outgoing))
+    noted = "" if outgoing else place_reason()
+    return replace(run, state="waiting", reason=noted or wait_reason("waiting", outgoing=outgoing))

@@ -114,7 +114,7 @@ def settle_outcomes(
     answers: dict[int, Recorded | PacelineError] = {}
     settlements: dict[int, Settlement] = {}
     fences = [_parse_lease(report.lease) for report in reports]
-    records = store.runs([fence[0] for fence in fences if fence is not None])
+    records = store.runs([fence[0] for fence in fences if fence is not None], now_ms=now_ms)
     for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
         try:
             settlements[index] = _settlement(report, fence, records, now_ms=now_ms, policy=policy)
@@ -132,7 +132,7 @@ def record_outcomes(
 ) -> list[Run | PacelineError]:
     """As ``settle_outcomes``; for each that was settled it returns the run as it stands then."""
     recorded = settle_outcomes(store, reports, now_ms=now_ms, policy=policy)
-    runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)])
+    runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)], now_ms=now_ms)
     return [
         item if isinstance(item, PacelineError) else runs.get(item.handle) or _stale(report.run)
         for item, report in zip(recorded, reports, strict=True)
@@ -142,7 +142,7 @@ def record_outcomes(
 def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
     """The lease's new end, counted from now."""
     fence = _parse_lease(lease)
-    records = store.runs([fence[0]] if fence else [])
+    records = store.runs([fence[0]] if fence else [], now_ms=now_ms)
     handle, attempt, _ = _leased_run(records, fence, run, viewer=viewer)
     until_ms = now_ms + by_ms
     if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):

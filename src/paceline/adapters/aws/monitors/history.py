@@ -36,7 +36,7 @@ from paceline.core.monitors.values import Run
 from paceline.core.monitors.wait_reasons import OpenRun, show_open
 
 
-def runs(store: MonitorParts, handles: Sequence[int]) -> dict[int, Run]:
+def runs(store: MonitorParts, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
     """Three requests for a hundred: runs and their lanes, and whose they are."""
     db = store.db
     keys = {handle: run_key(*split_handle(handle)) for handle in handles}
@@ -53,25 +53,23 @@ def runs(store: MonitorParts, handles: Sequence[int]) -> dict[int, Run]:
             monitor = facts[generation].monitor
             check = read_spec(monitor["spec"]).check if monitor else None
             why = partial(noted.of, item["owner"], check)
-            [shown[handle]] = _shown(db, [item], lane, disabled=user["disabled"], place_reason=why)
+            [shown[handle]] = _shown([item], lane, disabled=user["disabled"], place_reason=why, now_ms=now_ms)
     return shown
 
 
 def find_run(
     store: MonitorParts, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int
 ) -> Run | None:
-    del now_ms
     db = store.db
     user = db.get(ITEMS, user_key(owner))
     monitor = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
     if monitor is None or monitor["generation"] != generation or not 0 <= counter <= COUNTER_MASK:
         return None
     handle = handle_of(generation, counter)
-    return runs(store, [handle]).get(handle)
+    return runs(store, [handle], now_ms=now_ms).get(handle)
 
 
 def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
-    del now_ms
     db = store.db
     generation, counter = split_handle(before) if before is not None else (monitor.generation, COUNTER_MASK + 1)
     if generation != monitor.generation or counter == 0:
@@ -80,7 +78,8 @@ def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, l
     user = db.get(ITEMS, user_key(monitor.owner))
     lane = db.get(RUNS, lane_key(generation))
     why = partial(_NotedReasons(db).of, monitor.owner, monitor.spec.check)
-    return _shown(db, items, lane, disabled=bool(user and user["disabled"]), place_reason=why)
+    disabled = bool(user and user["disabled"])
+    return _shown(items, lane, disabled=disabled, place_reason=why, now_ms=now_ms)
 
 
 class _NotedReasons:
@@ -124,36 +123,24 @@ def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
 
 
 def _shown(
-    db: Database, items: Sequence[Item], lane: Item | None, *, disabled: bool, place_reason: Callable[[], str]
+    items: Sequence[Item], lane: Item | None, *, disabled: bool, place_reason: Callable[[], str], now_ms: int
 ) -> list[Run]:
-    """Runs of one monitor."""
+    """Returns runs of one monitor as they are shown."""
     front = lane["front"] if lane else 0
-    behind = any(item["counter"] > front and item["state"] == "waiting" for item in items)
-    held_up = behind and lane is not None and _holds_up(db, items, lane)
     shown: list[Run] = []
     for item in items:
         run = _to_run(item)
         if item["state"] not in TERMINAL:
-            found = _open_run(item, parked=held_up and item["counter"] > front)
+            found = _open_run(item, behind=item["counter"] > front)
             outgoing = is_outgoing(item["queue"])
-            run = show_open(run, found, disabled=disabled, outgoing=outgoing, place_reason=place_reason)
+            run = show_open(run, found, disabled=disabled, outgoing=outgoing, place_reason=place_reason, now_ms=now_ms)
         shown.append(run)
     return shown
 
 
-def _holds_up(db: Database, items: Sequence[Item], lane: Item) -> bool:
-    """Whether those behind the front wait for it, and not for somebody to claim."""
-    known = [item for item in items if item["counter"] == lane["front"]]
-    front = known[0] if known else db.get(RUNS, run_key(lane["generation"], lane["front"]))
-    return front is not None and front["state"] in {"out", "retry"}
-
-
-def _open_run(item: Item, *, parked: bool) -> OpenRun:
-    if item["state"] != "waiting":
-        return OpenRun(item["state"], item.get("at", item["from_ms"]), item.get("started_ms"), item.get("reason", ""))
-    if item.get("queued") and "shard" not in item:
-        return OpenRun("parked", reason=QUEUED)
-    return OpenRun("parked" if parked else "waiting")
+def _open_run(item: Item, *, behind: bool) -> OpenRun:
+    reason = item.get("reason", QUEUED if behind and item.get("queued") else "")
+    return OpenRun(item["state"], behind, item.get("at", item["from_ms"]), item.get("started_ms"), reason)
 
 
 def _to_run(item: Item) -> Run:

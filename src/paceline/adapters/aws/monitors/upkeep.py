@@ -115,10 +115,14 @@ def _lane_update(lane: Item, change: str, **values: Any) -> Action:
 
 
 def _expire(store: MonitorParts, *, due_before_ms: int, now_ms: int, limit: int) -> int:
-    """First what waited since then; then what waits for a later moment, whatever it is due."""
+    """Ends runs that have expired. Returns how many.
+
+    The index is in order of when runs may start. First comes what could have started before that time; then what was
+    put off since, or is to be, and may have been due before all the same.
+    """
     db = store.db
     shards = _open_shards(db)
-    spans = ((0, due_before_ms - 1), (max(now_ms, due_before_ms), _FOREVER_MS))
+    spans = ((0, due_before_ms - 1), (due_before_ms, _FOREVER_MS))
     expired = 0
     for first_ms, last_ms in spans:
         rows = _indexed(db, shards, first_ms=first_ms, last_ms=last_ms, limit=limit)

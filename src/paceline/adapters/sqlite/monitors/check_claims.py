@@ -141,10 +141,14 @@ class CheckQueue:
         end = min(tail, self._seen + READ_MAX)
         if self._seen >= end or len(self._waiting) >= WAITING_MAX:
             return
+        span = (_BEGIN | self._seen, _BEGIN | end)
         rows = db.execute(
-            "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle",
-            (_BEGIN | self._seen, _BEGIN | end),
+            "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle", span
         ).fetchall()
+        # What is made up for later, queues or was claimed by another process comes back when its time has come.
+        opened = {row[0] for row in db.execute("SELECT handle FROM open WHERE handle > ? AND handle <= ?", span)}
+        if opened:
+            rows = [row for row in rows if row[0] not in opened]
         self._seen = end
         handles = [row[0] for row in rows]
         self._waiting.add(zip(handles, self._places_of(db, [row[1] for row in rows]), strict=True))

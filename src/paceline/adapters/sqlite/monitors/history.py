@@ -14,6 +14,7 @@ from paceline.adapters.sqlite.monitors import check_claims, definitions
 from paceline.adapters.sqlite.monitors.advances import OPEN_MAX
 from paceline.adapters.sqlite.monitors.cadences import Cadences
 from paceline.adapters.sqlite.monitors.entries import locate
+from paceline.adapters.sqlite.monitors.outgoing_claims import OPEN_CLEAR
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.outcome import RunState
@@ -22,19 +23,22 @@ from paceline.core.monitors.wait_reasons import OpenRun, show_open
 
 FIND_STEPS_MAX = 20_000
 
-_RUN = """SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
+# The last column: whether an earlier run of its monitor has not ended.
+_RUN = f"""SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
                  open.state, open.at_ms, open.attempt, open.started_ms, open.reason,
                  outcome.state, outcome.attempt, outcome.started_ms, outcome.ended_ms,
-                 outcome.latency_ms, outcome.code, outcome.reason, outcome.detail
-          FROM run LEFT JOIN open USING (handle) LEFT JOIN outcome USING (handle) WHERE run.handle = ?"""
+                 outcome.latency_ms, outcome.code, outcome.reason, outcome.detail,
+                 outcome.state IS NULL AND open.state IS NOT 'out' AND NOT {OPEN_CLEAR}
+          FROM run LEFT JOIN open ON open.handle = run.handle LEFT JOIN outcome ON outcome.handle = run.handle
+          WHERE run.handle = ?"""  # noqa: S608  fixed texts
 
 
-def runs(db: Connection, handles: Sequence[int]) -> dict[int, Run]:
-    found = {handle: _run_of(db, handle) for handle in handles}
+def runs(db: Connection, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
+    found = {handle: _run_of(db, handle, now_ms) for handle in handles}
     return {handle: run for handle, run in found.items() if run is not None}
 
 
-def _run_of(db: Connection, handle: int) -> Run | None:
+def _run_of(db: Connection, handle: int, now_ms: int) -> Run | None:
     row = db.execute(_RUN, (handle,)).fetchone()
     names = (
         row
@@ -44,7 +48,7 @@ def _run_of(db: Connection, handle: int) -> Run | None:
             (row[1],),
         ).fetchone()
     )
-    return _run(db, row, *names) if names else None
+    return _run(db, row, *names, now_ms=now_ms) if names else None
 
 
 def monitor_runs(
@@ -63,7 +67,7 @@ def monitor_runs(
         row = db.execute(_RUN, (handle,)).fetchone()
         if row is None:
             break  # older ones are purged
-        found.append(_run(db, row, monitor.owner, monitor.id, disabled))
+        found.append(_run(db, row, monitor.owner, monitor.id, disabled, now_ms=now_ms))
         handle = row[4]
     return found
 
@@ -88,7 +92,8 @@ def find_run(
         if row is None or row[0] < counter:
             return None
         if row[0] == counter:
-            return _run(db, db.execute(_RUN, (handle,)).fetchone(), monitor.owner, monitor.id, _disabled(db, monitor))
+            run = db.execute(_RUN, (handle,)).fetchone()
+            return _run(db, run, monitor.owner, monitor.id, _disabled(db, monitor), now_ms=now_ms)
         handle = row[1]
     return None
 
@@ -133,23 +138,24 @@ def _disabled(db: Connection, monitor: Monitor) -> int:
     return int(row[0]) if row else 0
 
 
-def _run(db: Connection, row: tuple[Any, ...], owner: str, monitor: str, disabled: int) -> Run:
-    handle, generation, counter, due_ms, _, *rest = row
+def _run(db: Connection, row: tuple[Any, ...], owner: str, monitor: str, disabled: int, *, now_ms: int) -> Run:
+    handle, generation, counter, due_ms, _, *rest, behind = row
     open_state, at_ms, attempt, started_ms, reason, *settled = rest
     run = Run(handle, owner, monitor, generation, counter, due_ms, state="waiting")
     if settled[0] is not None:
         return replace(run, **_settled(settled))
-    found = OpenRun("waiting")  # nothing but a place is missing
-    if open_state is not None and (open_state != "parked" or at_ms > 0):
+    found = OpenRun("waiting", bool(behind))
+    if open_state is not None:
         # What is parked with a moment of its own is made up for then.
         state: RunState = "later" if open_state == "parked" and at_ms < NEVER_MS else open_state
-        found = OpenRun(state, at_ms if at_ms < NEVER_MS else None, started_ms, reason)
+        found = OpenRun(state, bool(behind), at_ms if at_ms < NEVER_MS else None, started_ms, reason)
     return show_open(
         replace(run, attempt=attempt or 0),
         found,
         disabled=bool(disabled),
         outgoing=is_outgoing(handle >> LANE_BITS),
         place_reason=lambda: check_claims.wait_reason(db, generation),
+        now_ms=now_ms,
     )
 
 

@@ -43,6 +43,7 @@ _HANDLE = itemgetter(0)
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
 _BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
+OPEN_CLEAR = CLEAR.replace("run.previous", _BEHIND)
 # A run that is caught up later may be out or settled while it still stands in the tail.
 TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
               OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
