@@ -242,6 +242,13 @@ def test_run_that_was_put_off_expires_by_its_due_time_whether_its_moment_has_com
     assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 2 * len(moments_ms)
 
 
+def test_purge_counts_a_superseded_run_behind_one_that_expires_only_once(store: Store) -> None:
+    armed(store, "queued", overlap="queue")
+    for minute in range(4):
+        tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=CatchUp(waiting_max=1))
+    assert purge(store, due_before_ms=T0_MS + HOUR_MS).runs_expired == 2, "two of four were superseded before"
+
+
 def test_promise_10_run_abandoned_by_its_checker_expires_and_blocks_no_other_run_for_ever(store: Store) -> None:
     monitor, own = armed(store, "a", check=OUTGOING), armed(store, "own")
     make_runs(store, monitor, 3)

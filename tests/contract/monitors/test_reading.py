@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
+
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.outcome import Done, Retry
-from paceline.core.monitors.values import RemoveMonitor, Take
+from paceline.core.monitors.values import CHECKS, RemoveMonitor, Take
+from paceline.core.users import UserEdit
 from paceline.ports import Store
 from tests.contract.support.stage import (
+    ALL_OUTGOING,
+    GET,
+    HOUR_MS,
     LEASE_MS,
     MINUTE_MS,
     OUTGOING,
@@ -121,7 +127,7 @@ def test_the_status_counts(store: Store, other: Store) -> None:
     settle(store, out)
     settled = other.status()
     assert (settled.runs_waiting, settled.runs_out) == (4, 0)
-    assert settled.oldest_waiting_due_ms == T0_MS + MINUTE_MS
+    assert settled.oldest_waiting_due_ms == T0_MS + 9_000, "a made-up run waits since its moment"
     store.remove_monitors([RemoveMonitor("ann", "c")])
     arm_all(store, T0_MS)
     assert store.status().changes == 0
@@ -153,6 +159,61 @@ def test_status_says_since_when_the_first_waiting_run_could_have_started(store: 
     assert other.status().check_start_ms == T0_MS + 30_000
     settle(store, claim(store, now_ms=T0_MS + 30_000), now_ms=T0_MS + 30_000)
     assert other.status().check_start_ms is None
+
+
+def test_status_says_since_when_a_run_behind_one_that_is_out_waits_and_that_it_could_not_have_started(
+    store: Store, other: Store
+) -> None:
+    monitor = armed(store, "a", overlap="queue")
+    make_runs(store, monitor)
+    assert len(claim(store, lease_ms=HOUR_MS)) == 1
+    make_runs(store, monitor)
+    status = other.status()
+    assert (status.oldest_waiting_due_ms, status.check_start_ms) == (T0_MS + MINUTE_MS, T0_MS + HOUR_MS)
+
+
+@pytest.mark.parametrize("looked_at", [False, True], ids=["not looked at", "looked at"])
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "gone"])
+def test_status_says_that_a_made_up_run_waits_since_its_moment(
+    store: Store, other: Store, *, looked_at: bool, gone: bool
+) -> None:
+    """Whether a claim has seen it behind the one that is out, and whether its monitor is still there, is no matter."""
+    monitor = armed(store, "a")
+    moment_ms = T0_MS + HOUR_MS
+    make_runs(store, monitor, 2, after_ms=moment_ms)
+    make_runs(store, monitor)
+    status = other.status()
+    assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms)
+    (first,) = claim(store, now_ms=moment_ms)
+    if looked_at:
+        assert claim(store, now_ms=moment_ms) == []
+    if gone:
+        store.remove_monitors([RemoveMonitor("ann", "a")])
+        arm_all(store, T0_MS)
+    status = other.status()
+    assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms + LEASE_MS)
+    settle(store, [first], now_ms=moment_ms)
+    status = other.status()
+    assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms)
+
+
+@pytest.mark.parametrize("outgoing", [False, True], ids=["check", "outgoing"])
+def test_status_does_not_call_the_run_of_a_disabled_user_late(store: Store, other: Store, *, outgoing: bool) -> None:
+    queue = ALL_OUTGOING if outgoing else CHECKS
+    for owner, due_ms in (("ann", T0_MS), ("bob", T0_MS + MINUTE_MS)):
+        make_runs(store, armed(store, "a", check=OUTGOING if outgoing else GET, owner=owner, due_ms=due_ms))
+    store.edit_user("ann", UserEdit(disabled=True))
+
+    def starts() -> int | None:
+        status = other.status()
+        return status.outgoing_start_ms if outgoing else status.check_start_ms
+
+    assert starts() == T0_MS + MINUTE_MS
+    settle(store, claim(store, queue))
+    assert starts() is None
+    store.edit_user("ann", UserEdit(disabled=False))
+    arm_all(store, T0_MS + HOUR_MS, outgoing=outgoing)
+    assert starts() == T0_MS
 
 
 def test_status_counts_runs_that_were_claimed_out_of_turn(store: Store, other: Store) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -12,7 +12,6 @@ from paceline.core.batches.batch import Day
 from paceline.core.batches.values import DeadChoice
 from paceline.core.ids import call_run_id
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.outcome import TerminalState
 from paceline.ports import Store
 from paceline.steps.batches.redrive import list_dead
 from paceline.steps.move import move_out
@@ -46,18 +45,9 @@ def schedulers(store: Store, now_ms: int) -> list[Any]:
 
 
 def status(store: Store, now_ms: int) -> Any:
-    """Where a run stands behind the first open one of its monitor, or its monitor is gone, two figures differ.
-
-    AWS does not look there for the oldest run that waits. SQLite counts one whose time has come as able to start. When
-    a batch's run may start is known too early on AWS after a purge, which lets every provider be looked at again.
-    """
+    """When a batch's run may start is known too early on AWS after a purge: it lets every provider be looked at."""
     shown = report.status_view(store, now_ms=now_ms)
-    shown = msgspec.structs.replace(shown, start_late_s=shown.start_late_s | {"batches": 0.0})
-    pages = [store.monitor_runs(one, before=None, limit=LIMIT, now_ms=now_ms) for one in _monitors(store)]
-    first = sum(any(run.state not in get_args(TerminalState) for run in page) for page in pages)
-    if shown.runs_waiting + shown.runs_out > first:
-        return msgspec.structs.replace(shown, queue_age_s=0.0, start_late_s={})
-    return shown
+    return msgspec.structs.replace(shown, start_late_s=shown.start_late_s | {"batches": 0.0})
 
 
 def under_way(store: Store, now_ms: int) -> list[Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 import apsw
 
@@ -13,8 +13,9 @@ from paceline.adapters.sqlite import kept_counts
 from paceline.adapters.sqlite.batches import upkeep as batch_upkeep
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import upkeep as job_upkeep
-from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_MASK, LANE_BITS
 from paceline.adapters.sqlite.monitors.entries import first_due_ms
+from paceline.adapters.sqlite.monitors.run_ages import read_ages
 from paceline.core import findings
 from paceline.core.batches.run_keys import TIME_MASK
 from paceline.core.daemons import Leases
@@ -23,10 +24,6 @@ from paceline.core.store_status import StoreStatus
 from paceline.errors import StoreUnavailable
 
 BACKUP_PAGES = 1_000
-LANES_MAX = 10_000
-"""How many queues with waiting runs are read for the oldest run."""
-TOUCHED_MAX = 100
-"""How many runs at the start of a queue are read for the first that was not taken out of order."""
 
 # Each query returns what breaks a promise; the text says what it means.
 _INVARIANTS = (
@@ -140,7 +137,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
     """Return counts that writers keep, and the first run of each queue with waiting runs: no table is scanned."""
     users, monitors = db.execute("SELECT count(*), coalesce(sum(monitors), 0) FROM user").fetchone()
     waiting, out = db.execute("SELECT coalesce(sum(tail - ended - out), 0), coalesce(sum(out), 0) FROM lane").fetchone()
-    heads = _heads(db)
+    ages = read_ages(db)
     return StoreStatus(
         users=users,
         monitors=monitors,
@@ -149,58 +146,12 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
         runs_waiting=waiting,
         runs_out=out,
         next_due_ms=first_due_ms(db),
-        oldest_waiting_due_ms=_first(ms for head in heads for ms in (head.tail_due_ms, head.open_due_ms)),
+        oldest_waiting_due_ms=ages.waiting_since_ms,
         file_bytes=bytes_used,
-        check_start_ms=_first(ms for head in heads if not head.outgoing for ms in head.starts_ms),
-        outgoing_start_ms=_first(ms for head in heads if head.outgoing for ms in head.starts_ms),
+        check_start_ms=ages.check_start_ms,
+        outgoing_start_ms=ages.outgoing_start_ms,
         **batch_upkeep.counts(db),
     )
-
-
-class _Head(NamedTuple):
-    """The first runs of a queue: of its untouched tail, of the waiting runs, and of those that may be claimed next."""
-
-    outgoing: int
-    rests: int
-    """True if the queue's owner is disabled: none of its runs may start."""
-    tail_due_ms: int | None
-    open_due_ms: int | None
-    next_at_ms: int | None
-    next_due_ms: int | None
-
-    @property
-    def starts_ms(self) -> tuple[int | None, ...]:
-        """Return since when the queue's first runs could have started."""
-        if self.rests:
-            return ()
-        # 0 stands for a run that was parked, and may start since the one before it has ended.
-        return self.tail_due_ms, self.next_at_ms or self.next_due_ms
-
-
-def _heads(db: Connection) -> list[_Head]:
-    """Read the first runs of every queue. The tail's first run is the first that was not taken out of order."""
-    rows = db.execute(
-        """SELECT lane.outgoing, user.disabled IS 1,
-                  (SELECT due_ms FROM (SELECT handle, due_ms FROM run WHERE handle > (lane.id << ?1 | lane.position)
-                                           AND handle < lane.id + 1 << ?1 ORDER BY handle LIMIT ?4) AS few
-                   WHERE NOT EXISTS (SELECT 1 FROM open WHERE open.handle = few.handle)
-                     AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = few.handle) LIMIT 1),
-                  waits.due_ms, next.at_ms, again.due_ms
-           FROM lane LEFT JOIN user ON user.id = lane.owner
-           LEFT JOIN run AS waits ON waits.handle =
-               (SELECT min(handle) FROM open WHERE handle > lane.id << ?1 AND handle < lane.id + 1 << ?1
-                                               AND state <> 'out' AND state <> 'later')
-           LEFT JOIN open AS next ON next.handle =
-               (SELECT handle FROM open WHERE open.lane = lane.id AND at_ms < ?2 ORDER BY at_ms LIMIT 1)
-           LEFT JOIN run AS again ON again.handle = next.handle
-           WHERE lane.tail > lane.ended LIMIT ?3""",
-        (LANE_BITS, NEVER_MS, LANES_MAX, TOUCHED_MAX),
-    )
-    return [_Head(*row) for row in rows]
-
-
-def _first(times_ms: Iterable[int | None]) -> int | None:
-    return min((ms for ms in times_ms if ms is not None), default=None)
 
 
 def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:

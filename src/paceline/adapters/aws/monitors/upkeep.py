@@ -37,6 +37,7 @@ from paceline.adapters.aws.monitors.reoffer import owners
 from paceline.adapters.aws.monitors.settlements import come_to_front
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.daemons import Leases
+from paceline.core.monitors.lateness import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
 from paceline.core.monitors.values import PurgeReport
 from paceline.core.store_status import StoreStatus
@@ -153,11 +154,11 @@ def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms
     runs = [front, *_runs_from(db, generation, first + 1, limit=min(limit, RUNS_AT_ONCE) - 1)]
     old = [run for run in runs if run["due_ms"] < due_before_ms]
     last = max(old[-1]["counter"], behind_front(lane) - 1)
-    act: list[Action] = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
+    ends = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
     change = """SET #front = :next, #settled = :dead, #shard = if_not_exists(#shard, :kept),
                     #at = if_not_exists(#at, :now)"""
     values = {"next": last + 1, "dead": "dead", "kept": kept_shard(generation), "now": now_ms}
-    act.append(_lane_update(lane, change, **values))
+    act = [*ends, _lane_update(lane, change, **values)]
     if last < lane["newest"]:
         act.append(come_to_front(generation, last + 1))
     if not db.transact(act).won:
@@ -165,7 +166,7 @@ def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms
     if last < lane["newest"] and is_outgoing(front["queue"]):
         fronts = db.get_many(RUNS, [run_key(generation, last + 1)]).values()
         store.alarms.offer([run for run in fronts if "at" in run], now_ms=now_ms)
-    return len(old)
+    return len(ends)
 
 
 def _end(run: Item, now_ms: int) -> Action:
@@ -270,7 +271,7 @@ def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait
 class OpenRuns(NamedTuple):
     waiting: int
     out: int
-    oldest_due_ms: int | None
+    oldest_since_ms: int | None
     check_start_ms: int | None
     outgoing_start_ms: int | None
 
@@ -299,7 +300,7 @@ class Counts:
             runs_waiting=runs.waiting,
             runs_out=runs.out,
             next_due_ms=next_due_ms,
-            oldest_waiting_due_ms=runs.oldest_due_ms,
+            oldest_waiting_due_ms=runs.oldest_since_ms,
             file_bytes=0,
             check_start_ms=runs.check_start_ms,
             outgoing_start_ms=runs.outgoing_start_ms,
@@ -326,27 +327,38 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
     fronts = fronts_of(db, lanes)
     out = sum(run["state"] == "out" for run in fronts.values())
     behind = sum(lane["newest"] - behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
-    due = [run["due_ms"] for run in (*fronts.values(), *_first_behind(db, lanes, fronts)) if _waits(run)]
-    starts: dict[bool, int] = {}
+    waiting = [waiting_since_ms(_times(run)) for run in (*fronts.values(), *_first_behind(db, lanes, fronts))]
+    disabled = _disabled_users(db, fronts.values())
+    starts: dict[bool, list[int]] = {False: [], True: []}
     for run in fronts.values():
-        start_ms = int(run["due_ms"] if run["state"] == "waiting" else run.get("at", _FOREVER_MS))
-        kind = is_outgoing(run["queue"])
-        starts[kind] = min(starts.get(kind, start_ms), start_ms)
-    return OpenRuns(behind - out, out, min(due, default=None), starts.get(False), starts.get(True))
+        start_ms = could_start_ms(_times(run), disabled=run["user"] in disabled)
+        if start_ms is not None:
+            starts[is_outgoing(run["queue"])].append(start_ms)
+    oldest_ms, *starts_ms = (
+        min((ms for ms in times if ms is not None), default=None) for times in (waiting, starts[False], starts[True])
+    )
+    return OpenRuns(behind - out, out, oldest_ms, *starts_ms)
 
 
 def _first_behind(db: Database, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
-    """The run behind each front that does not wait itself, because it is out or has a time of its own."""
+    """Returns the run behind each front that is out."""
     keys = [
         run_key(lane["generation"], behind_front(lane))
         for lane in lanes
-        if (front := fronts.get(lane["generation"])) and not _waits(front) and behind_front(lane) <= lane["newest"]
+        if (front := fronts.get(lane["generation"])) and front["state"] == "out"
+        if behind_front(lane) <= lane["newest"]
     ]
     return db.get_many(RUNS, keys).values() if keys else ()
 
 
-def _waits(run: Item) -> bool:
-    return run["state"] not in {"out", "later"}
+def _times(run: Item) -> OpenTimes:
+    return OpenTimes(run["state"], run["due_ms"], run["at"] if "at" in run else run["from_ms"])
+
+
+def _disabled_users(db: Database, runs: Iterable[Item]) -> set[int]:
+    """Returns the numbers of those owners of these runs who are disabled."""
+    users = db.get_many(ITEMS, {user_key(run["owner"]) for run in runs})
+    return {user["number"] for user in users.values() if user["disabled"]}
 
 
 def leases(db: Database, *, now_ms: int) -> Leases:

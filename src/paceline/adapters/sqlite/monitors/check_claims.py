@@ -234,7 +234,8 @@ class CheckQueue:
         count_out(db, gone=out_of(db, handles))
         db.execute(
             """UPDATE open SET lost = lost OR state = 'out', state = 'held', at_ms = ?, reason = '', behind = NULL,
-                               generation = NULL, counter = NULL
+                               generation = NULL, counter = NULL,
+                               started_ms = iif(state = 'held' OR state = 'parked', started_ms, at_ms)
                WHERE handle IN carray(?)""",
             (now_ms + ASIDE_MS, integers(handles)),
         )

@@ -42,16 +42,24 @@ _HANDLE = itemgetter(0)
 # A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
-_BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
-OPEN_CLEAR = CLEAR.replace("run.previous", _BEHIND)
+BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
+OPEN_CLEAR = CLEAR.replace("run.previous", BEHIND)
 # A run that is caught up later may be out or settled while it still stands in the tail.
 TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
               OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
 # The columns that a claim judges a run by.
 FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
             monitor.name, monitor.spec, user.name, user.disabled"""
-OPEN_FACTS = FACTS.replace("run.previous", _BEHIND) + ", open.attempt, open.lost OR open.state = 'out'"
+OPEN_FACTS = FACTS.replace("run.previous", BEHIND) + ", open.attempt, open.lost OR open.state = 'out'"
 OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
+
+
+# A run that is parked when its moment has come keeps that time in ``started_ms``: it waits since then.
+_WRITE_OPEN = """
+INSERT OR REPLACE INTO open
+    (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, generation, counter)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, iif(?3 <> 'parked', ?8,
+            (SELECT iif(state = 'later', at_ms, started_ms) FROM open WHERE handle = ?1)), ?9, ?10, ?11)"""
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -200,12 +208,7 @@ class Leases:
         if self._opened:
             come = come + [row[0] for row in self._opened if row[2] == "out"]
             count_out(db, gone=out_of(db, [row[0] for row in self._opened]))  # their leases ran out
-            db.executemany(
-                """INSERT OR REPLACE INTO open
-                       (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, generation, counter)
-                   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-                self._opened,
-            )
+            db.executemany(_WRITE_OPEN, self._opened)
         count_out(db, come=come)
         claimed = self.claimed
         self.claimed, self.first, self._opened = [], [], []

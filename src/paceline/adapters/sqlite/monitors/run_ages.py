@@ -1,0 +1,64 @@
+"""How late runs are, for the status: fast paths of ``core.monitors.lateness`` over the first runs of each queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.monitors.outgoing_claims import BEHIND, CLEAR, OPEN_CLEAR, TOUCHED
+
+LANES_MAX = 10_000
+"""How many queues with waiting runs are read."""
+HEADS_MAX = 100
+"""How many runs at the start of a queue are read for the oldest."""
+
+# The first runs of a queue that no claim has looked at.
+_TAIL = f"""(SELECT handle FROM run WHERE handle > (lane.id << {LANE_BITS} | lane.position)
+                 AND handle < lane.id + 1 << {LANE_BITS} ORDER BY handle LIMIT {HEADS_MAX}) AS few
+            JOIN run USING (handle) WHERE NOT {TOUCHED}"""  # noqa: S608  fixed texts
+# The first that one has looked at: in the order in which they were made, and in the order of their times.
+_OPEN = f"""(SELECT handle FROM (SELECT handle FROM open WHERE handle > lane.id << {LANE_BITS}
+                                     AND handle < lane.id + 1 << {LANE_BITS} AND state <> 'out' AND state <> 'later'
+                                 ORDER BY handle LIMIT {HEADS_MAX}) AS few
+             UNION SELECT handle FROM (SELECT handle FROM open WHERE open.lane = lane.id AND at_ms < {NEVER_MS}
+                                       ORDER BY at_ms LIMIT {HEADS_MAX}) AS few) AS few
+            JOIN open USING (handle) JOIN run USING (handle) WHERE 1"""  # noqa: S608  fixed texts
+_OUT_BEFORE = "EXISTS (SELECT 1 FROM open AS before WHERE before.handle = {} AND before.state = 'out')"
+_ENABLED = """NOT EXISTS (SELECT 1 FROM monitor JOIN user ON user.id = monitor.owner
+                          WHERE monitor.generation = run.generation AND user.disabled)"""
+# What was parked or set aside after its moment or its next try had come has that time in ``started_ms``.
+_MOMENT = f"(state = 'later' OR (state = 'parked' AND at_ms > 0 AND at_ms < {NEVER_MS}))"
+_SINCE = f"""CASE WHEN {_MOMENT} THEN at_ms WHEN state = 'out' THEN NULL
+                  WHEN attempt = 0 THEN coalesce(started_ms, due_ms) ELSE due_ms END"""
+_START = f"""CASE WHEN state = 'out' OR state = 'retry' OR {_MOMENT} THEN at_ms
+                  ELSE coalesce(started_ms, due_ms) END"""
+_HEADS = f"""SELECT outgoing,
+    (SELECT min(due_ms) FROM {_TAIL} AND ({CLEAR} OR {_OUT_BEFORE.format("run.previous")})),
+    (SELECT min({_SINCE}) FROM {_OPEN} AND ({OPEN_CLEAR} OR {_OUT_BEFORE.format(BEHIND)})),
+    (SELECT min(due_ms) FROM {_TAIL} AND {CLEAR} AND {_ENABLED}),
+    (SELECT min({_START}) FROM {_OPEN} AND {OPEN_CLEAR} AND {_ENABLED})
+    FROM lane WHERE tail > ended LIMIT {LANES_MAX}"""  # noqa: S608  fixed texts
+
+
+class Ages(NamedTuple):
+    """The earliest of each; None: there is none."""
+
+    waiting_since_ms: int | None
+    check_start_ms: int | None
+    outgoing_start_ms: int | None
+
+
+def read_ages(db: Connection) -> Ages:
+    """Returns since when the oldest run waits, and since when the first of each kind could have started."""
+    waiting: list[int | None] = []
+    starts: tuple[list[int | None], list[int | None]] = ([], [])
+    for outgoing, tail_since_ms, open_since_ms, *starts_ms in db.execute(_HEADS):
+        waiting += (tail_since_ms, open_since_ms)
+        starts[outgoing].extend(starts_ms)
+    return Ages(_first(waiting), _first(starts[0]), _first(starts[1]))
+
+
+def _first(times_ms: Iterable[int | None]) -> int | None:
+    return min((ms for ms in times_ms if ms is not None), default=None)
