@@ -93,6 +93,17 @@ def test_promise_10_unfinished_run_of_a_batch_is_never_deleted(store: Store) -> 
     assert store.status().calls_waiting == 6
 
 
+def test_purge_does_not_change_when_a_run_that_still_waits_may_start(store: Store) -> None:
+    """One run of the provider is out: the next one may start when its lease has ended."""
+    stage(store)
+    narrow = ProviderSpec(base_url="http://example.org", max_in_flight=1)
+    store.put_provider(PutProvider("p", narrow), now_ms=FAR_MS)
+    (out,) = store.claim_calls(now_ms=FAR_MS + DAY_MS, runs_max=10, lease_ms=20 * DAY_MS)
+    before = (store.next_call_ms(), store.status().call_start_ms)
+    walk(store, now_ms=END_MS + 8 * DAY_MS)
+    assert (store.next_call_ms(), store.status().call_start_ms) == before == (out.lease_until_ms, out.lease_until_ms)
+
+
 def test_dead_letters_are_kept_longer(store: Store) -> None:
     _, day = stage(store)
     settle(store, failed=frozenset({"r1", "r4"}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.outcome import Done, Retry
@@ -20,10 +21,12 @@ from tests.contract.support.stage import (
     arm_all,
     armed,
     claim,
+    due_of,
     make_runs,
     outgoing_of,
     put,
     settle,
+    step,
 )
 
 
@@ -193,6 +196,21 @@ def test_status_says_that_a_made_up_run_waits_since_its_moment(
     status = other.status()
     assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms + LEASE_MS)
     settle(store, [first], now_ms=moment_ms)
+    status = other.status()
+    assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms)
+
+
+def test_status_says_that_a_made_up_run_waits_since_its_moment_also_if_those_before_it_were_superseded(
+    store: Store, other: Store
+) -> None:
+    monitor = armed(store, "a", overlap="queue")
+    make_runs(store, monitor)
+    (first,) = claim(store, lease_ms=HOUR_MS)
+    make_runs(store, monitor)
+    moment_ms = T0_MS + 20 * MINUTE_MS
+    busy = replace(due_of(store, monitor), busy=True)
+    assert store.commit([replace(step(busy, runs=2, after_ms=moment_ms), waiting_max=2)], now_ms=T0_MS) == [True]
+    settle(store, [first], now_ms=T0_MS + 30 * MINUTE_MS)
     status = other.status()
     assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms)
 

@@ -279,9 +279,6 @@ class BatchRules(Machine):
 
     @act(2, keep_ms=(0, HOUR_MS, DAY_MS), dead_keep_ms=(0, DAY_MS))
     def purge_calls(self, keep_ms: int, dead_keep_ms: int) -> None:
-        if self.pair.sqlite.store.status().calls_waiting:
-            return  # AWS then looks again at every provider, and sees sooner that a record has moved
-
         def purge_all(side: Side) -> object:
             return purged(side.store, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=self.now_ms)
 

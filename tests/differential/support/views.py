@@ -45,9 +45,7 @@ def schedulers(store: Store, now_ms: int) -> list[Any]:
 
 
 def status(store: Store, now_ms: int) -> Any:
-    """When a batch's run may start is known too early on AWS after a purge: it lets every provider be looked at."""
-    shown = report.status_view(store, now_ms=now_ms)
-    return msgspec.structs.replace(shown, start_late_s=shown.start_late_s | {"batches": 0.0})
+    return report.status_view(store, now_ms=now_ms)
 
 
 def under_way(store: Store, now_ms: int) -> list[Any]:

@@ -64,6 +64,10 @@ class LaneItem(msgspec.Struct, frozen=True):
         """When the first of its runs was, or is, due."""
         return min((self.front_ms, *self.held))
 
+    def knows(self, due_ms: int) -> bool:
+        """True unless the run that waits and is due then would never be looked at."""
+        return due_ms >= self.front_ms or due_ms in self.held
+
     def woken(self, due_ms: int) -> LaneItem:
         """With a run that waits and is due then."""
         if max(self.front_ms, self.ready_ms) <= due_ms:

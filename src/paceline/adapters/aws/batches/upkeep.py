@@ -81,16 +81,19 @@ def _days_from(db: Database, after: int) -> list[Item]:
 def _purge_some(
     db: Database, looks: Looks, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
 ) -> int:
-    """What still waits long after its day is looked at once more: its planner may have died before it woke anyone."""
+    """Deletes what is old enough. Returns how many.
+
+    A waiting run that its provider's lane does not know of is told to it: its planner died before it could.
+    """
     rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
     old: list[_Pair] = []
-    firsts: dict[int, int] = {}
+    waiting: dict[int, list[int]] = defaultdict(list)
     for entry in entries:
         row = rows.get(place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
             continue
         if row["state"] == "waiting":
-            firsts[entry.provider] = min(firsts.get(entry.provider, entry.due_ms), entry.due_ms)
+            waiting[entry.provider].append(entry.due_ms)
         elif is_old(
             row.get("ended_ms"),
             dead=bool(row.get("dead")),
@@ -100,9 +103,12 @@ def _purge_some(
             place = place_key(entry.provider, entry.due_ms)
             gone = delete(RUNS, place, when=ENDED, seen=entry.run, ended=row["ended_ms"])
             old.append(_Pair(entry.provider, [gone, delete(RUNS, ledger_key(entry.run))]))
-    held = lanes_of(db, firsts)
-    missed = {one: due_ms for one, due_ms in firsts.items() if due_ms not in held[one].held}
-    wake(db, looks, missed, now_ms=ended_before_ms)
+    unknown = {
+        lane.provider: min(dues)
+        for lane in lanes_of(db, waiting).values()
+        if (dues := [due_ms for due_ms in waiting[lane.provider] if not lane.knows(due_ms)])
+    }
+    wake(db, looks, unknown, now_ms=ended_before_ms)
     return _delete_pairs(db, old)
 
 

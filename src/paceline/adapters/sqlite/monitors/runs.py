@@ -142,7 +142,11 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
             later.append((from_ms, handle))
         else:
             at_once.append(handle)
-    db.execute("UPDATE open SET at_ms = 0 WHERE handle IN carray(?)", (integers(at_once),))
+    db.execute(
+        """UPDATE open SET started_ms = iif(at_ms > 0 AND at_ms < ?, at_ms, started_ms), at_ms = 0
+           WHERE handle IN carray(?)""",
+        (NEVER_MS, integers(at_once)),
+    )
     db.executemany("UPDATE open SET state = 'later', behind = NULL, at_ms = ? WHERE handle = ?", later)
     make_ready(db, [*((handle, 0) for handle in at_once), *((handle, at_ms) for at_ms, handle in later)])
 
