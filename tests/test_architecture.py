@@ -30,6 +30,7 @@ LAYERS = (
     {"steps", "adapters", "config", "simulators"},
     {"wiring"},
     {"shells"},
+    {"testing"},
     {"__main__"},
 )
 CORE_MAY_IMPORT = {

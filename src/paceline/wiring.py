@@ -163,13 +163,16 @@ class System:
         )
 
 
-def open_system(settings: Settings) -> System:
-    """Opens the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that."""
+def open_system(settings: Settings, *, clock: Clock | None = None) -> System:
+    """Opens the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that.
+
+    ``clock``: another than the machine's, for a store in memory.
+    """
     if settings.secret_key is not None:
         find_secret_key(settings)  # one that is too short is refused before anything is opened
     if (prefix := aws_prefix(settings.store)) is not None:
         return System(settings, _open_aws(prefix), SystemClock())
-    clock = SystemClock()
+    clock = clock or SystemClock()
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous, clock=clock), clock)
 
 

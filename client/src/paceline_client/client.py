@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+import httpx
+
 from paceline_client.calls import Transport
 from paceline_client.durations import DurationLike, seconds
 from paceline_client.resources.accounts import Accounts, Keys
@@ -64,6 +66,7 @@ class Client(Operations[SyncTransport]):
     ``url`` and ``token`` are taken from ``PACELINE_URL`` and ``PACELINE_TOKEN`` when they are left out. ``timeout`` is
     for each try of a request: to connect, and then between two pieces of the answer. ``tries``: how often a request is
     sent at most, if it is safe to repeat. ``ca_file``: certificates to be trusted instead of the usual ones.
+    ``transport``: what carries requests instead of the network, as ``paceline.testing`` does.
     """
 
     def __init__(
@@ -74,8 +77,11 @@ class Client(Operations[SyncTransport]):
         timeout: DurationLike | float = TIMEOUT_DEFAULT,
         tries: int = TRIES_DEFAULT,
         ca_file: str | Path | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        super().__init__(SyncTransport(_connection(url, token, timeout=timeout, tries=tries, ca_file=ca_file)))
+        connection = _connection(url, token, timeout=timeout, tries=tries, ca_file=ca_file)
+        http = httpx.Client(**connection.options, transport=transport)
+        super().__init__(SyncTransport(connection, http))
 
     def with_timeout(self, timeout: DurationLike | float) -> Self:
         """The same client, with its connections, and another timeout."""

@@ -11,9 +11,9 @@ from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.search import StreamSearch
 from paceline.adapters.providers.transfer import Transfer, encode_like, phases_ms
 from paceline.core.monitors.checks import HttpCheck, HttpExpect
+from paceline.core.http_expect import HttpAnswer, http_mismatch
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 
-QUOTED_CHARS_MAX = 80
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
 NO_TYPE = "Content-Type:"
 """Without it, libcurl says that a body is a form."""
@@ -93,7 +93,7 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
         if expect.status is None and 200 <= code < 300 and not transfer.wanted and not expect.headers:
             reason = ""
         else:
-            reason = _mismatch(transfer, check, code)[:REASON_CHARS_MAX]
+            reason = http_mismatch(check, _answer(transfer, code))[:REASON_CHARS_MAX]
     detail = _measure(transfer, check, code)
     return Done(not reason, reason, detail["phases_ms"]["total"], code or None, detail)
 
@@ -120,60 +120,32 @@ def _measure(transfer: Transfer, check: HttpCheck, code: int) -> dict[str, Any]:
     return detail
 
 
-def _mismatch(transfer: Transfer, check: HttpCheck, code: int) -> str:
-    """The first expectation that is not met, in words; empty if all are."""
-    expect = check.expect
-    if (reason := _status_mismatch(expect, code)) and 300 <= code < 400 and not check.follow_redirects:
-        return f"{reason}; redirects are followed only with follow_redirects"
-    return reason or _headers_mismatch(transfer, expect) or _body_mismatch(transfer, expect)
+def _answer(transfer: Transfer, code: int) -> HttpAnswer:
+    """The answer as core judges it."""
+    return HttpAnswer(
+        code,
+        lambda: _headers(transfer),
+        lambda text: _holds(transfer, text),
+        transfer.bytes_max if transfer.capped else None,
+    )
 
 
-def _status_mismatch(expect: HttpExpect, code: int) -> str:
-    if expect.status is None:
-        return "" if 200 <= code < 300 else f"status {code}, expected 2xx"
-    if code in expect.status:
-        return ""
-    return f"status {code}, expected {' or '.join(str(status) for status in expect.status[:10])}"
-
-
-def _headers_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
-    if not expect.headers:
-        return ""
+def _headers(transfer: Transfer) -> dict[str, str]:
     received: dict[str, str] = {}
     for line in transfer.head[1:]:
         name, colon, value = line.decode("latin-1").partition(":")
         if colon:
             key = name.strip().lower()
             received[key] = f"{received[key]}, {value.strip()}" if key in received else value.strip()
-    for name, wanted in expect.headers.items():
-        if (found := received.get(name.lower())) is None:
-            return f"the header {name} is missing"
-        if wanted not in found:
-            return f"the header {name} is {_quote(found)}, expected to contain {_quote(wanted)}"
-    return ""
+    return received
 
 
-def _body_mismatch(transfer: Transfer, expect: HttpExpect) -> str:
-    if not transfer.wanted:
-        return ""
+def _holds(transfer: Transfer, text: str) -> bool:
     content_type = transfer.content_type()
-    search = transfer.search or StreamSearch(encode_like(text, content_type) for text in transfer.wanted)
-    if (wanted := expect.body_contains) is not None and not search.found(encode_like(wanted, content_type)):
-        if transfer.capped:
-            return (
-                f"the first {transfer.bytes_max} bytes of the body do not contain {_quote(wanted)};"
-                " the rest was not read (max_bytes)"
-            )
-        return f"the body does not contain {_quote(wanted)}"
-    if (unwanted := expect.body_lacks) is not None and search.found(encode_like(unwanted, content_type)):
-        return f"the body contains {_quote(unwanted)}"
-    return ""
+    search = transfer.search or StreamSearch(encode_like(wanted, content_type) for wanted in transfer.wanted)
+    return search.found(encode_like(text, content_type))
 
 
 def _header_line(name: str, value: str) -> str:
     """For libcurl, "Name:" is an order to leave the header out, and "Name;" the header without a value."""
     return f"{name}: {value}" if value.strip() else f"{name};"
-
-
-def _quote(text: str) -> str:
-    return repr(text if len(text) <= QUOTED_CHARS_MAX else f"{text[:QUOTED_CHARS_MAX]}…")
