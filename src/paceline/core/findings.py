@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
 SHOWN_MAX = 5
 """How many examples of each finding are shown."""
 
@@ -9,6 +13,27 @@ NO_ENTRY = "promise 10: a monitor has no entry and no recorded change (generatio
 NO_MONITOR = "promise 3: an entry has no monitor and no recorded change (generation {})"
 COUNTER_BEHIND = "promise 4: an entry's counter is not past its newest run"
 MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
+
+
+class Finding(NamedTuple):
+    """Something that is wrong: a sentence with a place for what it is about."""
+
+    text: str
+    subject: str
+
+    def __str__(self) -> str:
+        return self.text.format(self.subject)
+
+
+def examples(findings: Iterable[Finding]) -> list[str]:
+    """Returns the first SHOWN_MAX findings of each text as sentences."""
+    counts: Counter[str] = Counter()
+    shown = []
+    for finding in findings:
+        counts[finding.text] += 1
+        if counts[finding.text] <= SHOWN_MAX:
+            shown.append(str(finding))
+    return shown
 
 
 def entry_finding(*, monitor: bool, entry: bool, change: bool) -> str | None:

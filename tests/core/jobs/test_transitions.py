@@ -24,6 +24,7 @@ from paceline.core.jobs.transitions import (
     Runs,
     after_answer,
     cancel,
+    count_definitions,
     is_given_up,
     is_usable,
     job_sums,
@@ -32,6 +33,7 @@ from paceline.core.jobs.transitions import (
     settle,
     short_of_balance,
     spent_before,
+    wanted_states,
     with_progress,
 )
 from paceline.core.jobs.values import AtlasMeasurement, Busy, NotSent, Rejected, Sent, Unsure
@@ -144,3 +146,23 @@ def test_progress_keeps_the_highest_count_and_the_newest_status(
     assert found.status == (2 if told is None else told[0])
     assert found.delivered == max(100, 0 if told is None else told[1])
     assert found.scheduled == (50 if scheduled is None else scheduled)
+
+
+states_of_measurements = st.sampled_from(sorted(get_args(MeasurementState)))
+
+
+@given(
+    rows=st.lists(st.tuples(states_of_measurements, st.integers(1, 5))),
+    states=st.sets(states_of_measurements),
+)
+def test_definitions_in_some_states_are_counted_without_a_look_at_ended_measurements(
+    rows: list[tuple[MeasurementState, int]], states: set[MeasurementState]
+) -> None:
+    wanted = wanted_states(states)
+    assert wanted == (states or LIVE | ENDED)
+    counts = {"definitions": sum(count for _, count in rows)}
+    counts |= {f"definitions_{one}": sum(count for state, count in rows if state == one) for one in ENDED}
+    counted, are_more = count_definitions(counts, wanted)
+    live = sum(count for state, count in rows if state in wanted & LIVE) if are_more else 0
+    assert counted + live == sum(count for state, count in rows if state in wanted)
+    assert are_more == bool(wanted & LIVE and not wanted >= LIVE)

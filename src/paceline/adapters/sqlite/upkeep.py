@@ -130,7 +130,7 @@ def verify(db: Connection) -> list[str]:
         names = {name: value for name, value in _NAMES.items() if f":{name}" in query}
         rows = db.execute(f"{query} LIMIT {SHOWN_MAX}", names)
         problems += [text.format(row[0]) for row in rows]
-    return problems
+    return [*problems, *job_upkeep.verify(db)]
 
 
 def status(db: Connection, *, bytes_used: int) -> StoreStatus:

@@ -12,8 +12,8 @@ and ``spent`` are the sums of the postings into the pot less those out of it (``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ Window = Literal["day", "sliding", "until_released"]
 ``until_released``: nothing is ever spent, a hold only comes and goes."""
 Kind = Literal["hold", "settle", "refund", "expire"]
 Pot = Literal["free", "held", "spent"]
+MeterId = TypeVar("MeterId", str, int)
 MOVES: dict[Kind, tuple[Pot, Pot]] = {
     "hold": ("free", "held"),
     "settle": ("held", "spent"),
@@ -280,23 +281,31 @@ class Books(NamedTuple):
 
 def add_up(postings: Sequence[Posting]) -> Books:
     """The books from the postings alone. Applying one posting twice counts it once."""
-    balances: dict[str, Balance] = {}
     lines: dict[tuple[str, str], int] = {}
     seen: set[tuple[str, str, Kind]] = set()
+    counted: list[tuple[str, Kind, int]] = []
     for posting in postings:
         name = (posting.meter, posting.hold, posting.kind)
         if name in seen and posting.kind != "expire":
             continue
         seen.add(name)
-        source, target = MOVES[posting.kind]
-        held, spent = balances.get(posting.meter, Balance())
-        held += posting.amount * ((target == "held") - (source == "held"))
-        spent += posting.amount * ((target == "spent") - (source == "spent"))
-        balances[posting.meter] = Balance(held, spent)
+        counted.append((posting.meter, posting.kind, posting.amount))
         if posting.kind != "expire":
             line = (posting.hold, posting.meter)
             lines[line] = lines.get(line, 0) + (posting.amount if posting.kind == "hold" else -posting.amount)
-    return Books(balances, {line: amount for line, amount in lines.items() if amount})
+    return Books(balances(counted), {line: amount for line, amount in lines.items() if amount})
+
+
+def balances(amounts: Iterable[tuple[MeterId, Kind, int]]) -> dict[MeterId, Balance]:
+    """Returns what is held and spent on each meter after these amounts, or sums of amounts, were posted to it."""
+    found: dict[MeterId, Balance] = {}
+    for meter, kind, amount in amounts:
+        source, target = MOVES[kind]
+        held, spent = found.get(meter, Balance())
+        held += amount * ((target == "held") - (source == "held"))
+        spent += amount * ((target == "spent") - (source == "spent"))
+        found[meter] = Balance(held, spent)
+    return found
 
 
 def _spend(meter: Meter, spent: int, held: int, now_ms: int) -> Meter:

@@ -13,6 +13,7 @@ parked; otherwise it is to be stopped, and ends instead of going back to the que
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple, assert_never
 
 from paceline.core.jobs.cost import Cost, daily_actual
@@ -166,14 +167,26 @@ def spent_before(cost: Cost, *, settled: int, delivered: int) -> tuple[int, int]
 
 def job_sums(state: EndState, *, was: str, held: int, settled: int, definitions: int) -> dict[str, int]:
     """Returns what an end adds to the counts and sums of its job."""
-    return {
-        "open": -1,
-        state: 1,
-        f"definitions_{state}": definitions,
-        "settled": settled,
-        "refunded": held - settled,
-        "waiting": -1 if was in WAITING else 0,
-    }
+    sums = {f"{name}{one}": 0 for name in ("", "definitions_") for one in ENDED}
+    sums |= {state: 1, f"definitions_{state}": definitions}
+    sums |= {"open": -1, "waiting": -1 if was in WAITING else 0, "settled": settled, "refunded": held - settled}
+    return sums
+
+
+def wanted_states(states: Collection[MeasurementState]) -> frozenset[MeasurementState]:
+    """Returns the states that a list is asked for; none are all."""
+    return frozenset(states) or LIVE | ENDED
+
+
+def count_definitions(counts: Mapping[str, int], wanted: frozenset[MeasurementState]) -> tuple[int, bool]:
+    """Returns how many definitions are in these states by the counts of a job, or by the sums of those of several.
+
+    True beside it: the counts cannot tell some states that have not ended apart, and those are to be counted on top.
+    """
+    ended = sum(counts[f"definitions_{state}"] for state in ENDED & wanted)
+    if wanted >= LIVE:
+        return ended + counts["definitions"] - sum(counts[f"definitions_{state}"] for state in ENDED), False
+    return ended, bool(wanted & LIVE)
 
 
 def with_progress(known: AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None) -> AtlasMeasurement:

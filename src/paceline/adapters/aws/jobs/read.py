@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import get_args
 
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, joined, padded
@@ -24,7 +23,7 @@ from paceline.adapters.aws.keys import user_key
 from paceline.core.jobs.compatible.measurements import place_in_block
 from paceline.core.jobs.measurement import Measurement, MeasurementState, encode_measurement, parse_stored_measurement
 from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK, handle_of, job_numbers, key_id
-from paceline.core.jobs.transitions import ENDED, LIVE
+from paceline.core.jobs.transitions import ENDED, LIVE, count_definitions, wanted_states
 from paceline.core.jobs.values import AtlasMeasurement, StoredJob, StoredMeasurement
 
 PAGE = 200
@@ -233,7 +232,7 @@ def measurements_of(
     user = store.db.get(ITEMS, user_key(owner))
     if user is None:
         return []
-    wanted = frozenset(states) or frozenset(get_args(MeasurementState))
+    wanted = wanted_states(states)
     below = 1 << 62 if before is None else before
     rows: list[Item] = []
     items: dict[int, Item] = {}
@@ -250,14 +249,12 @@ def count_of(store: JobParts, owner: str, *, states: Sequence[MeasurementState])
     user = store.db.get(ITEMS, user_key(owner))
     if user is None:
         return 0
-    wanted = frozenset(states) or frozenset(get_args(MeasurementState))
+    wanted = wanted_states(states)
     total = 0
     for item in _newest_jobs(store.db, joined("jobs", user["number"]), before=None):
-        ended = {state: item[f"definitions_{state}"] for state in ENDED}
-        total += sum(ended[state] for state in ENDED & wanted)
-        if wanted >= LIVE:
-            total += item["definitions"] - sum(ended.values())
-        elif wanted & LIVE and item["open"]:
+        counted, are_more = count_definitions(item, wanted)
+        total += counted
+        if are_more and item["open"]:
             rows = walk(store.db, item, only="#state, #concurrent", page=COUNTED_PAGE)
             total += sum(row["concurrent"] for row in rows if row["state"] in wanted & LIVE)
     return total

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs.keys import LINE, row_place
-from paceline.adapters.aws.jobs.meters import postings_in
+from paceline.adapters.aws.jobs.meters import meter_of, postings_in
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import findings
 from paceline.core.jobs.accounts import WINDOWS, meter_name
-from paceline.core.jobs.meters import Balance, add_up
+from paceline.core.jobs.findings import MeterFacts, StateSums
+from paceline.core.jobs.meters import Balance, add_up, used
 from paceline.core.jobs.names import INDEX_BITS
 from paceline.core.jobs.transitions import ENDED
 
@@ -92,16 +93,14 @@ def _meters(books: Books) -> Iterator[str]:
     for name, account in books.accounts.items():
         for meter in WINDOWS:
             full = meter_name(name, meter)
-            held, spent = sums.get(full, Balance())
-            pots = {pot: account[f"{meter}_{pot}"] for pot in ("limit", "spent", "held", "foreign", "free")}
-            opened = {pot: account[f"{meter}_opened_{pot}"] for pot in ("held", "spent")}
-            if (pots["held"], pots["spent"]) != (opened["held"] + held, opened["spent"] + spent):
-                yield findings.POSTINGS.format(full)
-            if pots["free"] != pots["limit"] - pots["spent"] - pots["held"] - pots["foreign"]:
-                yield f"promise 8: what is free on a meter is not what is left of its limit ({full})"
+            stored = Balance(account[f"{meter}_held"], account[f"{meter}_spent"])
+            opened = Balance(account[f"{meter}_opened_held"], account[f"{meter}_opened_spent"])
             released = sum(one.get(meter, 0) for one in books.releases.get(_quoted(account), ()))
-            if WINDOWS[meter] == "sliding" and released != pots["spent"]:
-                yield findings.RELEASES.format(full)
+            facts = MeterFacts(full, WINDOWS[meter], stored, opened, sums.get(full, Balance()), released)
+            yield from map(str, findings.meter_findings(facts))
+            now = meter_of(account, meter)
+            if account[f"{meter}_free"] != now.limit - used(now):
+                yield f"promise 8: what is free on a meter is not what is left of its limit ({full})"
     for handle, attempt in books.holds | books.closes:
         if handle not in books.rows:
             yield findings.NO_MEASUREMENT.format(f"{handle}/{attempt}")
@@ -154,41 +153,12 @@ def _rows(books: Books) -> Iterator[str]:
 
 
 def _jobs(books: Books) -> Iterator[str]:
-    rows: dict[int, list[Item]] = {}
+    sums: dict[int, list[StateSums]] = {}
     for row in books.rows.values():
-        rows.setdefault(row["handle"] >> INDEX_BITS, []).append(row)
+        one = StateSums(row["state"], 1, row["concurrent"], row["credits"], row.get("settled", 0), row["slot"])
+        sums.setdefault(row["handle"] >> INDEX_BITS, []).append(one)
     for number, job in books.jobs.items():
-        its = rows.get(number, [])
-        if job["purged"]:
-            if "finished_ms" not in job or job["purged"] + len(its) != job["measurements"]:
-                yield findings.REMOVAL.format(job["name"])
-            continue
-        if not its:
-            yield findings.EMPTY_JOB.format(job["name"])
-        if (wrong := _differing(job, its)) is not None:
-            yield findings.COUNTS.format(f"{job['name']}: {wrong}")
-
-
-def _differing(job: Item, rows: list[Item]) -> str | None:
-    states = Counter(row["state"] for row in rows)
-    definitions: Counter[str] = Counter()
-    for row in rows:
-        definitions[row["state"]] += row["concurrent"]
-    ended = [row for row in rows if row["state"] in ENDED]
-    settled = sum(row.get("settled", 0) for row in ended)
-    expected: dict[str, Any] = {
-        "measurements": len(rows),
-        "open": len(rows) - len(ended),
-        "waiting": states["queued"] + states["parked"],
-        "reserved": sum(row["credits"] for row in rows),
-        "settled": settled,
-        "refunded": sum(row["credits"] for row in ended) - settled,
-        "slots": sum(row["slot"] for row in ended),
-        "definitions": definitions.total(),
-    }
-    for state in ENDED:
-        expected |= {state: states[state], f"definitions_{state}": definitions[state]}
-    return next((name for name, value in sorted(expected.items()) if job[name] != value), None)
+        yield from map(str, findings.job_findings(job["name"], job, sums.get(number, ())))
 
 
 def _line(books: Books) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -16,7 +16,7 @@ from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import MeasurementState, encode_measurement, parse_stored_measurement
 from paceline.core.jobs.meters import day_name
 from paceline.core.jobs.names import ATTEMPT_BITS, INDEX_BITS, INDEX_MASK, handle_of, job_name, key_id
-from paceline.core.jobs.transitions import CANCELLED, LIVE
+from paceline.core.jobs.transitions import CANCELLED, ENDED, LIVE, count_definitions, wanted_states
 from paceline.core.jobs.upkeep import LEFT_BEHIND_MAX
 from paceline.core.jobs.values import (
     Admitted,
@@ -133,6 +133,7 @@ def handle_of_number(db: Connection, number: int) -> tuple[int, int] | None:
 def measurements_of(
     db: Connection, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
 ) -> list[StoredMeasurement]:
+    wanted = wanted_states(states)
     rows = db.execute(
         # CROSS: job by job from the newest, and no further than the page is long. The job's own counts say whether its
         # measurements are worth a look.
@@ -143,32 +144,38 @@ def measurements_of(
               AND measurement.id >= job.id << 14 AND measurement.id < min(job.id + 1 << 14, :below)
               AND state IN (SELECT value FROM json_each(:states))
             ORDER BY job.id DESC, measurement.id DESC LIMIT :limit""",  # noqa: S608  a fixed text
-        _wanted(owner, states) | {"below": 1 << 62 if before is None else before, "limit": limit},
+        {
+            "owner": owner,
+            "below": 1 << 62 if before is None else before,
+            **{state: int(state in wanted) for state in ENDED},
+            "live": int(bool(wanted & LIVE)),
+            "states": _json(wanted),
+            "limit": limit,
+        },
     ).fetchall()
     return [stored_measurement(db, row) for row in rows]
 
 
 def count_of(db: Connection, owner: str, *, states: Sequence[MeasurementState]) -> int:
-    wanted = _wanted(owner, states)
-    ended, live = db.execute(
-        """SELECT coalesce(sum(:done * definitions_done + :failed * definitions_failed
-                               + :cancelled * definitions_cancelled), 0),
-                  coalesce(sum(definitions - definitions_done - definitions_failed - definitions_cancelled), 0)
-           FROM job WHERE owner = (SELECT id FROM user WHERE name = :owner) AND purged = 0""",
-        {name: wanted[name] for name in ("owner", "done", "failed", "cancelled")},
+    sums = db.execute(
+        """SELECT coalesce(sum(definitions), 0), coalesce(sum(definitions_done), 0),
+                  coalesce(sum(definitions_failed), 0), coalesce(sum(definitions_cancelled), 0)
+           FROM job WHERE owner = (SELECT id FROM user WHERE name = ?) AND purged = 0""",
+        (owner,),
     ).fetchone()
-    if not states or set(states) >= LIVE:
-        return int(ended + live)
-    if not wanted["live"]:
-        return int(ended)
-    some = db.execute(
+    wanted = wanted_states(states)
+    names = ("definitions", "definitions_done", "definitions_failed", "definitions_cancelled")
+    counted, are_more = count_definitions(dict(zip(names, sums, strict=True)), wanted)
+    if not are_more:
+        return counted
+    live = db.execute(
         """SELECT coalesce(sum(concurrent), 0) FROM job CROSS JOIN measurement
-           WHERE job.owner = (SELECT id FROM user WHERE name = :owner) AND finished_ms IS NULL
+           WHERE job.owner = (SELECT id FROM user WHERE name = ?) AND finished_ms IS NULL
              AND measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14
-             AND ended_ms IS NULL AND state IN (SELECT value FROM json_each(:states))""",
-        {name: wanted[name] for name in ("owner", "states")},
+             AND ended_ms IS NULL AND state IN (SELECT value FROM json_each(?))""",
+        (owner, _json(wanted)),
     ).get
-    return int(ended + some)
+    return counted + int(live)
 
 
 def cancel(db: Connection, number: int, *, now_ms: int) -> bool:
@@ -281,15 +288,8 @@ def atlas_of(db: Connection, handle: int) -> tuple[AtlasMeasurement, ...]:
     return tuple(AtlasMeasurement(*one) for one in found)
 
 
-def _wanted(owner: str, states: Sequence[MeasurementState]) -> dict[str, Any]:
-    """A user and states as parameters of a query; none are all."""
-    every = set(states) or set(get_args(MeasurementState))
-    ended = {name: int(name in every) for name in ("done", "failed", "cancelled")}
-    return ended | {
-        "owner": owner,
-        "live": int(bool(every & LIVE)),
-        "states": msgspec.json.encode(sorted(every)).decode(),
-    }
+def _json(states: Iterable[str]) -> str:
+    return msgspec.json.encode(sorted(states)).decode()
 
 
 def _submitted_before(db: Connection, owner: int, idempotency_key: str | None) -> StoredJob | None:

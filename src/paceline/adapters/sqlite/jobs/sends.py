@@ -27,6 +27,8 @@ from paceline.core.jobs.transitions import (
     Runs,
     account_actual,
     after_answer,
+    is_usable,
+    job_sums,
     refuse_begin,
     short_of_balance,
     spent_before,
@@ -337,14 +339,23 @@ def _serve(db: Connection, owner: int) -> None:
 
 
 def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int, ...] | None:
-    """The account and its meters, if account and key can be used now: they may have changed since they were chosen."""
-    row: tuple[int, ...] | None = db.execute(
-        """SELECT account.id, concurrent, results, credits FROM account JOIN "key" ON "key".account = account.id
-           WHERE account.name = ? AND account.enabled = 1 AND closed_until_ms <= ?
-             AND "key".id = ? AND "key".enabled = 1 AND quarantine = ''""",
-        (account, now_ms, key),
+    """Returns the numbers of the account and its meters; None if account or key cannot be used now."""
+    row = db.execute(
+        """SELECT account.enabled, closed_until_ms, "key".enabled, quarantine, account.id, concurrent, results, credits
+           FROM account JOIN "key" ON "key".account = account.id WHERE account.name = ? AND "key".id = ?""",
+        (account, key),
     ).fetchone()
-    return row
+    if row is None:
+        return None
+    enabled, closed_until_ms, key_enabled, quarantine, *numbers = row
+    usable = is_usable(
+        enabled=bool(enabled),
+        closed_until_ms=closed_until_ms,
+        key_enabled=bool(key_enabled),
+        quarantine=quarantine,
+        now_ms=now_ms,
+    )
+    return tuple(numbers) if usable else None
 
 
 def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _Out | None:
@@ -413,17 +424,19 @@ def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int,
 
 
 def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, settled: int, now_ms: int) -> None:
-    credits_held, definitions = db.execute(
-        """UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?
-           RETURNING credits, concurrent""",
-        (state, reason, now_ms, settled, handle),
+    held, definitions, was = db.execute(
+        "SELECT credits, concurrent, state FROM measurement WHERE id = ?", (handle,)
     ).fetchone()
     db.execute(
-        """UPDATE job SET open = open - 1, done = done + (?1 = 'done'), failed = failed + (?1 = 'failed'),
-                  cancelled = cancelled + (?1 = 'cancelled'), settled = settled + ?2, refunded = refunded + ?3,
-                  definitions_done = definitions_done + iif(?1 = 'done', ?5, 0),
-                  definitions_failed = definitions_failed + iif(?1 = 'failed', ?5, 0),
-                  definitions_cancelled = definitions_cancelled + iif(?1 = 'cancelled', ?5, 0)
-           WHERE id = ?4""",
-        (state, settled, credits_held - settled, handle >> INDEX_BITS, definitions),
+        "UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?",
+        (state, reason, now_ms, settled, handle),
+    )
+    sums = job_sums(state, was=was, held=held, settled=settled, definitions=definitions)
+    db.execute(
+        """UPDATE job SET open = open + :open, done = done + :done, failed = failed + :failed,
+                  cancelled = cancelled + :cancelled, settled = settled + :settled, refunded = refunded + :refunded,
+                  definitions_done = definitions_done + :definitions_done,
+                  definitions_failed = definitions_failed + :definitions_failed,
+                  definitions_cancelled = definitions_cancelled + :definitions_cancelled WHERE id = :job""",
+        sums | {"job": handle >> INDEX_BITS},
     )

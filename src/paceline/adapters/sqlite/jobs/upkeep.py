@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from paceline.adapters.sqlite.database import BUSY_TIMEOUT_MS, Connection
+from paceline.core.findings import Finding, examples
 from paceline.core.jobs import findings
+from paceline.core.jobs.findings import JOB_COUNTS, MeterFacts, StateSums
+from paceline.core.jobs.meters import Balance, balances
 from paceline.core.jobs.names import ATTEMPT_BITS, handle_of
 from paceline.core.jobs.upkeep import days_before, is_duty_due
 
@@ -13,26 +18,12 @@ EXPIRIES_EACH = 10
 # Each query returns what breaks a promise; the text says what it means.
 INVARIANTS = (
     (
-        findings.POSTINGS,
-        """SELECT name FROM meter LEFT JOIN (SELECT meter,
-               sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END) AS held,
-               sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END) AS spent
-               FROM posting GROUP BY meter) AS sums ON sums.meter = meter.id
-           WHERE meter.held <> opened_held + coalesce(sums.held, 0)
-              OR meter.spent <> opened_spent + coalesce(sums.spent, 0)""",
-    ),
-    (
         "promise 8: a posting is on no meter (hold {})",
         "SELECT hold FROM posting WHERE meter NOT IN (SELECT id FROM meter)",
     ),
     (
         findings.NO_MEASUREMENT,
         "SELECT hold FROM posting WHERE hold >= 0 AND hold >> 14 NOT IN (SELECT id FROM measurement)",
-    ),
-    (
-        findings.RELEASES,
-        """SELECT name FROM meter WHERE "window" = 'sliding'
-           AND spent <> (SELECT coalesce(sum(amount), 0) FROM release WHERE release.meter = meter.id)""",
     ),
     (
         findings.UNEQUAL_CLOSE,
@@ -64,37 +55,6 @@ INVARIANTS = (
            GROUP BY hold, meter HAVING count(*) < 3""",
     ),
     (
-        findings.COUNTS,
-        """SELECT name FROM job JOIN (SELECT id >> 14 AS number, count(*) AS measurements,
-               sum(ended_ms IS NULL) AS open, sum(state = 'done') AS done,
-               sum(state = 'failed') AS failed, sum(credits) AS reserved,
-               coalesce(sum(settled), 0) AS settled, coalesce(sum(iif(settled IS NULL, 0, credits - settled)), 0) AS
-               refunded FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
-           WHERE purged = 0 AND
-               (sums.measurements, sums.open, sums.done, sums.failed, sums.reserved, sums.settled, sums.refunded)
-               IS NOT (job.measurements, job.open, job.done, job.failed, job.reserved, job.settled, job.refunded)""",
-    ),
-    (
-        "promise 11: a job's definitions are not those of its measurements (job {})",
-        """SELECT name FROM job JOIN (SELECT id >> 14 AS number, sum(concurrent) AS definitions,
-               sum(iif(state = 'done', concurrent, 0)) AS done, sum(iif(state = 'failed', concurrent, 0)) AS failed,
-               sum(iif(state = 'cancelled', concurrent, 0)) AS cancelled
-               FROM measurement GROUP BY id >> 14) AS sums ON sums.number = job.id
-           WHERE purged = 0 AND (sums.definitions, sums.done, sums.failed, sums.cancelled)
-               IS NOT (job.definitions, definitions_done, definitions_failed, definitions_cancelled)""",
-    ),
-    (
-        findings.REMOVAL,
-        """SELECT name FROM job WHERE purged > 0 AND (finished_ms IS NULL OR purged + (SELECT count(*) FROM measurement
-               WHERE measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14) <> measurements)""",
-    ),
-    (
-        findings.EMPTY_JOB,
-        """SELECT name FROM job WHERE NOT EXISTS
-               (SELECT 1 FROM measurement WHERE measurement.id >= job.id << 14
-                    AND measurement.id < job.id + 1 << 14)""",
-    ),
-    (
         findings.LINE,
         "SELECT id FROM measurement WHERE state = 'queued' AND owner NOT IN (SELECT owner FROM turn)",
     ),
@@ -104,6 +64,34 @@ INVARIANTS = (
            AND concurrent <> (SELECT count(*) FROM atlas_measurement WHERE measurement = measurement.id)""",
     ),
 )
+
+
+def verify(db: Connection) -> list[str]:
+    """Returns meters and jobs whose figures do not add up, by ``core.jobs.findings``."""
+    return examples([*_meter_findings(db), *_job_findings(db)])
+
+
+def _meter_findings(db: Connection) -> Iterator[Finding]:
+    posted = balances(db.execute("SELECT meter, kind, sum(amount) FROM posting GROUP BY meter, kind").fetchall())
+    released = dict(db.execute("SELECT meter, sum(amount) FROM release GROUP BY meter").fetchall())
+    for number, name, window, *pots in db.execute(
+        'SELECT id, name, "window", held, spent, opened_held, opened_spent FROM meter'
+    ):
+        sums = posted.get(number, Balance()), released.get(number, 0)
+        yield from findings.meter_findings(MeterFacts(name, window, Balance(*pots[:2]), Balance(*pots[2:]), *sums))
+
+
+def _job_findings(db: Connection) -> Iterator[Finding]:
+    sums: dict[int, list[StateSums]] = {}
+    for number, *some in db.execute(
+        """SELECT id >> 14, state, count(*), sum(concurrent), sum(credits), coalesce(sum(settled), 0), sum(slot)
+           FROM measurement GROUP BY 1, 2"""
+    ):
+        sums.setdefault(number, []).append(StateSums(*some))
+    names = ["id", "name", "purged", "finished_ms", *(name for name in JOB_COUNTS if name not in {"waiting", "slots"})]
+    for row in db.execute(f"SELECT {', '.join(names)} FROM job"):  # noqa: S608  fixed names
+        number, name, *_ = row
+        yield from findings.job_findings(name, dict(zip(names, row, strict=True)), sums.get(number, ()))
 
 
 def take_duty(db: Connection, name: str, *, every_ms: int, now_ms: int) -> bool:
@@ -161,14 +149,15 @@ def _compact_expiries(db: Connection, *, before_ms: int, limit: int) -> None:
 
 
 def _compact(db: Connection, first: int, beyond: int) -> None:
-    """Fast path of ``core.jobs.meters.add_up``: replaces the postings of these holds by one sum on each meter."""
+    """Replaces the postings of these holds by what they add up to on each meter."""
     sums = db.execute(
-        """SELECT sum(CASE kind WHEN 'hold' THEN amount WHEN 'expire' THEN 0 ELSE -amount END),
-                  sum(CASE kind WHEN 'settle' THEN amount WHEN 'expire' THEN -amount ELSE 0 END), meter
-           FROM posting WHERE hold >= ? AND hold < ? GROUP BY meter""",
+        "SELECT meter, kind, sum(amount) FROM posting WHERE hold >= ? AND hold < ? GROUP BY meter, kind",
         (first, beyond),
-    ).fetchall()
-    db.executemany("UPDATE meter SET opened_held = opened_held + ?, opened_spent = opened_spent + ? WHERE id = ?", sums)
+    )
+    db.executemany(
+        "UPDATE meter SET opened_held = opened_held + ?, opened_spent = opened_spent + ? WHERE id = ?",
+        [(*balance, meter) for meter, balance in balances(sums.fetchall()).items()],
+    )
     db.execute("DELETE FROM posting WHERE hold >= ? AND hold < ?", (first, beyond))
 
 
