@@ -383,3 +383,21 @@ def test_after_the_clock_was_set_back_a_run_behind_another_starts_as_soon_as_tha
     for counter in range(4):
         (item,) = claim(store)
         assert (item.counter, settle(store, [item])) == (counter, [True])
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["behind one that is out", "first"])
+def test_made_up_run_waits_for_its_moment_again_after_the_clock_was_set_back(store: Store, *, ended: bool) -> None:
+    monitor = armed(store, "a")
+    moment_ms = T0_MS + 600_000
+    make_runs(store, monitor, 2, after_ms=moment_ms)
+    (first,) = claim(store, now_ms=moment_ms)
+    assert claim(store, now_ms=moment_ms) == []
+    if ended:
+        settle(store, [first], now_ms=moment_ms)
+    now_ms = moment_ms - 60_000
+    store.pull_back_runs(lambda: now_ms, wait_ms_max=1, later_ms_max=3_600_000)
+    newest, _ = store.monitor_runs(monitor, before=None, limit=9, now_ms=now_ms)
+    assert (newest.state, newest.until_ms) == ("later", moment_ms)
+    assert claim(store, now_ms=now_ms) == []
+    if ended:
+        assert names(claim(store, now_ms=moment_ms)) == [("a", 1)]

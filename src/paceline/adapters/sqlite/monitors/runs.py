@@ -183,6 +183,7 @@ def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: in
         (now_ms,),
     )
     moved = db.changes()
+    moved += _wait_again(db, now_ms)
     db.execute(
         "UPDATE open SET at_ms = ?1 WHERE state IN ('retry', 'held') AND at_ms > ?1", (now_ms + bounds.retry_ms_max,)
     )
@@ -195,6 +196,24 @@ def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: in
     if moved:
         db.execute("UPDATE lane SET ready_ms = 0 WHERE id IN (SELECT lane FROM open)")
     return moved
+
+
+def _wait_again(db: Connection, now_ms: int) -> int:
+    """Puts runs back whose moment or next try had come, which did not start, and for which it lies ahead now.
+
+    Returns how many. Claims have parked them or set them aside, with that time in ``started_ms``.
+    """
+    db.execute(
+        """UPDATE open SET at_ms = open.started_ms, started_ms = NULL,
+                           state = CASE WHEN attempt > 0 THEN 'retry' WHEN at_ms = ?2 THEN 'parked' ELSE 'later' END,
+                           behind = iif(at_ms = ?2, behind, NULL),
+                           generation = iif(attempt > 0, NULL, run.generation),
+                           counter = iif(attempt > 0, NULL, run.counter)
+           FROM run
+           WHERE run.handle = open.handle AND state IN ('parked', 'held') AND open.started_ms > ?1 AND NOT lost""",
+        (now_ms, NEVER_MS),
+    )
+    return db.changes()
 
 
 def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
