@@ -120,4 +120,4 @@ def test_the_status_tells_how_far_behind_we_are(store: Store) -> None:
     run_tick(store, now_ms=T0_MS + 5_000)
     behind = status_view(store, now_ms=T0_MS + 7_000)
     assert (behind.queue_age_s, behind.late_s, behind.runs_waiting) == (7.0, 0.0, 1)
-    assert behind.start_late_s == {"checks": 7.0, "outgoing": 0.0, "batches": 0.0}
+    assert behind.start_late_s == {"checks": 7.0, "outgoing": 0.0, "batches": 0.0, "workers": 0.0}

@@ -32,3 +32,5 @@ class StoreStatus(msgspec.Struct, frozen=True):
     """The same of runs for users' own checkers."""
     call_start_ms: int | None = None
     """The same of batches' runs: their provider's order, rate, pauses and breaker would let the first one start."""
+    worker_start_ms: int | None = None
+    """The same of batches' runs for users' own workers."""

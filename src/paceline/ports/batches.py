@@ -17,6 +17,7 @@ from paceline.core.batches.values import (
     DayCount,
     DeadChoice,
     LateRecord,
+    OutCall,
     PagePlan,
     Placements,
     PlanOrder,
@@ -33,7 +34,11 @@ class BatchStore(Protocol):
     # -- providers
 
     def put_provider(self, put: PutProvider, *, now_ms: int) -> ProviderPut:
-        """Takes effect with the next claim: a paused provider starts nothing more."""
+        """Takes effect with the next claim: a paused provider starts nothing more.
+
+        Another kind does so, too: what waits keeps its place and is claimed by the new kind; what is out stays with
+        whoever claimed it, until it is settled or its lease ends.
+        """
 
     def provider(self, key: str | int) -> ProviderDefinition | None:
         """By its name; or by its number, also one that was removed: results still name it."""
@@ -123,13 +128,38 @@ class BatchStore(Protocol):
     def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
         """Takes runs that may start now and leases them, as ``core.batches.pace`` decides for each provider.
 
-        A lease lasts ``lease_ms`` longer than the provider's own time-out. What its record, its batch or the missed
-        policy no longer wants ends as ``skipped`` here; what a paused batch owns steps aside; what has another
-        provider by now moves to it. The cost depends on what is claimed, not on what waits or on how many providers.
+        Of providers of kind ``http`` alone. A lease lasts ``lease_ms`` longer than the provider's own time-out. What
+        its record, its batch or the missed policy no longer wants ends as ``skipped`` here; what a paused batch owns
+        steps aside; what has another provider by now moves to it. The cost depends on what is claimed, not on what
+        waits or on how many providers.
         """
 
     def next_call_ms(self) -> int | None:
         """When ``claim_calls`` may next have something to do."""
+
+    def claim_for_worker(
+        self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int, run: int | None = None
+    ) -> list[ClaimedCall]:
+        """``claim_calls`` of one provider alone, by its number: nothing, unless it is of kind ``outgoing`` now.
+
+        With ``run``, as ``CallRun.handle`` names it, takes that one or nothing: the run that would start first. A lease
+        lasts ``lease_ms``.
+        """
+
+    def next_for_worker_ms(self, provider: int) -> int | None:
+        """When ``claim_for_worker`` may next have something to do for this provider."""
+
+    def calls_for_workers(self, *, now_ms: int) -> int:
+        """Counts runs that are due and wait at providers of kind ``outgoing`` that are not paused.
+
+        Up to ``core.batches.values.FOR_WORKERS_MAX``.
+        """
+
+    def out_calls(self, handles: Sequence[int]) -> dict[int, OutCall]:
+        """Reads runs that are out, by the handles of their claims. Returns those that are."""
+
+    def extend_call(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+        """Moves the end of a lease that has not run out yet. Returns False if it has."""
 
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
         """Records each once and moves the provider's lane by ``core.batches.pace``. False (fencing): no longer out."""

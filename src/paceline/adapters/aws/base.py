@@ -42,3 +42,4 @@ class BatchCounts(NamedTuple):
     dead_letters: int
     oldest_call_due_ms: int | None
     call_start_ms: int | None
+    worker_start_ms: int | None

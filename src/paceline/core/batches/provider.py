@@ -30,6 +30,8 @@ _RATE = re.compile(r"(\d{1,7})/(\d{1,12}(?:ms|s|m|h|d))", re.ASCII)
 
 WhenUnknown = Literal["retry", "hold", "look_up"]
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+ProviderKind = Literal["http", "outgoing"]
+"""Who carries out a provider's runs: Paceline calls it, or workers of your own claim them."""
 SAFE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 """Repeating one of these does what doing it once does."""
 
@@ -48,8 +50,10 @@ class BreakerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Valid in every field once it went through ``parse_provider``."""
 
-    base_url: Annotated[str, shown(maxLength=URL_CHARS_MAX, pattern="^https?://[^?#]*$")]
-    kind: Literal["http"] = "http"
+    base_url: Annotated[
+        str, shown("For kind `http` alone.", maxLength=URL_CHARS_MAX, pattern="^(https?://[^?#]*)?$")
+    ] = ""
+    kind: ProviderKind = "http"
     headers: Annotated[
         dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
     ] = {}
@@ -87,6 +91,7 @@ class Policy(msgspec.Struct, frozen=True):
     rate_gap_us: int
     """0: no limit."""
     timeout_ms: int
+    """Of one call. 0 for a provider of kind ``outgoing``: its workers say how long their leases last."""
     attempts_max: int
     retry_base_ms: int
     retry_cap_ms: int
@@ -94,6 +99,7 @@ class Policy(msgspec.Struct, frozen=True):
     breaker_open_ms: int
     unknown: WhenUnknown
     paused: bool
+    kind: ProviderKind = "http"
 
 
 class KnownPolicy(NamedTuple):
@@ -104,6 +110,8 @@ class KnownPolicy(NamedTuple):
     phase: float
 
 
+CALL_FIELDS = ("base_url", "headers", "method", "look_up")
+"""What a provider of kind ``outgoing`` has not."""
 POLICIES_MAX = 65_536
 """A process remembers the policies of so many providers."""
 _PROVIDER = msgspec.json.Decoder(ProviderSpec)
@@ -141,7 +149,7 @@ def policy_of(spec: ProviderSpec) -> Policy:
     return Policy(
         max_in_flight=spec.max_in_flight,
         rate_gap_us=rate_gap_us(spec.rate) if spec.rate is not None else 0,
-        timeout_ms=_ms(spec.timeout),
+        timeout_ms=_ms(spec.timeout) if spec.kind == "http" else 0,
         attempts_max=spec.retry.max_attempts,
         retry_base_ms=_ms(spec.retry.base),
         retry_cap_ms=_ms(spec.retry.cap),
@@ -149,6 +157,7 @@ def policy_of(spec: ProviderSpec) -> Policy:
         breaker_open_ms=_ms(spec.breaker.open_for),
         unknown=spec.unknown,
         paused=spec.paused,
+        kind=spec.kind,
     )
 
 
@@ -169,12 +178,7 @@ def method_of(spec: ProviderSpec, *, has_body: bool) -> Method:
 
 
 def provider_problems(spec: ProviderSpec) -> list[FieldProblem]:
-    problems: list[FieldProblem] = []
-    if detail := url_problem(spec.base_url):
-        problems.append(FieldProblem("/base_url", detail))
-    elif "?" in spec.base_url or "#" in spec.base_url:
-        problems.append(FieldProblem("/base_url", 'a query belongs in each record\'s "endpoint"'))
-    problems += _header_problems(spec.headers)
+    problems = _http_problems(spec) if spec.kind == "http" else _outgoing_problems(spec)
     problems += _number_problems(spec)
     problems += duration_problems("/timeout", spec.timeout, ms_min=100, ms_max=TIMEOUT_MS_MAX)
     problems += duration_problems("/retry/base", spec.retry.base, ms_min=1, ms_max=DAY_MS)
@@ -182,7 +186,24 @@ def provider_problems(spec: ProviderSpec) -> list[FieldProblem]:
     problems += duration_problems("/breaker/open_for", spec.breaker.open_for, ms_min=1, ms_max=DAY_MS)
     if spec.rate is not None and (detail := _rate_problem(spec.rate)):
         problems.append(FieldProblem("/rate", detail))
-    problems += _look_up_problems(spec)
+    return problems
+
+
+def _http_problems(spec: ProviderSpec) -> list[FieldProblem]:
+    problems: list[FieldProblem] = []
+    if detail := url_problem(spec.base_url):
+        problems.append(FieldProblem("/base_url", detail))
+    elif "?" in spec.base_url or "#" in spec.base_url:
+        problems.append(FieldProblem("/base_url", 'a query belongs in each record\'s "endpoint"'))
+    return problems + _header_problems(spec.headers) + _look_up_problems(spec)
+
+
+def _outgoing_problems(spec: ProviderSpec) -> list[FieldProblem]:
+    """Nothing is called, so nothing may be given that only a call needs."""
+    given = [name for name in CALL_FIELDS if getattr(spec, name)]
+    problems = [FieldProblem(f"/{name}", 'is for kind "http": a worker of your own is not called') for name in given]
+    if spec.unknown == "look_up":
+        problems.append(FieldProblem("/unknown", 'nobody can be asked: choose "retry" or "hold"'))
     return problems
 
 

@@ -67,6 +67,13 @@ def released(held: Held, *, now_ms: int) -> Held | None:
     return held._replace(state="retry", at_ms=now_ms, attempt=held.attempt - 1, started_ms=None)
 
 
+def extended(held: Held | None, *, attempt: int, until_ms: int, now_ms: int) -> Held | None:
+    """A run whose lease ends at another time. None: the run is not out at this attempt, or its lease has ended."""
+    if held is None or held.state != "out" or held.attempt != attempt or held.at_ms < now_ms:
+        return None
+    return held._replace(at_ms=until_ms)
+
+
 def pulled_back(held: Held, *, now_ms: int, wait_ms_max: int) -> Held:
     """The run after the clock was set back: no lease and no pause ends later than it can have meant."""
     if held.state == "out" and held.started_ms is not None and held.started_ms > now_ms:

@@ -27,6 +27,8 @@ class ProviderPut(msgspec.Struct, frozen=True):
 
 
 WAITING_MAX = 1_000
+FOR_WORKERS_MAX = 10_000
+"""Runs that wait for workers are counted up to so many."""
 
 
 class ProviderStanding(msgspec.Struct, frozen=True):
@@ -101,6 +103,18 @@ class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
     """An earlier attempt may have arrived."""
     endpoint: str
     body: str | None
+
+
+class OutCall(msgspec.Struct, frozen=True, gc=False):
+    """A batch's run that is out, as it is found by its handle. Its lease may have run out."""
+
+    handle: int
+    attempt: int
+    provider: int
+    batch: str
+    record: str
+    date: str
+    started_ms: int
 
 
 class CallRun(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from paceline.core.schema import Id, Instant, sentence, shown
 from paceline.core.users import Role
 from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
+from paceline.steps.batches.outgoing import CallItem
 from paceline.steps.batches.redrive import RUNS_MAX
 from paceline.steps.jobs.accounts import KEY_CHARS_MAX
 from paceline.steps.jobs.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
@@ -294,16 +295,26 @@ class KeyPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``user`` is for admins: whose runs; left out, an admin claims everybody's."""
+    """``user`` is for admins: whose runs; left out, an admin claims everybody's.
+
+    With ``provider``: runs of batches at this provider of kind `outgoing`, in order, instead of runs of monitors.
+    """
 
     max: Annotated[int, Meta(ge=1, le=CLAIM_MAX)] = 10
     lease: Duration = "60s"
     wait: Duration = "0s"
     user: Id | msgspec.UnsetType = msgspec.UNSET
+    provider: Id | msgspec.UnsetType = msgspec.UNSET
 
 
 class ClaimAnswer(msgspec.Struct, frozen=True):
     items: list[OutgoingItem]
+
+
+class WorkerClaimAnswer(msgspec.Struct, frozen=True):
+    """The answer to a claim with ``provider``, in the order in which the runs shall start."""
+
+    items: list[CallItem]
 
 
 class RunClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -314,11 +325,15 @@ class RunClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of ``detail``, ``reason`` (text) and ``latency_ms`` (a number) are shown in lists."""
+    """Of ``detail``, ``reason`` (text) and ``latency_ms`` (a number) are shown in lists.
+
+    ``after`` is for `retry`: the run comes again no sooner, and no sooner than its own back-off lets it.
+    """
 
     lease: Lease
     status: Literal["ok", "failed", "retry"]
     detail: dict[str, Any] = {}
+    after: Duration | msgspec.UnsetType = msgspec.UNSET
 
 
 class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -330,10 +345,11 @@ class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of them."""
 
-    run: RunId
+    run: Annotated[str, Meta(max_length=800, description="Of a monitor or of a batch, as the claim gave it.")]
     lease: Lease
     status: Literal["ok", "failed", "retry"]
     detail: dict[str, Any] = {}
+    after: Duration | msgspec.UnsetType = msgspec.UNSET
 
 
 class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -341,7 +357,7 @@ class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
     run: str | None
     disposition: Literal["settled", "retried", "stale", "refused"]
-    state: TerminalState | None = None
+    state: TerminalState | Literal["done"] | None = None
     error: Problem | None = None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import sys
 from collections import Counter
@@ -13,18 +12,19 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from paceline.core.batches.outgoing import AFTER_MS_MAX
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
-from paceline.core.ids import call_run_id
+from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_ms, to_text
 from paceline.core.parsing import decode
 from paceline.errors import (
     FieldProblem,
+    Forbidden,
     InvalidInput,
     NotClaimable,
     NotFound,
     PacelineError,
     StaleLease,
-    Unauthenticated,
 )
 from paceline.shells.api.documents import (
     OUTCOMES_MAX,
@@ -39,22 +39,22 @@ from paceline.shells.api.documents import (
     OutcomesAnswer,
     OutcomesBody,
     RunClaimBody,
+    WorkerClaimAnswer,
 )
-from paceline.shells.api.http.answers import Answer, disconnected, json_answer
-from paceline.shells.api.http.auth import owner_of, secret_of, viewer_of
-from paceline.shells.api.http.batched_writes import ClaimAsk
-from paceline.shells.api.http.bodies import ClientGone
+from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.auth import owner_of, require_admin, viewer_of
+from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
 from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.long_poll import Found, poll
 from paceline.shells.api.http.problems import problem_of
 from paceline.shells.api.http.route import Group, Route
-from paceline.steps.access import authenticate, get_user
+from paceline.steps.access import get_user
+from paceline.steps.batches import outgoing as workers
 from paceline.steps.monitors import outgoing
 from paceline.steps.views.days import CallRunView, show_call_run
 from paceline.steps.views.report import RunView, run_view
 from paceline.steps.views.report import show_run as show_monitor_run
 
-POLL_S = 0.5
-"""A long poll looks again after this time even without a signal: another process may make runs in the store."""
 OUTCOMES_PER_PUT, CLAIMS_PER_PUT = 4, 4
 """So many take about as long as one put of a monitor."""
 RUN_CHARS_MAX = 300
@@ -75,73 +75,78 @@ RUNS = Group("Runs")
     OUTGOING,
     "POST",
     "/v1/outgoing/claim",
-    {200: ClaimAnswer},
+    {200: (ClaimAnswer, WorkerClaimAnswer)},
     body=ClaimBody,
     body_needed=False,
     waits=True,
-    problems=(NotFound,),
+    problems=(NotFound, Forbidden, NotClaimable),
     hot=True,
 )
 async def claim_runs(call: Call) -> Answer:
-    """Leases runs for your own checker; waits for the first, up to `wait`.
+    """Leases runs for your own checker or worker; waits for the first, up to `wait`.
 
     A client that has gone away claims nothing any more.
     """
     body: ClaimBody = call.body
-    arrivals, api = call.api.hooks.arrivals, call.api
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     wait_ms = _duration(body.wait, "/wait", ms_min=0, ms_max=WAIT_MS_MAX)
+    weight = 1 + body.max // CLAIMS_PER_PUT
+    if not isinstance(body.provider, msgspec.UnsetType):
+        work = WorkerAsk(_worker_provider(call, body), lease_ms, body.max)
+        calls = await poll(call, partial(_look_for_work, call, work, weight), workers.give_back_calls, wait_ms=wait_ms)
+        _count_call_starts(call, calls)
+        return json_answer(200, WorkerClaimAnswer(calls))
     ask = ClaimAsk(await _claimed_owner(call, body), lease_ms, body.max)
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + wait_ms / 1_000
-    gone: asyncio.Task[None] | None = None
-    try:
-        while True:
-            mark = arrivals.mark()
-            items = await api.do(api.writes.claim, ask, weight=1 + body.max // CLAIMS_PER_PUT)
-            left_s = until_s - loop.time()
-            if items or left_s <= 0 or arrivals.closed:
-                if gone is not None:
-                    await api.write(partial(_judge_again, call, items))
-                _count_starts(call, items)
-                return json_answer(200, ClaimAnswer(items))
-            if gone is None:
-                gone = loop.create_task(disconnected(call.receive))
-            await arrivals.wait(mark, timeout_s=min(max(POLL_S, call.api.system.traits.look_ms_min / 1_000), left_s))
-            if gone.done():
-                raise ClientGone
-    finally:
-        if gone is not None:
-            gone.cancel()
+    items = await poll(call, partial(_look_for_checks, call, ask, weight), outgoing.give_back, wait_ms=wait_ms)
+    _count_starts(call, items)
+    return json_answer(200, ClaimAnswer(items))
 
 
 @Route(
     OUTGOING,
     "POST",
     "/v1/runs/{run}/claim",
-    {200: outgoing.OutgoingItem},
+    {200: (outgoing.OutgoingItem, workers.CallItem)},
     body=RunClaimBody,
     body_needed=False,
     problems=(NotClaimable,),
     hot=True,
 )
 async def claim_run(call: Call) -> Answer:
-    """Leases one run by its id, for a checker that was told of it by a message."""
+    """Leases one run by its id, for a checker or a worker that was told of it by a message."""
     body: RunClaimBody = call.body
+    api, viewer = call.api, viewer_of(call.user)
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
-    ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer_of(call.user))
-    item = await call.api.do(call.api.writes.claim_runs, ask)
+    if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
+        asked = workers.CallRunClaim(call_run, attempt, lease_ms)
+        work = await api.write(lambda: workers.claim_call_run(api.store, asked, now_ms=api.now_ms()))
+        _count_call_starts(call, [work])
+        return json_answer(200, work)
+    ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer)
+    item = await api.do(api.writes.claim_runs, ask)
     _count_starts(call, [item])
     return json_answer(200, item)
 
 
-@Route(OUTGOING, "POST", "/v1/runs/{run}/outcome", {200: RunView}, body=OutcomeBody, problems=(StaleLease,), hot=True)
+@Route(
+    OUTGOING,
+    "POST",
+    "/v1/runs/{run}/outcome",
+    {200: (RunView, CallRunView)},
+    body=OutcomeBody,
+    problems=(StaleLease,),
+    hot=True,
+)
 async def report_outcome(call: Call) -> Answer:
     """Settles a leased run: ok, failed, or retry."""
-    body: OutcomeBody = call.body
-    api, run = call.api, canonical_run(call.params["run"])
-    report = outgoing.OutcomeReport(run, body.lease, body.status, body.detail, viewer_of(call.user), _chance())
+    api = call.api
+    report = _report(call.params["run"], call.body, viewer_of(call.user))
+    if parse_call_run_id(report.run) is not None:
+        ended = await api.do(api.writes.report_calls, report)
+        api.hooks.metrics.count_runs("batch", ended.state)
+        api.hooks.arrivals.notify()
+        return json_answer(200, ended)
     settled = await api.do(api.writes.report, report)
     api.hooks.metrics.count_runs("outgoing", settled.state)
     # The next run of the same monitor may be claimable now.
@@ -169,9 +174,13 @@ async def report_outcomes(call: Call) -> Answer:
     done = await api.do(api.writes.report_lists, list(reports.values()), weight=weight) if reports else []
     for (index, report), recorded in zip(reports.items(), done, strict=True):
         results[index] = _outcome_result(report.run, recorded)
-    states = Counter(recorded.state for recorded in done if isinstance(recorded, outgoing.Recorded))
-    for state, count in states.items():
-        api.hooks.metrics.count_runs("outgoing", state, count)
+    states = Counter(
+        ("outgoing" if isinstance(recorded, outgoing.Recorded) else "batch", recorded.state)
+        for recorded in done
+        if not isinstance(recorded, PacelineError)
+    )
+    for (kind, state), count in states.items():
+        api.hooks.metrics.count_runs(kind, state, count)
     if states:
         api.hooks.arrivals.notify()
     return json_answer(200, OutcomesAnswer(results))
@@ -184,9 +193,11 @@ async def extend_lease(call: Call) -> Answer:
     api, run = call.api, canonical_run(call.params["run"])
     by_ms = _duration(body.by, "/by", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     viewer = viewer_of(call.user)
-    until_ms = await api.write(
-        lambda: outgoing.extend_lease(api.store, run, lease=body.lease, by_ms=by_ms, viewer=viewer, now_ms=api.now_ms())
-    )
+    if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
+        extend = partial(workers.extend_call_lease, api.store, call_run, provider=None)
+    else:
+        extend = partial(outgoing.extend_lease, api.store, run, viewer=viewer)
+    until_ms = await api.write(lambda: extend(lease=body.lease, by_ms=by_ms, now_ms=api.now_ms()))
     return json_answer(200, ExtendAnswer(to_text(until_ms)))
 
 
@@ -200,18 +211,24 @@ async def show_run(call: Call) -> Answer:
     return json_answer(200, await api.read(show_monitor_run, api.store, run, viewer=viewer, now_ms=now_ms))
 
 
-def _judge_again(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
-    """After a wait: raises Unauthenticated and gives the runs back if the token was revoked meanwhile.
+async def _look_for_checks(call: Call, ask: ClaimAsk, weight: int) -> Found[outgoing.OutgoingItem]:
+    return Found(await call.api.do(call.api.writes.claim, ask, weight=weight))
 
-    The same if its user was disabled or has another role.
-    """
-    store = call.api.store
-    user = authenticate(store, secret_of(call.headers), secret_key=call.api.system.secret_key)
-    if user is not None and user.role == call.user.role:
-        return
-    outgoing.give_back(store, items, now_ms=call.api.now_ms())
-    call.api.hooks.arrivals.notify()
-    raise Unauthenticated("While this request waited, its token was revoked, or its user disabled or changed.")
+
+async def _look_for_work(call: Call, ask: WorkerAsk, weight: int) -> Found[workers.CallItem]:
+    return Found(*await call.api.do(call.api.writes.claim_for_workers, ask, weight=weight))
+
+
+def _report(run: str, body: OutcomeBody | OutcomeItem, viewer: str | None, pointer: str = "") -> outgoing.OutcomeReport:
+    """What a body says of a run. A batch's run is for admins: to others its id is no id."""
+    after_ms = None
+    if not isinstance(body.after, msgspec.UnsetType):
+        if body.status != "retry":
+            raise InvalidInput.of(FieldProblem(f"{pointer}/after", 'is for status "retry"'))
+        after_ms = _duration(body.after, f"{pointer}/after", ms_min=0, ms_max=AFTER_MS_MAX)
+    call_run = canonical_call_run(run) if viewer is None else None
+    name = canonical_run(run) if call_run is None else call_run
+    return outgoing.OutcomeReport(name, body.lease, body.status, body.detail, viewer, _chance(), after_ms)
 
 
 def _parse_outcomes(
@@ -225,11 +242,9 @@ def _parse_outcomes(
     for index, raw in enumerate(body.items):
         try:
             item = decode(_OUTCOME, bytes(raw), f"/items/{index}")
+            reports[index] = _report(item.run, item, viewer, f"/items/{index}")
         except PacelineError as error:
             results[index] = OutcomeResult(_named(raw), "refused", error=problem_of(error))
-            continue
-        run = canonical_run(item.run)
-        reports[index] = outgoing.OutcomeReport(run, item.lease, item.status, item.detail, viewer, _chance())
     return reports, results
 
 
@@ -241,17 +256,13 @@ def _named(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def _outcome_result(run: str, recorded: outgoing.Recorded | PacelineError) -> OutcomeResult:
-    match recorded:
-        case StaleLease():
-            return OutcomeResult(run, "stale", error=problem_of(recorded))
-        case PacelineError():
-            return OutcomeResult(run, "refused", error=problem_of(recorded))
-        case outgoing.Recorded(state="retry"):
-            return OutcomeResult(run, "retried")
-        case outgoing.Recorded(state=state):
-            assert state != "retry"
-            return OutcomeResult(run, "settled", state)
+def _outcome_result(run: str, recorded: outgoing.Recorded | workers.RecordedCall | PacelineError) -> OutcomeResult:
+    if isinstance(recorded, PacelineError):
+        stale = isinstance(recorded, StaleLease)
+        return OutcomeResult(run, "stale" if stale else "refused", error=problem_of(recorded))
+    if recorded.state == "retry":
+        return OutcomeResult(run, "retried")
+    return OutcomeResult(run, "settled", recorded.state)
 
 
 def canonical_run(text: str) -> str:
@@ -283,6 +294,21 @@ def _count_starts(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
     now_ms = call.api.now_ms()
     late_ms = [now_ms - to_ms(datetime.fromisoformat(item.due)) for item in items if item.attempt == 1]
     call.api.hooks.metrics.observe_starts_ms("outgoing", late_ms)
+
+
+def _count_call_starts(call: Call, items: Sequence[workers.CallItem]) -> None:
+    now_ms = call.api.now_ms()
+    late_ms = [max(0, now_ms - to_ms(datetime.fromisoformat(item.due))) for item in items if item.attempt == 1]
+    call.api.hooks.metrics.observe_calls_ms(late_ms)
+
+
+def _worker_provider(call: Call, body: ClaimBody) -> str:
+    """The provider of a worker's claim; Forbidden for those who may not claim there."""
+    assert not isinstance(body.provider, msgspec.UnsetType)
+    if not isinstance(body.user, msgspec.UnsetType):
+        raise InvalidInput.of(FieldProblem("/user", 'has no meaning with "provider": batches belong to no user'))
+    require_admin(call.user)
+    return body.provider
 
 
 async def _claimed_owner(call: Call, body: ClaimBody) -> str | None:

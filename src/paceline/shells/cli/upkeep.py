@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
 from paceline.core.instants import to_text
 from paceline.core.monitors.values import PurgeReport
@@ -102,6 +103,7 @@ def _status_fields(
         ("providers", view.providers),
         ("batches", view.batches),
         ("batch runs waiting", view.calls_waiting),
+        *([(f"of them, {WAITS_FOR_WORKER}", view.calls_for_workers)] if view.calls_for_workers else []),
         ("batch runs late by", f"{view.call_age_s:.1f} s"),
         ("dead letters", view.dead_letters),
         *((f"messages in {name}", count) for name, count in view.dead_messages.items()),

@@ -71,7 +71,7 @@ class Engine:
         calls = Calls(system, self._caller, metrics, chance=random.SystemRandom().random)
         self._calls = InFlight(calls, clock=clock, remote=remote)
         self._arrived = arrived
-        self._plans = Planner(system, metrics, planned=self._calls.wake, keep_on=self._keep_planning)
+        self._plans = Planner(system, metrics, planned=self._planned, keep_on=self._keep_planning)
         self._ticks = Ticker(system, metrics, made=self._made, keep_on=self._keep_ticking)
         self._ticker = Loop("ticker", self._ticks.turn, metrics)
         self._sending = Loop("sender", self._checks.turn, metrics)
@@ -145,6 +145,10 @@ class Engine:
     def _keep_keeping(self) -> bool:
         """Told between the pages of entries that are looked through for a clock that was set back."""
         return self._keeper.beat()
+
+    def _planned(self) -> None:
+        self._calls.wake()
+        self._arrived()
 
     def _made(self) -> None:
         self._checks.wake()

@@ -159,8 +159,12 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
     """Of runs that were claimed, the calls to be made; what must not be sent is settled at once."""
     sent: list[Sent] = []
     refused: list[CallSettlement] = []
+    theirs: list[Fence] = []
     for item in claimed:
         known = book.look_up(item.provider, revision=item.provider_revision)
+        if known.policy.kind == "outgoing":  # since it was claimed: its workers may have it
+            theirs.append((item.handle, item.attempt))
+            continue
         built = _build(item, known)
         if isinstance(built, Refusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
@@ -168,6 +172,8 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
             sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
     if refused:
         store.settle_calls(refused)
+    if theirs:
+        store.release_calls(theirs, now_ms=now_ms)
     return sent
 
 

@@ -139,6 +139,8 @@ def _warnings(shown: ProviderPreview, policy: Policy, window: Window) -> Iterato
     if policy.rate_gap_us and (fit := window_ms * 1_000 // policy.rate_gap_us) < shown.records:
         detail = f"its rate of {shown.rate} lets {fit} of {shown.records} records into the window"
         yield PlanWarning(shown.provider, "rate", shown.records, fit, detail)
+    if shown.latency_ms is None and policy.kind == "outgoing":
+        return  # nobody knows how long its workers take
     each_ms = policy.timeout_ms if shown.latency_ms is None else max(shown.latency_ms, 0.001)
     fit = int(window_ms * policy.max_in_flight / each_ms)
     if fit >= shown.records:

@@ -49,7 +49,10 @@ class OutgoingItem(msgspec.Struct, frozen=True):
 
 
 class OutcomeReport(msgspec.Struct, frozen=True):
-    """What a checker says came of a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry."""
+    """What a checker or a worker says came of a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry.
+
+    ``after_ms``: a retry comes no sooner. ``provider``: of this provider's runs alone; None: of any.
+    """
 
     run: str
     lease: str
@@ -57,6 +60,26 @@ class OutcomeReport(msgspec.Struct, frozen=True):
     detail: dict[str, Any]
     viewer: str | None
     chance: float
+    after_ms: int | None = None
+    provider: str | None = None
+
+
+class ReportDetail(NamedTuple):
+    """What Paceline reads of the detail that a checker or a worker sends."""
+
+    reason: str
+    latency_ms: float | None
+
+
+def read_detail(detail: dict[str, Any]) -> ReportDetail:
+    """Returns the reason and the latency in a detail; InvalidInput if it is too large or no valid JSON."""
+    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    if problem := document_problem(detail):
+        raise InvalidInput.of(FieldProblem("/detail", problem))
+    reason = detail.get("reason")
+    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    return ReportDetail(reason, _latency_ms(detail.get("latency_ms")))
 
 
 def claim_outgoing(
@@ -231,23 +254,17 @@ def _stale(run: str) -> StaleLease:
 
 
 def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> Outcome:
-    detail, status = report.detail, report.status
-    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
-        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
-    if problem := document_problem(detail):
-        raise InvalidInput.of(FieldProblem("/detail", problem))
-    reason = detail.get("reason")
-    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    status, (reason, latency_ms) = report.status, read_detail(report.detail)
     if status == "retry":
         if attempt >= policy.attempts_max:
             return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
-        delay_ms = retry_delay_ms(attempt, policy=policy, chance=report.chance)
+        delay_ms = max(retry_delay_ms(attempt, policy=policy, chance=report.chance), report.after_ms or 0)
         return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
     return Done(
         ok=status == "ok",
         reason=reason or ("" if status == "ok" else "the checker reported a failure"),
-        latency_ms=_latency_ms(detail.get("latency_ms")),
-        detail=detail,
+        latency_ms=latency_ms,
+        detail=report.detail,
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from paceline.core.batches.batch import DATE_RULE, Batch, Day, DayState, parse_date
 from paceline.core.batches.calls import CallState
+from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, windows
 from paceline.core.batches.values import CallRun, DayCount
 from paceline.core.ids import call_run_id, parse_call_run_id
@@ -265,4 +266,6 @@ def _why_waiting(store: BatchStore, run: CallRun, *, now_ms: int) -> str:
         return f"its provider takes nothing until {to_text(standing.pace.closed_until_ms)}"
     if run.due_ms > now_ms:
         return f"it is due at {to_text(run.due_ms)}"
+    if provider.spec.kind == "outgoing" and standing.in_flight < provider.spec.max_in_flight:
+        return WAITS_FOR_WORKER
     return "waits for its turn at its provider"

@@ -9,10 +9,12 @@ from typing import Any, Literal
 import msgspec
 
 from paceline.core.batches.batch import Batch, batch_document, day_at, window_of
+from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.provider import (
     BreakerSpec,
     Method,
     ProviderDefinition,
+    ProviderSpec,
     RetrySpec,
     WhenUnknown,
     provider_document,
@@ -174,10 +176,12 @@ class StatusView(msgspec.Struct, frozen=True):
     queue_age_s: float
     late_s: float
     start_late_s: dict[str, float]
-    """By kind: how long the first run has waited that could have started: checks, outgoing, batches."""
+    """By kind: how long the first run has waited that could have started: checks, outgoing, batches, workers."""
     providers: int
     batches: int
     calls_waiting: int
+    calls_for_workers: int
+    """Runs of batches that are due and wait for your own workers, up to ten thousand."""
     dead_letters: int
     dead_messages: dict[str, int]
     """By dead queue, about; on AWS only."""
@@ -281,6 +285,7 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
         late_s=_age_s(status.next_due_ms, now_ms),
         start_late_s=start_lateness_s(status, now_ms=now_ms),
         calls_waiting=status.calls_waiting + status.calls_aside,
+        calls_for_workers=store.calls_for_workers(now_ms=now_ms),
         dead_messages=store.dead_messages() if isinstance(store, HasDeadQueues) else {},
         call_age_s=_age_s(status.oldest_call_due_ms, now_ms),
         daemons=daemon_views(store, now_ms=now_ms),
@@ -293,6 +298,7 @@ def start_lateness_s(status: StoreStatus, *, now_ms: int) -> dict[str, float]:
         "checks": status.check_start_ms,
         "outgoing": status.outgoing_start_ms,
         "batches": status.call_start_ms,
+        "workers": status.worker_start_ms,
     }
     return {kind: _age_s(start_ms, now_ms) for kind, start_ms in starts_ms.items()}
 
@@ -306,6 +312,8 @@ def _standing_view(provider: ProviderDefinition, standing: ProviderStanding, *, 
     elif closed_ms is not None:
         broken = failures >= provider.spec.breaker.failures
         reason = f"{failures} bad calls in a row; then one is tried" if broken else "it asked for a pause"
+    elif provider.spec.kind == "outgoing" and _waits_for_worker(provider.spec, standing, now_ms=now_ms):
+        reason = WAITS_FOR_WORKER
     return to_view(
         standing,
         StandingView,
@@ -315,6 +323,12 @@ def _standing_view(provider: ProviderDefinition, standing: ProviderStanding, *, 
         closed_until=to_text_or_none(closed_ms),
         next_due=to_text_or_none(standing.head_due_ms),
     )
+
+
+def _waits_for_worker(spec: ProviderSpec, standing: ProviderStanding, *, now_ms: int) -> bool:
+    """True if a run is due that nobody has claimed, though it has a place."""
+    due = standing.head_due_ms is not None and standing.head_due_ms <= now_ms
+    return due and standing.waiting > 0 and standing.in_flight < spec.max_in_flight
 
 
 def _age_s(due_ms: int | None, now_ms: int) -> float:

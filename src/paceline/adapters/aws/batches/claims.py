@@ -10,6 +10,7 @@ from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     Run,
     held_runs,
+    lane_of,
     lanes_of,
     ready_providers,
     waiting_from,
@@ -34,7 +35,7 @@ from paceline.core.batches.claim import (
     startable,
 )
 from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, decide_starts
-from paceline.core.batches.provider import KnownPolicy, Policy
+from paceline.core.batches.provider import KnownPolicy, Policy, ProviderKind
 from paceline.core.batches.run_keys import NEVER_MS, queue_key
 from paceline.core.batches.settle import Held
 from paceline.core.batches.unwanted import may_have_arrived
@@ -80,13 +81,20 @@ class _Page(NamedTuple):
 
 
 def _claim(
-    store: BatchParts, providers: Collection[int] | None, *, now_ms: int, runs_max: int, lease_ms: int
+    store: BatchParts,
+    providers: Collection[int] | None,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    kind: ProviderKind = "http",
+    run: int | None = None,
 ) -> list[ClaimedCall]:
     """Looks for lanes that are ready once, and again only where there may be more; each is read once, too.
 
-    ``providers``: of these alone, without a look for others; None: of all.
+    ``providers``: of these alone, without a look for others; None: of all. ``run``: this one and no other.
     """
-    claiming = _Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms)
+    claiming = _Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms, kind=kind, only=run)
     page = _Page([], full=True)
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
@@ -107,6 +115,18 @@ def claim_calls_of(
 ) -> list[ClaimedCall]:
     """``claim_calls``, of these providers alone: a function that is told of one need not look for others."""
     return _claim(store, providers, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+
+
+def claim_for_worker(
+    store: BatchParts, provider: int, *, now_ms: int, runs_max: int, lease_ms: int, run: int | None = None
+) -> list[ClaimedCall]:
+    most = runs_max if run is None else 1
+    return _claim(store, [provider], now_ms=now_ms, runs_max=most, lease_ms=lease_ms, kind="outgoing", run=run)
+
+
+def next_for_worker_ms(store: BatchParts, provider: int) -> int | None:
+    lane = lane_of(store.db, provider)
+    return lane.ready_ms if lane is not None and lane.outgoing and lane.ready_ms < NEVER_MS else None
 
 
 def settle_and_claim_calls(
@@ -152,10 +172,24 @@ def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[It
 
 
 class _Claiming:
-    """One claim. Each provider's part of it is an act of its own: one write of its lane."""
+    """One claim. Each provider's part of it is an act of its own: one write of its lane.
 
-    def __init__(self, store: BatchParts, providers: Collection[int] | None, *, now_ms: int, lease_ms: int) -> None:
+    ``kind``: of providers of this kind alone. ``only``: one run by its name in the ledger, and no other.
+    """
+
+    def __init__(
+        self,
+        store: BatchParts,
+        providers: Collection[int] | None,
+        *,
+        now_ms: int,
+        lease_ms: int,
+        kind: ProviderKind,
+        only: int | None,
+    ) -> None:
         self.claimed: list[ClaimedCall] = []
+        self._kind = kind
+        self._only = only
         self._db = store.db
         self._facts = store.facts
         self._looks = store.looks
@@ -183,11 +217,7 @@ class _Claiming:
 
     def open_all(self, page: _Page, *, runs_max: int) -> _Page:
         """Gives each its turn, as far as the budget reaches; those that are to be looked at again at once."""
-        known = self._facts.policies.of(self._db, page.lanes)
-        resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
-        self._rest(resting)
-        rests = {lane.provider for lane in resting}
-        lanes = [lane for lane in page.lanes if lane.provider not in rests]
+        lanes, known = self._open_lanes(page)
         self._turns += [lane.provider for lane in lanes]
         shares = divide_budget(runs_max, [self._startable(lane, known[lane.provider].policy) for lane in lanes])
         budgets = list(zip(lanes, shares, strict=False))
@@ -206,6 +236,17 @@ class _Claiming:
         left = [one.left for one in opened if one.left is not None]
         again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
         return _Page(_in_turn(again), page.full)
+
+    def _open_lanes(self, page: _Page) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
+        """Those whose provider is there, is not paused and is of the kind that is claimed; and the policies."""
+        known = self._facts.policies.of(self._db, page.lanes)
+        resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
+        self._rest(resting)
+        rests = {lane.provider for lane in resting}
+        lanes = [
+            lane for lane in page.lanes if lane.provider not in rests and known[lane.provider].policy.kind == self._kind
+        ]
+        return lanes, known
 
     def _startable(self, lane: LaneItem, policy: Policy) -> int:
         held_due = sum(one.at_ms <= self._now_ms for one in lane.held.values())
@@ -247,6 +288,8 @@ class _Claiming:
             backlog=self._backlog(look, front, wishes),
             phase=look.known.phase,
         )
+        if self._only is not None and not self._is_only(look, starts):
+            return _Opened([])
         ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
         write_ms = self._db.write_ms(now_ms)
         until_ms = write_ms + look.known.policy.timeout_ms + self._lease_ms
@@ -264,6 +307,9 @@ class _Claiming:
         self._looks.note(opened)
         claimed = [self._claimed(look, due_ms, one, wishes) for due_ms, one in sorted(held.items())]
         return _Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
+
+    def _is_only(self, look: _Look, starts: Sequence[FirstRun]) -> bool:
+        return any(run.due_ms == start.handle and run.run == self._only for run in look.runs for start in starts)
 
     def _claimed(self, look: _Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
         record, day = wishes.records[one.run], wishes.day(one.run)

@@ -132,6 +132,15 @@ def lane_shard(number: int) -> str:
     return f"lane#{number % LANE_SHARDS}"
 
 
+def worker_shard(number: int) -> str:
+    """Of a lane that workers claim from: the caller does not look there."""
+    return f"worker#{number % LANE_SHARDS}"
+
+
+def worker_shards() -> list[str]:
+    return [worker_shard(number) for number in range(LANE_SHARDS)]
+
+
 def lane_shards() -> list[str]:
     return [lane_shard(number) for number in range(LANE_SHARDS)]
 

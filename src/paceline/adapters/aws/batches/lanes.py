@@ -20,6 +20,7 @@ from paceline.adapters.aws.batches.keys import (
     place_key,
     provider_in,
     queue_partition,
+    worker_shard,
 )
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
@@ -44,6 +45,7 @@ class LaneItem(msgspec.Struct, frozen=True):
     """``front_ms``: no waiting run is due before. ``ready_ms``: when to look. Both may be too early, never too late.
 
     ``revision`` is the provider's, None if it was removed. ``held`` is by due time. ``aside`` counts runs that are.
+    ``outgoing``: workers claim its runs, and nobody else.
     """
 
     provider: int
@@ -55,6 +57,7 @@ class LaneItem(msgspec.Struct, frozen=True):
     redriven_ms: int = 0
     held: Mapping[int, Held] = {}
     aside: int = 0
+    outgoing: bool = False
 
     def change(self, **fields: Any) -> LaneItem:
         return msgspec.structs.replace(self, version=self.version + 1, **fields)
@@ -102,7 +105,7 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
         "sk": lane_key(after.provider).sk,
         "version": after.version,
         "revision": after.revision,
-        "shard": lane_shard(after.provider) if after.ready_ms < NEVER_MS else None,
+        "shard": shard_of_lane(after.provider, outgoing=after.outgoing) if after.ready_ms < NEVER_MS else None,
         "at": after.ready_ms if after.ready_ms < NEVER_MS else None,
         "front_ms": after.front_ms,
         "rate_us": pace.rate_us,
@@ -113,6 +116,7 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
         "redriven_ms": after.redriven_ms,
         "held": {str(due_ms): list(one) for due_ms, one in after.held.items()},
         "aside": after.aside,
+        "outgoing": after.outgoing or None,
     }
     if before is None:
         return put(RUNS, item, when=ABSENT)
@@ -136,7 +140,12 @@ def read_lane(item: Item) -> LaneItem:
         redriven_ms=item["redriven_ms"],
         held={int(due_ms): Held._make(one) for due_ms, one in item["held"].items()},
         aside=item["aside"],
+        outgoing=item.get("outgoing", False),
     )
+
+
+def shard_of_lane(provider: int, *, outgoing: bool) -> str:
+    return worker_shard(provider) if outgoing else lane_shard(provider)
 
 
 def lane_of(db: Database, provider: int) -> LaneItem | None:
@@ -169,7 +178,7 @@ class Looks:
         self._lanes: dict[int, LaneItem] = {}
 
     def note(self, lane: LaneItem) -> None:
-        ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS else None
+        ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS and not lane.outgoing else None
         self.index.moved(lane_shard(lane.provider), queue_partition(lane.provider), ready_ms)
         self._ready.pop(lane.provider, None)
         self._lanes.pop(lane.provider, None)
@@ -177,11 +186,11 @@ class Looks:
             if len(self._lanes) >= self.KEPT_MAX:
                 self._lanes = dict(list(self._lanes.items())[self.KEPT_MAX // 2 :])
             self._lanes[lane.provider] = lane
-        if lane.ready_ms >= NEVER_MS:
+        if ready_ms is None:
             return
         if len(self._ready) >= self.KEPT_MAX:
             self._ready = dict(list(self._ready.items())[self.KEPT_MAX // 2 :])
-        self._ready[lane.provider] = lane.ready_ms
+        self._ready[lane.provider] = ready_ms
 
     def last_seen(self, provider: int) -> LaneItem | None:
         """A lane with runs out, as this process wrote or read it last: a guess, which a write at its version proves."""

@@ -10,13 +10,12 @@ import msgspec
 from paceline.adapters.aws.batches.keys import (
     SHARDS,
     lane_key,
-    lane_shard,
     name_partition,
     provider_key,
     provider_number_key,
     queue_partition,
 )
-from paceline.adapters.aws.batches.lanes import LaneItem, lane_of, waiting_from, write_lane
+from paceline.adapters.aws.batches.lanes import LaneItem, lane_of, shard_of_lane, waiting_from, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
@@ -45,14 +44,15 @@ def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> Provide
         if disposition in ("revision_mismatch", "unchanged"):
             return ProviderPut(disposition, shown)
         item = _new_item(put.id, now, text, number=0, now_ms=now_ms)
+        outgoing = put.spec.kind == "outgoing"
         if now is None:
             item["number"] = store.numbers.take("provider", 1, block=1)[0]
             assert item["number"] < NUMBER_MAX
-            actions = _create(item)
+            actions = _create(item, outgoing=outgoing)
         else:
-            actions = _replace(item, seen=now["revision"])
+            actions = _replace(item, seen=now["revision"], outgoing=outgoing)
         if store.db.transact(actions).won:
-            store.looks.note(LaneItem(item["number"], ready_ms=NEVER_MS if now is None else 0))
+            store.looks.note(LaneItem(item["number"], ready_ms=NEVER_MS if now is None else 0, outgoing=outgoing))
             store.change_counter.bump()
             return ProviderPut(disposition, _provider(item))
     raise _busy(put.id)
@@ -73,24 +73,25 @@ def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now
     }
 
 
-def _create(item: Item) -> list[Action]:
+def _create(item: Item, *, outgoing: bool) -> list[Action]:
     key = provider_number_key(item["number"])
     named = {"pk": key.pk, "sk": key.sk, "number": item["number"], "id": item["id"]}
-    lane = write_lane(None, LaneItem(item["number"]))
+    lane = write_lane(None, LaneItem(item["number"], outgoing=outgoing))
     return [put(ITEMS, item, when=ABSENT), put(ITEMS, named, when=ABSENT), lane]
 
 
-def _replace(item: Item, *, seen: int) -> list[Action]:
+def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
     """More may be allowed now than when its next look was set. All else in its lane stays, so nobody is raced."""
     lane = update(
         RUNS,
         lane_key(item["number"]),
-        "SET #revision = :revision, #at = :now, #shard = :shard, #version = #version + :one",
+        "SET #revision = :revision, #at = :now, #shard = :shard, #version = #version + :one, #outgoing = :outgoing",
         when=PRESENT,
         revision=item["revision"],
         now=0,
-        shard=lane_shard(item["number"]),
+        shard=shard_of_lane(item["number"], outgoing=outgoing),
         one=1,
+        outgoing=outgoing,
     )
     return [put(ITEMS, item, when="#revision = :seen", seen=seen), lane]
 
@@ -136,7 +137,8 @@ def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "
         )
         if done.won and _is_named(store.db, item["number"]):
             # A record came in between: the provider is as it was, and nobody has seen otherwise for long.
-            store.db.transact(_replace(item | {"revision": gone["revision"] + 1}, seen=gone["revision"]))
+            back = item | {"revision": gone["revision"] + 1}
+            store.db.transact(_replace(back, seen=gone["revision"], outgoing=lane.outgoing))
             return "in_use"
         if done.won:
             store.looks.note(after)

@@ -27,9 +27,9 @@ from paceline.adapters.aws.client.items import Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.calls import CallState
-from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK, run_key
+from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK, due_ms_of, provider_of, run_key
 from paceline.core.batches.unwanted import ASIDE
-from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount
+from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount, OutCall
 
 CHUNK_RUNS = 1_000
 NUMBER_BITS = 22
@@ -113,6 +113,31 @@ def find_call_run(store: BatchParts, batch_id: str, record_id: str, date: str) -
         return None
     runs = runs_of(store, entries_by_run(store.db, [run_key(day["number"], named["number"])]))
     return runs[0] if runs else None
+
+
+def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
+    lanes = lanes_of(store.db, set(map(provider_of, handles)))
+    found = {
+        handle: one
+        for handle in handles
+        if (lane := lanes.get(provider_of(handle))) is not None
+        and (one := lane.held.get(due_ms_of(handle))) is not None
+        and one.state == "out"
+    }
+    records = store.db.get_many(ITEMS, {record_key(one.run & RECORD_MASK) for one in found.values()})
+    days = store.facts.days(store.db, (one.run >> RECORD_BITS for one in found.values()))
+    return {
+        handle: OutCall(
+            handle,
+            one.attempt,
+            provider_of(handle),
+            days[one.run >> RECORD_BITS]["batch"],
+            records[record_key(one.run & RECORD_MASK)]["name"],
+            days[one.run >> RECORD_BITS]["date"],
+            one.started_ms or 0,
+        )
+        for handle, one in found.items()
+    }
 
 
 def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]:

@@ -8,7 +8,16 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from paceline.adapters.aws.batches.keys import dead_shard, place_key
-from paceline.adapters.aws.batches.lanes import LaneItem, Looks, busy_lane, lanes_of, read_lane, write_lane
+from paceline.adapters.aws.batches.lanes import (
+    LaneItem,
+    Looks,
+    busy_lane,
+    change_lane,
+    lane_of,
+    lanes_of,
+    read_lane,
+    write_lane,
+)
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import live_providers
 from paceline.adapters.aws.batches.unwanted_runs import IN_PLACE
@@ -24,6 +33,7 @@ from paceline.core.batches.settle import (
     DEAD_STATES,
     RELEASED,
     counts,
+    extended,
     first_ready_ms,
     is_plain,
     look_ms,
@@ -215,6 +225,24 @@ def _released(before: LaneItem, fences: Sequence[tuple[int, int]], *, now_ms: in
     if not any(won):
         return _Change(before, [], won)
     return _Change(after.change(held=held, ready_ms=min(before.ready_ms, now_ms)), actions, won)
+
+
+def extend_call(store: BatchParts, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+    due_ms = due_ms_of(handle)
+    moved = False
+
+    def change(lane: LaneItem) -> LaneItem:
+        nonlocal moved
+        one = extended(lane.held.get(due_ms), attempt=attempt, until_ms=until_ms, now_ms=now_ms)
+        moved = one is not None
+        if one is None:
+            return lane
+        return lane.change(held=dict(lane.held) | {due_ms: one}, ready_ms=min(lane.ready_ms, until_ms))
+
+    lane = lane_of(store.db, provider_of(handle))
+    if lane is not None:
+        change_lane(store.db, store.looks, lane, change)
+    return moved
 
 
 # -- a clock that was set back

@@ -60,6 +60,10 @@ class AwsBatchStore(BatchParts):
 
     claim_calls = claims.claim_calls
     claim_calls_of = claims.claim_calls_of
+    claim_for_worker = claims.claim_for_worker
+    next_for_worker_ms = claims.next_for_worker_ms
+    out_calls = results.out_calls
+    extend_call = settlements.extend_call
     next_call_ms = claims.next_call_ms
     ready_lanes = claims.ready_lanes
     ready_of = claims.ready_of
@@ -77,4 +81,5 @@ class AwsBatchStore(BatchParts):
     purge_calls = upkeep.purge_calls
     purge_records = upkeep.purge_records
     batch_counts = upkeep.batch_counts
+    calls_for_workers = upkeep.calls_for_workers
     verify_batches = verify.verify_batches

@@ -19,7 +19,9 @@ from paceline.adapters.aws.batches.keys import (
     name_key,
     newcomer_key,
     place_key,
+    provider_in,
     record_key,
+    worker_shards,
 )
 from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, states_from, waiting_from, wake
 from paceline.adapters.aws.batches.parts import BatchParts
@@ -32,7 +34,7 @@ from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, pa
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
 from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
-from paceline.core.batches.values import CallPurge
+from paceline.core.batches.values import FOR_WORKERS_MAX, CallPurge
 
 KEPT_DAYS_MAX = 1_000_000
 """All of them: a day is kept for as long as its runs are."""
@@ -209,8 +211,23 @@ def batch_counts(store: BatchParts) -> BatchCounts:
         calls_aside=sum(lane.aside for lane in lanes),
         dead_letters=dead_letters(store),
         oldest_call_due_ms=_oldest_due_ms(store.db, ready[:QUEUES_MAX]),
-        call_start_ms=min((lane.ready_ms for lane in ready), default=None),
+        call_start_ms=min((lane.ready_ms for lane in ready if not lane.outgoing), default=None),
+        worker_start_ms=min((lane.ready_ms for lane in ready if lane.outgoing), default=None),
     )
+
+
+def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
+    """Looks into the queues of so many providers, with a page of requests for each."""
+    rows = store.db.threads.fan_out(
+        lambda shard: store.db.query(RUNS, "#shard = :shard", index=READY_INDEX, limit=QUEUES_MAX, shard=shard),
+        worker_shards(),
+    )
+    lanes = lanes_of(store.db, [provider_in(row["pk"]) for page in rows for row in page]).values()
+    waiting = store.db.threads.fan_out(
+        lambda lane: waiting_from(store.db, lane, lane.front_ms, limit=PAGE_MAX, until_ms=now_ms).runs,
+        [lane for lane in lanes if lane.outgoing and lane.front_ms <= now_ms],
+    )
+    return min(sum(run.due_ms <= now_ms for runs in waiting for run in runs), FOR_WORKERS_MAX)
 
 
 def dead_letters(store: BatchParts) -> int:

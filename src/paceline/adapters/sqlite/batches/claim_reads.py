@@ -33,7 +33,7 @@ _WANTS = """queue.attempt, queue.lost, record.name, record.provider, record.acti
 _DUE_MS = f"(queue.k & {TIME_MASK}) + {EPOCH_MS}"
 
 # One statement for all that are ready: for a provider with nothing in flight its head is all that a claim must know.
-_READY = f"""SELECT pace.provider, pace.revision,
+_PROVIDERS = f"""SELECT pace.provider, pace.revision,
                  EXISTS (SELECT 1 FROM queue AS held WHERE held.state <> 'waiting'
                          AND held.k >= pace.provider << {TIME_BITS} AND held.k < pace.provider + 1 << {TIME_BITS}),
                  pace.rate_us, pace.paced_ms, pace.closed_until_ms, pace.failures, pace.staggered,
@@ -41,8 +41,10 @@ _READY = f"""SELECT pace.provider, pace.revision,
              FROM pace
              LEFT JOIN queue ON queue.k = (SELECT head.k FROM queue AS head WHERE head.k >= pace.provider << {TIME_BITS}
                                            AND head.k < pace.provider + 1 << {TIME_BITS} ORDER BY head.k LIMIT 1)
-             LEFT {_RECORD}
-             WHERE pace.ready_ms <= ? AND pace.ready_ms < {NEVER_MS} ORDER BY pace.ready_ms LIMIT ?"""  # noqa: S608
+             LEFT {_RECORD}"""  # noqa: S608
+_READY = f"""{_PROVIDERS} WHERE pace.outgoing = 0 AND pace.ready_ms <= ? AND pace.ready_ms < {NEVER_MS}
+             ORDER BY pace.ready_ms LIMIT ?"""
+_READY_FOR_WORKERS = f"{_PROVIDERS} WHERE pace.provider = ? AND pace.outgoing = 1 AND pace.ready_ms <= ?"
 _HELD = f"""SELECT queue.k, queue.run, queue.state, {_DUE_MS}, queue.at_ms, {_WANTS}
             FROM queue INDEXED BY queue_held {_RECORD}
             WHERE queue.state <> 'waiting' AND queue.k >= ? AND queue.k < ? ORDER BY queue.k LIMIT ?"""  # noqa: S608
@@ -130,6 +132,11 @@ def ready_providers(db: Connection, *, now_ms: int, limit: int) -> Rows:
     The rows are left as they are read: of all that Paceline does for a run, this is done most often.
     """
     return db.execute(_READY, (now_ms, limit))
+
+
+def ready_for_workers(db: Connection, provider: int, *, now_ms: int) -> Rows:
+    """The provider, if it is ready and workers claim its runs, with the same columns."""
+    return db.execute(_READY_FOR_WORKERS, (provider, now_ms))
 
 
 def paces_of(db: Connection, providers: Iterable[int]) -> tuple[dict[int, Pace], dict[int, int | None]]:

@@ -12,6 +12,7 @@ from paceline.adapters.sqlite.batches.claim_reads import (
     Run,
     backlog_of,
     held_of,
+    ready_for_workers,
     ready_providers,
     waiting_of,
 )
@@ -48,9 +49,39 @@ def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lea
     return in_turn(claiming.claimed, (row[0] for rows in passes for row in rows)) if divided else claiming.claimed
 
 
+def claim_for_worker(
+    db: Connection,
+    policies: Policies,
+    provider: int,
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    run: int | None = None,
+) -> list[ClaimedCall]:
+    claiming = _Claiming(db, policies, now_ms=now_ms, lease_ms=lease_ms, only=run)
+    for _ in range(PASSES_MAX):
+        left = (runs_max if run is None else 1) - len(claiming.claimed)
+        row = ready_for_workers(db, provider, now_ms=now_ms).fetchone() if left > 0 and not claiming.refused else None
+        if row is None:
+            break
+        if not claiming.start_head(row):
+            claiming.open_all([ReadyProvider._make(row)], runs_max=left)
+        claiming.write()
+    return claiming.claimed
+
+
 def next_ms(db: Connection) -> int | None:
     row = db.execute(
-        f"SELECT ready_ms FROM pace WHERE ready_ms < {NEVER_MS} ORDER BY ready_ms LIMIT 1"  # noqa: S608  a number
+        f"""SELECT ready_ms FROM pace WHERE outgoing = 0 AND ready_ms < {NEVER_MS}
+            ORDER BY ready_ms LIMIT 1"""  # noqa: S608  a number
+    ).fetchone()
+    return row[0] if row else None
+
+
+def next_for_worker_ms(db: Connection, provider: int) -> int | None:
+    row = db.execute(
+        "SELECT ready_ms FROM pace WHERE provider = ? AND outgoing = 1 AND ready_ms < ?", (provider, NEVER_MS)
     ).fetchone()
     return row[0] if row else None
 
@@ -64,10 +95,17 @@ class _Queue(NamedTuple):
 
 
 class _Claiming:
-    """One claim: what it decides is written pass by pass, all in the caller's transaction."""
+    """One claim: what it decides is written pass by pass, all in the caller's transaction.
 
-    def __init__(self, db: Connection, policies: Policies, *, now_ms: int, lease_ms: int) -> None:
+    ``only``: one run by its name in the ledger, and no other; ``refused``: another would start first.
+    """
+
+    def __init__(
+        self, db: Connection, policies: Policies, *, now_ms: int, lease_ms: int, only: int | None = None
+    ) -> None:
         self.claimed: list[ClaimedCall] = []
+        self.refused = False
+        self._only = only
         self._db = db
         self._policies = policies
         self._now_ms = now_ms
@@ -88,6 +126,8 @@ class _Claiming:
         (provider, revision, held, _, _, closed_until_ms, _, staggered, k, number, attempt, lost, record, target,
          active, endpoint, body) = row  # fmt: skip
         if held or k is None or revision is None or not active or target != provider:
+            return False
+        if self._only not in (None, number):
             return False
         _, policy, _ = self._policies.at(self._db, provider, revision)
         batch, _, date, _, _, paused, skips = self._days[number >> RECORD_BITS]
@@ -144,6 +184,9 @@ class _Claiming:
             backlog=self._backlog(runs, front),
             phase=known.phase,
         )
+        if self._only is not None and not any(self._is_only(runs, start) for start in starts):
+            self.refused = True
+            return
         if starts:
             until_ms = self._now_ms + known.policy.timeout_ms + self._lease_ms
             ready_ms = min(ready_ms, until_ms)
@@ -152,6 +195,9 @@ class _Claiming:
             self._ready[ready_ms].append(ready.provider)
         else:
             self._paces.append((ready_ms, after.rate_us, after.paced_ms, after.staggered, ready.provider))
+
+    def _is_only(self, runs: Sequence[Run], start: FirstRun) -> bool:
+        return any(run.k == start.handle and run.run == self._only for run in runs)
 
     def _first_runs(self, queue: _Queue, *, runs_max: int) -> list[Run]:
         """All of a provider's runs that are out or in back-off, and the first waiting ones: as many as have a place."""

@@ -87,6 +87,11 @@ def put(db: Connection, item: PutProvider, *, now_ms: int) -> ProviderPut:
         db.execute("INSERT INTO pace (provider, revision) VALUES (?, 1)", (db.last_insert_rowid(),))
     else:
         _replace(db, number, text, created_ms=now_ms if deleted else None, now_ms=now_ms)
+    # Workers claim the runs of such a provider, and the caller does not see it.
+    db.execute(
+        "UPDATE pace SET outgoing = ?2 WHERE provider = (SELECT id FROM provider WHERE name = ?1)",
+        (item.id, item.spec.kind == "outgoing"),
+    )
     return ProviderPut(disposition, provider(db, item.id))
 
 

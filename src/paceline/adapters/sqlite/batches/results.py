@@ -22,7 +22,7 @@ from paceline.core.batches.run_keys import (
     run_key,
 )
 from paceline.core.batches.unwanted import ASIDE
-from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount
+from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount, OutCall
 
 # In order of k, so that neighbours in the ledger's day are neighbours in the tables that are asked.
 _COUNTS = f"""SELECT provider.name, counted.state, counted.runs
@@ -50,6 +50,13 @@ _RUNS = f"""SELECT planned.run, planned.k, batch.name, record.name, day.date, pr
           LEFT JOIN queue ON queue.k = planned.k AND queue.run = planned.run
           LEFT JOIN result ON result.k = planned.k AND result.run = planned.run
           WHERE planned.run IN carray(?) ORDER BY planned.run"""  # noqa: S608
+
+_OUT = f"""SELECT queue.k, queue.attempt, queue.k >> {TIME_BITS}, batch.name, record.name, day.date, queue.started_ms
+           FROM carray(?) AS asked
+           JOIN queue ON queue.k = asked.value AND queue.state = 'out'
+           JOIN day ON day.id = queue.run >> {RECORD_BITS}
+           JOIN batch ON batch.id = day.batch
+           JOIN record ON record.id = queue.run & {RECORD_MASK}"""  # noqa: S608
 
 
 def day_counts(db: Connection, day: Day) -> list[DayCount]:
@@ -96,6 +103,10 @@ def find_run(db: Connection, batch_id: str, record_id: str, date: str) -> CallRu
     ).fetchone()
     found = runs_by_key(db, [run_key(*row)]) if row else []
     return found[0] if found else None
+
+
+def out_calls(db: Connection, handles: Sequence[int]) -> dict[int, OutCall]:
+    return {row[0]: OutCall(*row) for row in db.execute(_OUT, (integers(handles),))}
 
 
 def runs_by_key(db: Connection, runs: Sequence[int]) -> list[CallRun]:

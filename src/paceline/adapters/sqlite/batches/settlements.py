@@ -128,6 +128,18 @@ def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -
     return released
 
 
+def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+    """Fast path of core.batches.settle.extended."""
+    db.execute(
+        "UPDATE queue SET at_ms = ?3 WHERE k = ?1 AND attempt = ?2 AND state = 'out' AND at_ms >= ?4",
+        (handle, attempt, until_ms, now_ms),
+    )
+    extended = db.changes() == 1
+    if extended:
+        db.execute("UPDATE pace SET ready_ms = min(ready_ms, ?2) WHERE provider = ?1", (handle >> TIME_BITS, until_ms))
+    return extended
+
+
 def pull_back(db: Connection, policies: Policies, *, now_ms: int, wait_ms_max: int) -> int:
     """Fast path of core.batches.settle.pulled_back: the runs are moved by statements, their providers one by one."""
     held = f"SELECT k >> {TIME_BITS} FROM queue INDEXED BY queue_held WHERE state <> 'waiting'"  # noqa: S608

@@ -70,6 +70,20 @@ class SqliteBatchStore:
 
     next_call_ms = peeks(claims.next_ms)
 
+    def claim_for_worker(
+        self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int, run: int | None = None
+    ) -> list[ClaimedCall]:
+        with self._db.write() as db:
+            now_ms = self._db.write_ms(now_ms)
+            return claims.claim_for_worker(
+                db, self._policies, provider, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, run=run
+            )
+
+    next_for_worker_ms = peeks(claims.next_for_worker_ms)
+    calls_for_workers = peeks(upkeep.calls_for_workers)
+    out_calls = peeks(results.out_calls)
+    extend_call = writes(settlements_sql.extend)
+
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
         with self._db.write() as db:
             return settlements_sql.settle(db, self._policies, settlements)

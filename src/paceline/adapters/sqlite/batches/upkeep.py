@@ -7,9 +7,17 @@ from typing import Any
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add, tally
 from paceline.adapters.sqlite.monitors.entries import integers
-from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, TIME_BITS, day_bounds, due_ms_of
+from paceline.core.batches.run_keys import (
+    NEVER_MS,
+    RECORD_BITS,
+    RECORD_MASK,
+    TIME_BITS,
+    day_bounds,
+    due_ms_of,
+    queue_key,
+)
 from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
-from paceline.core.batches.values import CallPurge
+from paceline.core.batches.values import FOR_WORKERS_MAX, CallPurge
 
 TOMBSTONES_MAX = 200
 HEADS_MAX = 10_000
@@ -56,6 +64,11 @@ INVARIANTS = (
         "a lane believes in another revision of its provider (provider {})",
         """SELECT provider.name FROM provider JOIN pace ON pace.provider = provider.id
            WHERE NOT provider.deleted AND pace.revision IS NOT provider.revision""",
+    ),
+    (
+        "a lane is for another kind of provider than it has (provider {})",
+        """SELECT provider.name FROM provider JOIN pace ON pace.provider = provider.id
+           WHERE NOT provider.deleted AND pace.outgoing IS NOT (json_extract(provider.spec, '$.kind') = 'outgoing')""",
     ),
     (
         "promise 10: a provider with waiting runs would never be looked at (provider {})",
@@ -137,9 +150,28 @@ def counts(db: Connection) -> dict[str, Any]:
         "calls_waiting": tally(db, "calls_waiting"),
         "calls_aside": tally(db, "calls_aside"),
         "dead_letters": tally(db, "dead_letters"),
-        "call_start_ms": db.execute("SELECT min(ready_ms) FROM pace WHERE ready_ms < ?", (NEVER_MS,)).get,
+        "call_start_ms": _start_ms(db, outgoing=0),
+        "worker_start_ms": _start_ms(db, outgoing=1),
         "oldest_call_due_ms": min((due_ms_of(k) for (k,) in heads if k is not None), default=None),
     }
+
+
+def calls_for_workers(db: Connection, *, now_ms: int) -> int:
+    counted: int = db.execute(
+        f"""SELECT count(*) FROM (
+                SELECT 1 FROM pace CROSS JOIN queue
+                    ON queue.k >= pace.provider << {TIME_BITS} AND queue.k <= (pace.provider << {TIME_BITS} | ?1)
+                WHERE pace.outgoing = 1 AND pace.ready_ms < {NEVER_MS} AND queue.state = 'waiting' LIMIT ?2)""",  # noqa: S608
+        (queue_key(0, now_ms), FOR_WORKERS_MAX),
+    ).get
+    return counted
+
+
+def _start_ms(db: Connection, *, outgoing: int) -> int | None:
+    row = db.execute(
+        "SELECT ready_ms FROM pace WHERE outgoing = ? AND ready_ms < ? ORDER BY ready_ms LIMIT 1", (outgoing, NEVER_MS)
+    ).fetchone()
+    return row[0] if row else None
 
 
 def _days_from(db: Connection, after: int) -> list[int]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypedDict
 
+from paceline.core.ids import parse_call_run_id
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, Run
 from paceline.errors import PacelineError
+from paceline.steps.batches import outgoing as workers
+from paceline.steps.batches.outgoing import RecordedCall, WorkerClaim
 from paceline.steps.monitors import define, outgoing
 from paceline.steps.monitors.outgoing import OutcomeReport, OutgoingItem, Recorded, RunClaim
+from paceline.steps.views.days import CallRunView, show_call_run
 from paceline.steps.views.report import MonitorView, monitor_views
 from paceline.wiring import System
 
@@ -29,6 +33,14 @@ class ClaimAsk(NamedTuple):
     """``owner`` None: runs of every owner."""
 
     owner: str | None
+    lease_ms: int
+    runs_max: int
+
+
+class WorkerAsk(NamedTuple):
+    """A worker claims runs of this provider."""
+
+    provider: str
     lease_ms: int
     runs_max: int
 
@@ -98,6 +110,37 @@ class BatchedWrites:
                 items[index], granted = granted[: asks[index].runs_max], granted[asks[index].runs_max :]
         return items
 
+    def claim_for_workers(self, asks: Sequence[WorkerAsk]) -> list[WorkerClaim | PacelineError]:
+        """Claims at the same provider with the same lease time are one act, served in the order of the requests."""
+        answers: list[WorkerClaim | PacelineError] = [WorkerClaim([], None)] * len(asks)
+        groups: dict[tuple[str, int], list[int]] = {}
+        for index, ask in enumerate(asks):
+            groups.setdefault((ask.provider, ask.lease_ms), []).append(index)
+        for (provider, lease_ms), members in groups.items():
+            wanted = min(sum(asks[index].runs_max for index in members), CLAIM_TOGETHER_MAX)
+            now_ms = self._system.clock.now_ms()
+            try:
+                granted, next_ms = workers.claim_for_worker(
+                    self._store, provider, now_ms=now_ms, runs_max=wanted, lease_ms=lease_ms
+                )
+            except PacelineError as error:
+                for index in members:
+                    answers[index] = error
+                continue
+            for index in members:
+                most = asks[index].runs_max
+                answers[index], granted = WorkerClaim(granted[:most], next_ms), granted[most:]
+        return answers
+
+    def report_calls(self, reports: Sequence[OutcomeReport]) -> list[CallRunView | PacelineError]:
+        """Settles these runs of batches in one act. Returns each as it stands then."""
+        now_ms = self._system.clock.now_ms()
+        recorded = workers.settle_reports(self._store, reports, now_ms=now_ms)
+        return [
+            one if isinstance(one, PacelineError) else show_call_run(self._store, one.run, now_ms=now_ms)
+            for one in recorded
+        ]
+
     def claim_runs(self, asks: Sequence[RunClaim]) -> list[OutgoingItem | PacelineError]:
         """Claims all these runs by their ids in one act."""
         return outgoing.claim_runs(self._store, asks, now_ms=self._system.clock.now_ms(), policy=self._policy)
@@ -108,10 +151,23 @@ class BatchedWrites:
 
     def report_lists(
         self, lists: Sequence[Sequence[OutcomeReport]]
-    ) -> list[list[Recorded | PacelineError] | PacelineError]:
-        """Outcomes in bulk: each list is one act."""
-        now_ms = self._system.clock.now_ms()
-        return [outgoing.settle_outcomes(self._store, one, now_ms=now_ms, policy=self._policy) for one in lists]
+    ) -> list[list[Recorded | RecordedCall | PacelineError] | PacelineError]:
+        """Outcomes in bulk: of each list those of monitors are one act, and those of batches another."""
+        return [self._report_all(one, self._system.clock.now_ms()) for one in lists]
+
+    def _report_all(
+        self, reports: Sequence[OutcomeReport], now_ms: int
+    ) -> list[Recorded | RecordedCall | PacelineError]:
+        calls = {index: one for index, one in enumerate(reports) if parse_call_run_id(one.run) is not None}
+        others = {index: one for index, one in enumerate(reports) if index not in calls}
+        answers: dict[int, Recorded | RecordedCall | PacelineError] = {}
+        if calls:
+            settled = workers.settle_reports(self._store, list(calls.values()), now_ms=now_ms)
+            answers |= dict(zip(calls, settled, strict=True))
+        if others:
+            recorded = outgoing.settle_outcomes(self._store, list(others.values()), now_ms=now_ms, policy=self._policy)
+            answers |= dict(zip(others, recorded, strict=True))
+        return [answers[index] for index in range(len(reports))]
 
     def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
         results = define.put_monitors(self._store, puts, **self.limits, now_ms=now_ms)

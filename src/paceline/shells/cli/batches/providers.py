@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from paceline.core.batches.provider import ProviderDefinition, WhenUnknown, provider_document
+from paceline.core.batches.provider import (
+    CALL_FIELDS,
+    ProviderDefinition,
+    ProviderKind,
+    WhenUnknown,
+    provider_document,
+)
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call, command
@@ -59,6 +65,10 @@ PROVIDER_COLUMNS: Columns = {
 class ProviderOptions(NamedTuple):
     """The options of ``provider set``; None for one that was not given."""
 
+    kind: Annotated[
+        ProviderKind | None,
+        typer.Option(metavar="http|outgoing", help="Called by Paceline, or by your own workers. [default: http]"),
+    ] = None
     base_url: Annotated[str | None, typer.Option(metavar="URL", help="What stands before each record's endpoint.")] = (
         None
     )
@@ -165,13 +175,16 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
 
     def attempt() -> ProviderPut:
         there = system.store.provider(provider_id)
-        if there is None and "base_url" not in changes:
+        if there is None and "base_url" not in changes and changes.get("kind") != "outgoing":
             raise providers.no_provider(provider_id)
+        kept = provider_document(there.spec) if there else {}
+        if changes.get("kind") == "outgoing":  # what only a call needs is not kept
+            kept = {name: value for name, value in kept.items() if name not in CALL_FIELDS}
         return providers.put_provider(
             system.store,
             system.vault,
             provider_id,
-            msgspec.json.encode(merged(provider_document(there.spec) if there else {}, changes)),
+            msgspec.json.encode(merged(kept, changes)),
             expected_revision=there.revision if there else 0,
             now_ms=system.clock.now_ms(),
         )

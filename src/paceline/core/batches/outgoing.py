@@ -1,0 +1,66 @@
+"""Runs that workers of your own carry out: whether a claimed one is handed out, and what follows from a report."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from paceline.core.batches.calls import RETRY_AFTER_MS_MAX, CallSettlement, Refusal, decide_call, retry_pause_ms
+from paceline.core.batches.provider import Policy
+from paceline.core.batches.values import OutCall
+
+WAITS_FOR_WORKER = "waits for your worker"
+FAILED = "the worker reported a failure"
+RETRY = "the worker asked for a retry"
+AFTER_MS_MAX = RETRY_AFTER_MS_MAX
+
+
+class WorkReport(msgspec.Struct, frozen=True, gc=False):
+    """What a worker says came of a run. ``payload`` is kept with the result."""
+
+    status: Literal["ok", "failed", "retry"]
+    reason: str = ""
+    latency_ms: float | None = None
+    payload: str | None = None
+    after_ms: int | None = None
+    """For a retry: this run comes again no sooner. Its provider is not closed by it."""
+
+
+def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> Refusal | None:
+    """Returns how a claimed run ends without a worker; None: it is handed out.
+
+    As for calls that are not safe to repeat: nobody but the worker knows whether its work is.
+    """
+    decision = decide_call("POST", policy, attempt=attempt, lost=lost)
+    return decision if isinstance(decision, Refusal) else None
+
+
+def settle_report(run: OutCall, report: WorkReport, policy: Policy, *, ended_ms: int, chance: float) -> CallSettlement:
+    """Returns what follows from a report. ``chance`` in [0, 1) spreads retries.
+
+    A retry counts against the provider, as an answer of 5xx does; a failure is the record's own, as one of 4xx.
+    """
+    latency_ms = float(ended_ms - run.started_ms) if report.latency_ms is None else report.latency_ms
+    settlement = CallSettlement(
+        run.handle,
+        run.attempt,
+        "done",
+        run.started_ms,
+        ended_ms,
+        report.reason,
+        latency_ms,
+        payload=report.payload,
+        verdict="good",
+    )
+    if report.status == "ok":
+        return settlement
+    if report.status == "failed":
+        return msgspec.structs.replace(settlement, state="failed", reason=report.reason or FAILED)
+    reason = report.reason or RETRY
+    if run.attempt >= policy.attempts_max:
+        reason = f"{reason}; given up after {run.attempt} attempts"
+        return msgspec.structs.replace(settlement, state="failed", reason=reason, verdict="bad")
+    pause_ms = max(retry_pause_ms(run.attempt, policy, chance=chance), report.after_ms or 0)
+    not_before_ms = ended_ms + pause_ms
+    return msgspec.structs.replace(settlement, state="retry", reason=reason, verdict="bad", not_before_ms=not_before_ms)

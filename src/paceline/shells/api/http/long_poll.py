@@ -1,0 +1,76 @@
+"""Long polls: a claim that finds nothing looks again, until something comes or the time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Generic, NamedTuple, TypeVar
+
+from paceline.errors import Unauthenticated
+from paceline.shells.api.http.answers import disconnected
+from paceline.shells.api.http.auth import secret_of
+from paceline.shells.api.http.bodies import ClientGone
+from paceline.shells.api.http.context import Call
+from paceline.steps.access import authenticate
+
+POLL_S = 0.5
+"""A long poll looks again after this time even without a signal: another process may make runs in the store."""
+POLL_S_MIN = 0.005
+"""Nobody looks again sooner, although a run seemed claimable: another worker was faster."""
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
+    """What a look came to. ``next_ms``: when there may be something; None: nobody knows."""
+
+    items: list[T]
+    next_ms: int | None = None
+
+
+async def poll(
+    call: Call, look: Callable[[], Awaitable[Found[T]]], give_back: Callable[..., None], *, wait_ms: int
+) -> list[T]:
+    """Looks again and again, until something is claimed or the time is over. Returns what is claimed."""
+    arrivals, loop = call.api.hooks.arrivals, asyncio.get_running_loop()
+    until_s = loop.time() + wait_ms / 1_000
+    gone: asyncio.Task[None] | None = None
+    try:
+        while True:
+            mark = arrivals.mark()
+            found = await look()
+            left_s = until_s - loop.time()
+            if found.items or left_s <= 0 or arrivals.closed:
+                if gone is not None:
+                    await call.api.write(partial(_judge_again, call, partial(give_back, call.api.store, found.items)))
+                return found.items
+            if gone is None:
+                gone = loop.create_task(disconnected(call.receive))
+            await arrivals.wait(mark, timeout_s=min(_pause_s(call, found.next_ms), left_s))
+            if gone.done():
+                raise ClientGone
+    finally:
+        if gone is not None:
+            gone.cancel()
+
+
+def _pause_s(call: Call, next_ms: int | None) -> float:
+    """How long a long poll waits for its next look, unless it is told."""
+    pause_s = max(POLL_S, call.api.system.traits.look_ms_min / 1_000)
+    if next_ms is None:
+        return pause_s
+    return min(max((next_ms - call.api.now_ms()) / 1_000, POLL_S_MIN), pause_s)
+
+
+def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
+    """After a wait: raises Unauthenticated and gives the runs back if the token was revoked meanwhile.
+
+    The same if its user was disabled or has another role.
+    """
+    store = call.api.store
+    user = authenticate(store, secret_of(call.headers), secret_key=call.api.system.secret_key)
+    if user is not None and user.role == call.user.role:
+        return
+    give_back(now_ms=call.api.now_ms())
+    call.api.hooks.arrivals.notify()
+    raise Unauthenticated("While this request waited, its token was revoked, or its user disabled or changed.")

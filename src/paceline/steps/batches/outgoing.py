@@ -1,0 +1,274 @@
+"""Batches' runs for workers that users write themselves: claimed in order, settled and extended by their leases."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.outgoing import WorkReport, refuse_to_hand_out, settle_report
+from paceline.core.batches.provider import Policy, ProviderDefinition, policy_of
+from paceline.core.batches.values import CallRun, ClaimedCall, OutCall
+from paceline.core.ids import call_run_id, parse_call_run_id
+from paceline.core.instants import to_text
+from paceline.errors import NotClaimable, NotFound, PacelineError, StaleLease
+from paceline.ports import BatchStore
+from paceline.steps.batches.providers import get_provider
+from paceline.steps.monitors.outgoing import OutcomeReport, read_detail
+
+_LEASE = re.compile(r"[0-9a-f]{1,16}\.[0-9]{1,9}")
+
+
+class RecordItem(msgspec.Struct, frozen=True):
+    """The record of a run, as its worker sees it. ``body`` is JSON; null: no body."""
+
+    id: str
+    provider: str
+    endpoint: str
+    body: Any
+
+
+class CallItem(msgspec.Struct, frozen=True):
+    """A claimed run of a batch, as its worker sees it. The lease is opaque and stands for this attempt alone."""
+
+    run: str
+    lease: str
+    record: RecordItem
+    due: str
+    attempt: int
+    batch: str
+    date: str
+    lease_until: str
+
+
+class WorkerClaim(NamedTuple):
+    """What a worker claimed, and when there may be more; None: nobody knows of any."""
+
+    items: list[CallItem]
+    next_ms: int | None
+
+
+class CallRunClaim(msgspec.Struct, frozen=True):
+    """A worker asks for a run by its id. ``attempt`` None: any. ``provider`` None: of whichever provider."""
+
+    run: str
+    attempt: int | None
+    lease_ms: int
+    provider: str | None = None
+
+
+class RecordedCall(NamedTuple):
+    """A report that was written. ``retry``: the run comes again."""
+
+    run: str
+    state: Literal["done", "failed", "retry"]
+
+
+def claim_for_worker(store: BatchStore, provider_id: str, *, now_ms: int, runs_max: int, lease_ms: int) -> WorkerClaim:
+    """Claims runs of a provider of kind ``outgoing``, in order; NotFound or NotClaimable for another one."""
+    provider = _outgoing_provider(store, provider_id)
+    claimed = store.claim_for_worker(provider.number, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+    items = _hand_out(store, provider, claimed, now_ms=now_ms)
+    return WorkerClaim(items, None if items else store.next_for_worker_ms(provider.number))
+
+
+def claim_call_run(store: BatchStore, ask: CallRunClaim, *, now_ms: int) -> CallItem:
+    """Claims one run by its id, if it is the next of its provider; else NotFound or NotClaimable."""
+    run = _find(store, ask)
+    provider = _outgoing_provider(store, run.provider)
+    if (ended := _why_not(run, ask.attempt, now_ms)) is not None:
+        raise _not_claimable(ask.run, ended)
+    claimed = store.claim_for_worker(provider.number, now_ms=now_ms, runs_max=1, lease_ms=ask.lease_ms, run=run.handle)
+    items = _hand_out(store, provider, claimed, now_ms=now_ms)
+    if not items:
+        raise _not_claimable(ask.run, "it waits for its turn, for a place or for the provider's pace")
+    return items[0]
+
+
+def settle_reports(
+    store: BatchStore, reports: Sequence[OutcomeReport], *, now_ms: int
+) -> list[RecordedCall | PacelineError]:
+    """Settles batches' runs in one act: for each what it came to, or NotFound, StaleLease or InvalidInput.
+
+    Of several reports of one run the first that holds its lease counts; the others are stale.
+    """
+    answers: dict[int, RecordedCall | PacelineError] = {}
+    settlements: dict[int, CallSettlement] = {}
+    fences = [_parse_lease(report.lease) for report in reports]
+    out = store.out_calls([fence[0] for fence in fences if fence is not None])
+    policies = _Policies(store)
+    for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
+        try:
+            run = _leased_run(out, fence, report.run, provider=report.provider, policies=policies)
+            policy = policies.of(run.provider)
+            work = _work_report(report)
+        except PacelineError as error:
+            answers[index] = error
+            continue
+        settlements[index] = settle_report(run, work, policy, ended_ms=now_ms, chance=report.chance)
+    won = store.settle_calls(list(settlements.values())) if settlements else []
+    for (index, item), settled in zip(settlements.items(), won, strict=True):
+        answers[index] = _recorded(reports[index].run, item) if settled else _stale(reports[index].run)
+    return [answers[index] for index in range(len(reports))]
+
+
+def extend_call_lease(store: BatchStore, run: str, *, lease: str, by_ms: int, provider: str | None, now_ms: int) -> int:
+    """Moves the end of a lease. Returns the new end, counted from now."""
+    fence = _parse_lease(lease)
+    out = store.out_calls([fence[0]] if fence else [])
+    found = _leased_run(out, fence, run, provider=provider, policies=_Policies(store))
+    until_ms = now_ms + by_ms
+    if not store.extend_call(found.handle, found.attempt, until_ms=until_ms, now_ms=now_ms):
+        raise _stale(run)
+    return until_ms
+
+
+def give_back_calls(store: BatchStore, items: Sequence[CallItem], *, now_ms: int) -> None:
+    """Releases runs that were claimed and whose answer reached nobody."""
+    fences = [fence for item in items if (fence := _parse_lease(item.lease)) is not None]
+    if fences:
+        store.release_calls(fences, now_ms=now_ms)
+
+
+class _Policies:
+    """Providers by number, each read once in a step."""
+
+    def __init__(self, store: BatchStore) -> None:
+        self._store = store
+        self._known: dict[int, tuple[str, Policy]] = {}
+
+    def of(self, number: int) -> Policy:
+        return self._read(number)[1]
+
+    def name(self, number: int) -> str:
+        return self._read(number)[0]
+
+    def _read(self, number: int) -> tuple[str, Policy]:
+        if number not in self._known:
+            provider = self._store.provider(number)
+            assert provider is not None, "a provider with runs out cannot be removed"
+            self._known[number] = (provider.id, policy_of(provider.spec))
+        return self._known[number]
+
+
+def _outgoing_provider(store: BatchStore, provider_id: str) -> ProviderDefinition:
+    provider = get_provider(store, provider_id)
+    if provider.spec.kind != "outgoing":
+        raise NotClaimable(
+            f"Paceline calls provider {provider_id[:128]!r} itself: it is of kind 'http'."
+            " Workers claim from providers of kind 'outgoing'."
+        )
+    return provider
+
+
+def _hand_out(
+    store: BatchStore, provider: ProviderDefinition, claimed: Sequence[ClaimedCall], *, now_ms: int
+) -> list[CallItem]:
+    """Returns the runs to work on. What an earlier attempt may have done, and must not be repeated, ends here."""
+    policy = policy_of(provider.spec)
+    items: list[CallItem] = []
+    refused: list[CallSettlement] = []
+    for item in claimed:
+        refusal = refuse_to_hand_out(policy, attempt=item.attempt, lost=item.lost)
+        if refusal is None:
+            items.append(_item(item, provider.id))
+        else:
+            refused.append(CallSettlement(item.handle, item.attempt, refusal.state, now_ms, now_ms, refusal.reason))
+    if refused:
+        store.settle_calls(refused)
+    return items
+
+
+def _item(item: ClaimedCall, provider: str) -> CallItem:
+    body = None if item.body is None else msgspec.Raw(item.body.encode())
+    return CallItem(
+        run=call_run_id(item.batch, item.record, item.date),
+        lease=f"{item.handle:x}.{item.attempt}",
+        record=RecordItem(item.record, provider, item.endpoint, body),
+        due=to_text(item.due_ms),
+        attempt=item.attempt,
+        batch=item.batch,
+        date=item.date,
+        lease_until=to_text(item.lease_until_ms),
+    )
+
+
+def _find(store: BatchStore, ask: CallRunClaim) -> CallRun:
+    name = parse_call_run_id(ask.run)
+    found = store.find_call_run(name.batch, name.record, name.date) if name is not None else None
+    if found is None or ask.provider not in (None, found.provider):
+        raise NotFound(f"There is no run {ask.run[:300]!r}. Ids of a batch's runs look like batch/record@2026-11-15.")
+    return found
+
+
+def _why_not(run: CallRun, attempt: int | None, now_ms: int) -> str | None:
+    """Why the run cannot be claimed, as far as it says so itself."""
+    if run.ended_ms is not None:
+        return f"it has ended as {run.state!r}"
+    if run.state == "aside":
+        return run.reason
+    if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
+        return f"it is out until {to_text(run.until_ms)}, and comes again if its lease runs out"
+    if attempt not in (None, run.attempt + 1):
+        return f"its next attempt is {run.attempt + 1}, not {attempt}"
+    return None
+
+
+def _not_claimable(run: str, why: str) -> NotClaimable:
+    return NotClaimable(f"Run {run[:300]!r} cannot be claimed: {why}. Delete the message that named it.")
+
+
+def _leased_run(
+    out: Mapping[int, OutCall],
+    fence: tuple[int, int] | None,
+    run: str,
+    *,
+    provider: str | None,
+    policies: _Policies,
+) -> OutCall:
+    """The run of a lease. NotFound: it is another's; StaleLease: it is not out, whether it exists or not."""
+    if fence is None or parse_call_run_id(run) is None:
+        raise _no_lease(run)
+    found = out.get(fence[0])
+    if found is None:
+        raise _stale(run)
+    if call_run_id(found.batch, found.record, found.date) != run:
+        raise _no_lease(run)
+    if provider is not None and policies.name(found.provider) != provider:
+        raise _no_lease(run)
+    if found.attempt != fence[1]:
+        raise _stale(run)
+    return found
+
+
+def _work_report(report: OutcomeReport) -> WorkReport:
+    detail = read_detail(report.detail)
+    payload = msgspec.json.encode(report.detail).decode() if report.detail else None
+    return WorkReport(report.status, detail.reason, detail.latency_ms, payload, report.after_ms)
+
+
+def _recorded(run: str, item: CallSettlement) -> RecordedCall:
+    match item.state:
+        case "done" | "retry" as state:
+            return RecordedCall(run, state)
+        case _:
+            return RecordedCall(run, "failed")
+
+
+def _parse_lease(lease: str) -> tuple[int, int] | None:
+    if not _LEASE.fullmatch(lease):
+        return None
+    handle, _, attempt = lease.partition(".")
+    number = int(handle, 16)
+    return (number, int(attempt)) if number < 1 << 62 else None
+
+
+def _no_lease(run: str) -> NotFound:
+    return NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+
+
+def _stale(run: str) -> StaleLease:
+    return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")
