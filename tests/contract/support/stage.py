@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from paceline.core.monitors.checks import Check, HttpCheck, OutgoingCheck
+from paceline.core.monitors.checks import DEFAULT_QUEUE, Check, HttpCheck, OutgoingCheck
 from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.due import Advance, Due, Firing
 from paceline.core.monitors.outcome import Done, Outcome
@@ -74,8 +74,16 @@ def arm_all(store: Store, due_ms: int, *, cadence: Cadence = EVERY_MINUTE, outgo
     """Every recorded change arms its entry, or removes it if the definition is gone."""
     arm = Arm(due_ms=due_ms, cadence=cadence, outgoing=outgoing)
     changes = store.changes(limit=1_000, now_ms=due_ms)
-    reacted = [Reacted(change, arm if change.monitor else Remove()) for change in changes]
+    reacted = [
+        Reacted(change, replace(arm, queue=_queue_of(change.monitor)) if change.monitor else Remove())
+        for change in changes
+    ]
     assert all(store.react(reacted, now_ms=due_ms))
+
+
+def _queue_of(monitor: Monitor) -> str:
+    check = monitor.spec.check
+    return check.queue if isinstance(check, OutgoingCheck) else DEFAULT_QUEUE
 
 
 def armed(

@@ -375,3 +375,18 @@ def test_more_than_a_thousand_outcomes_are_refused_whole(alice: Client) -> None:
     answer = alice("POST", OUTCOMES, {"items": [item] * 1_001})
     assert (answer.status, answer.code, answer.pointers) == (422, "invalid_input", ["/items"])
     assert alice("POST", OUTCOMES, {"items": []}).json == {"items": []}
+
+
+def test_claim_with_a_queue_takes_only_runs_of_checks_that_name_it(world: World, alice: Client) -> None:
+    browser = OUTGOING | {"check": {"kind": "outgoing", "queue": "browser"}}
+    assert alice("PUT", f"{MONITORS}/page", browser).status == 201
+    put_and_fire(world, alice, "plain")
+    while world.fire():
+        pass
+    (plain,) = alice("POST", CLAIM, {"wait": "1s"}).json["items"]
+    assert plain["monitor"] == "plain"
+    assert alice("POST", CLAIM, {"queue": "files"}).json == {"items": []}
+    (page,) = alice("POST", CLAIM, {"queue": "browser", "wait": "1s"}).json["items"]
+    assert (page["monitor"], page["check"]) == ("page", browser["check"])
+    wrong = alice("PUT", f"{MONITORS}/page", OUTGOING | {"check": {"kind": "outgoing", "queue": "a b"}})
+    assert (wrong.status, wrong.pointers) == (422, ["/check/queue"])

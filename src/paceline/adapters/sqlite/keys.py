@@ -43,7 +43,15 @@ def lane_bounds(lane: int) -> tuple[int, int]:
 
 
 def outgoing_lane(user: int) -> int:
+    """Return the lane of a user's default queue. Users are numbered from 1 up."""
     return CHECKS_LANE + user
+
+
+def queue_lane(made: int) -> int:
+    """Return the next lane of a named queue, from the last of the outgoing ones down: so many were made before."""
+    lane = OLD_CHECK_LANES - made
+    assert is_outgoing(lane), "two million users and queues together are the most there may ever be"
+    return lane
 
 
 def is_outgoing(lane: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from paceline.core.ids import id_problem
 from paceline.core.parsing import (
     TEXT_CHARS_MAX,
     decode,
@@ -20,6 +21,7 @@ from paceline.errors import FieldProblem, InvalidInput
 
 CHECK_BYTES_MAX = 65_536
 HEADERS_MAX = 32
+DEFAULT_QUEUE = "default"
 HIDDEN = "***"
 """What is shown in place of a secret value; given back in an edit, it keeps the value that is stored."""
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
@@ -102,6 +104,12 @@ class OutgoingCheck(msgspec.Struct, frozen=True):
 
     document: dict[str, Any]
 
+    @property
+    def queue(self) -> str:
+        """The queue that its runs wait in. What was stored before queues had names may hold anything there."""
+        name = self.document.get("queue", DEFAULT_QUEUE)
+        return DEFAULT_QUEUE if queue_problem(name) else name
+
 
 Check = HttpCheck | TcpCheck | DnsCheck | TlsCheck | OutgoingCheck
 PolledCheck = HttpCheck | TcpCheck | DnsCheck | TlsCheck
@@ -144,6 +152,11 @@ def check_document(check: Check) -> dict[str, Any]:
     return document
 
 
+def queue_problem(name: Any) -> FieldProblem | None:
+    """Why this cannot be the name of a queue, or None."""
+    return id_problem(name if isinstance(name, str) else "", "/check/queue")
+
+
 def repeatable(check: Check) -> bool:
     """Whether doing it once more can do no harm: a check that a crash cut short may then be repeated."""
     return not isinstance(check, HttpCheck) or check.method in SAFE_METHODS
@@ -164,8 +177,10 @@ def check_problems(check: Check) -> list[FieldProblem]:
         case DnsCheck():
             problems = _dns_problems(check)
         case OutgoingCheck():
-            detail = document_problem(check.document)
-            return [FieldProblem("/check", detail)] if detail else []
+            if detail := document_problem(check.document):
+                return [FieldProblem("/check", detail)]
+            problem = queue_problem(check.document.get("queue", DEFAULT_QUEUE))
+            return [problem] if problem else []
     problems += duration_problems("/check/timeout", check.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     return problems
 

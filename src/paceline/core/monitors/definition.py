@@ -10,6 +10,7 @@ import msgspec
 from paceline.core.durations import parse_duration_ms
 from paceline.core.monitors.checks import (
     CHECK_BYTES_MAX,
+    DEFAULT_QUEUE,
     Check,
     OutgoingCheck,
     check_document,
@@ -105,6 +106,7 @@ def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish
         resting=spec.paused or owner_disabled,
         outgoing=isinstance(spec.check, OutgoingCheck),
         created_ms=created_ms,
+        queue=spec.check.queue if isinstance(spec.check, OutgoingCheck) else DEFAULT_QUEUE,
     )
 
 

@@ -10,10 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.load import exceeds, load_of
 from paceline.core.monitors.stored import StoredMonitor, keep_spec, read_spec
 from paceline.core.monitors.values import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
+
+QUEUES_MAX = 100
+"""Outgoing queues that one owner's checks may name, beside the default one."""
 
 
 class Limits(NamedTuple):
@@ -24,11 +28,15 @@ class Limits(NamedTuple):
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
-    """What an owner has: the number of monitors, and their load together (``core.monitors.load``)."""
+    """What an owner has: the number of monitors, and their load together (``core.monitors.load``).
+
+    ``queues``: the outgoing queues that the owner's checks have named so far, without the default one.
+    """
 
     monitors: int
     load: int
     disabled: bool
+    queues: frozenset[str] = frozenset()
 
 
 class NewFacts(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +67,9 @@ def decide_put(
         load = owner.load + load_of(item.spec)
         if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
             return PutDecision(PutResult("rate_reached", load=load), None, owner)
-        return _create(item, OwnerFacts(owner.monitors + 1, load, owner.disabled), new)
+        if (queues := _with_queue(item, owner)) is None:
+            return PutDecision(PutResult("queues_reached"), None, owner)
+        return _create(item, OwnerFacts(owner.monitors + 1, load, owner.disabled, queues), new)
     if not as_expected(item, stored.generation, stored.revision):
         return PutDecision(PutResult("revision_mismatch", stored.monitor(item.owner, item.id)), None, owner)
     text = encode_spec(item.spec).decode()
@@ -69,12 +79,15 @@ def decide_put(
     if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
         current = stored.monitor(item.owner, item.id)
         return PutDecision(PutResult("rate_reached", current, load=load), None, owner)
+    if (queues := _with_queue(item, owner)) is None:
+        return PutDecision(PutResult("queues_reached", stored.monitor(item.owner, item.id)), None, owner)
     keep_spec(text, item.spec)  # the change that follows will read it
     # By position: this is made for every edit, and names cost as much as the rest of it.
     generation, revision, created_ms = stored.generation, stored.revision, stored.created_ms
     monitor = Monitor(item.owner, item.id, generation, revision + 1, item.spec, created_ms, new.now_ms)
     replaced = StoredMonitor(generation, revision + 1, text, created_ms, new.now_ms)
-    return PutDecision(PutResult("replaced", monitor), replaced, OwnerFacts(owner.monitors, load, owner.disabled))
+    after = OwnerFacts(owner.monitors, load, owner.disabled, queues)
+    return PutDecision(PutResult("replaced", monitor), replaced, after)
 
 
 def decide_remove(item: RemoveMonitor, stored: tuple[int, int] | None) -> RemoveResult:
@@ -89,6 +102,14 @@ def as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revisi
     if item.expected_revision is not None and item.expected_revision != revision:
         return False
     return item.expected_generation is None or item.expected_generation == generation
+
+
+def _with_queue(item: PutMonitor, owner: OwnerFacts) -> frozenset[str] | None:
+    """The owner's queues with the one that this check names. None: it would be one too many."""
+    check = item.spec.check
+    if not isinstance(check, OutgoingCheck) or check.queue == DEFAULT_QUEUE or check.queue in owner.queues:
+        return owner.queues
+    return owner.queues | {check.queue} if len(owner.queues) < QUEUES_MAX else None
 
 
 def _create(item: PutMonitor, owner: OwnerFacts, new: NewFacts) -> PutDecision:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from paceline.core.ids import stable_fraction
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.cron import next_cron_ms
 
 SLOT_MS = 50
@@ -49,6 +50,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """When the newest run was due; None if there was none, or its record is gone."""
     overlapped: int = 0
     """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
+    queue: str = DEFAULT_QUEUE
+    """Where its outgoing runs wait, by the name that its check gives."""
 
 
 class Arm(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +60,7 @@ class Arm(msgspec.Struct, frozen=True, gc=False):
     due_ms: int
     cadence: Cadence
     outgoing: bool
+    queue: str = DEFAULT_QUEUE
 
 
 class Rest(msgspec.Struct, frozen=True, gc=False):
@@ -64,6 +68,7 @@ class Rest(msgspec.Struct, frozen=True, gc=False):
 
     cadence: Cadence
     outgoing: bool
+    queue: str = DEFAULT_QUEUE
 
 
 class Keep(msgspec.Struct, frozen=True, gc=False):
@@ -85,6 +90,7 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     resting: bool
     outgoing: bool
     created_ms: int
+    queue: str = DEFAULT_QUEUE
 
 
 def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
@@ -93,16 +99,16 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
         return Remove()
     if wish.resting:
         at_rest = entry is not None and entry.due_ms is None and _same_shape(wish, entry)
-        return Keep() if at_rest else Rest(cadence=wish.cadence, outgoing=wish.outgoing)
+        return Keep() if at_rest else Rest(wish.cadence, wish.outgoing, wish.queue)
     if entry is None:
         due_ms = _first_due_ms(wish, generation=generation, now_ms=now_ms)
-        return Arm(due_ms, wish.cadence, wish.outgoing)
+        return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
     due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
     # Before the first firing the initial delay may have been edited, which is no part of the shape.
     settled = entry.counter > 0 or entry.due_ms == due_ms
     if entry.due_ms is not None and settled and _same_shape(wish, entry):
         return Keep()
-    return Arm(due_ms, wish.cadence, wish.outgoing)
+    return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
 
 
 def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int) -> int:
@@ -156,7 +162,7 @@ def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:
 
 
 def _same_shape(wish: Wish, entry: Entry) -> bool:
-    return entry.cadence == wish.cadence and entry.outgoing == wish.outgoing
+    return (entry.cadence, entry.outgoing, entry.queue) == (wish.cadence, wish.outgoing, wish.queue)
 
 
 def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -> int:

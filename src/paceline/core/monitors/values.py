@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from paceline.core.ids import run_id
-from paceline.core.monitors.checks import Check, PolledCheck
+from paceline.core.monitors.checks import DEFAULT_QUEUE, Check, PolledCheck
 from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.outcome import Done, Outcome, RunState
 from paceline.core.monitors.schedule import Entry, Reaction
@@ -39,7 +39,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 class PutResult(msgspec.Struct, frozen=True, gc=False):
     disposition: Literal[
-        "created", "replaced", "unchanged", "revision_mismatch", "limit_reached", "rate_reached", "no_owner"
+        "created",
+        "replaced",
+        "unchanged",
+        "revision_mismatch",
+        "limit_reached",
+        "rate_reached",
+        "queues_reached",
+        "no_owner",
     ]
     monitor: Monitor | None = None
     """The monitor as it stands after the act; None if there is none."""
@@ -75,10 +82,14 @@ class Scheduler(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """Where runs wait: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all."""
+    """Where runs wait: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all.
+
+    ``name``: of the outgoing queue; the runs of others are not touched.
+    """
 
     outgoing: bool
     owner: str | None = None
+    name: str = DEFAULT_QUEUE
 
 
 CHECKS = Queue(outgoing=False)

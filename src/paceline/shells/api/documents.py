@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from paceline.core import schema as core
 from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
@@ -304,6 +305,7 @@ class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease: Duration = "60s"
     wait: Duration = "0s"
     user: Id | msgspec.UnsetType = msgspec.UNSET
+    queue: Annotated[Id, shown("Runs of monitors whose check names this queue, and no others.")] = DEFAULT_QUEUE
     provider: Id | msgspec.UnsetType = msgspec.UNSET
 
 

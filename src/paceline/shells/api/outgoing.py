@@ -16,6 +16,7 @@ from paceline.core.batches.outgoing import AFTER_MS_MAX
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_ms, to_text
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.parsing import decode
 from paceline.errors import (
     FieldProblem,
@@ -96,7 +97,7 @@ async def claim_runs(call: Call) -> Answer:
         calls = await poll(call, partial(_look_for_work, call, work, weight), workers.give_back_calls, wait_ms=wait_ms)
         _count_call_starts(call, calls)
         return json_answer(200, WorkerClaimAnswer(calls))
-    ask = ClaimAsk(await _claimed_owner(call, body), lease_ms, body.max)
+    ask = ClaimAsk(await _claimed_owner(call, body), body.queue, lease_ms, body.max)
     items = await poll(call, partial(_look_for_checks, call, ask, weight), outgoing.give_back, wait_ms=wait_ms)
     _count_starts(call, items)
     return json_answer(200, ClaimAnswer(items))
@@ -307,6 +308,8 @@ def _worker_provider(call: Call, body: ClaimBody) -> str:
     assert not isinstance(body.provider, msgspec.UnsetType)
     if not isinstance(body.user, msgspec.UnsetType):
         raise InvalidInput.of(FieldProblem("/user", 'has no meaning with "provider": batches belong to no user'))
+    if body.queue != DEFAULT_QUEUE:
+        raise InvalidInput.of(FieldProblem("/queue", 'has no meaning with "provider": a provider is its own queue'))
     require_admin(call.user)
     return body.provider
 

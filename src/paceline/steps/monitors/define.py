@@ -11,6 +11,7 @@ from paceline.core.ids import id_problem
 from paceline.core.monitors.check_secrets import keep_hidden
 from paceline.core.monitors.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.monitors.load import firings_text
+from paceline.core.monitors.put import QUEUES_MAX
 from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 from paceline.core.parsing import decode
@@ -68,6 +69,11 @@ def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int, firings_
                 f"The monitors of user {put.owner!r} may fire at most {firings_max} times a second together; with this "
                 f"one they would fire {firings_text(result.load)} times. Give some a longer interval, pause or remove "
                 f"some, or ask the operator to raise firings_per_second_max."
+            )
+        case "queues_reached":
+            return LimitReached(
+                f"The checks of user {put.owner!r} name {QUEUES_MAX} queues already, the most there may be."
+                " Use one of them."
             )
         case "no_owner":
             return NotFound(f"There is no user {put.owner!r}. An admin can add one.")

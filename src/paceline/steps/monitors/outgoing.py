@@ -10,7 +10,7 @@ import msgspec
 
 from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import to_text
-from paceline.core.monitors.checks import OutgoingCheck, check_document
+from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck, check_document
 from paceline.core.monitors.dispatch import RetryPolicy, retry_delay_ms
 from paceline.core.monitors.outcome import (
     DETAIL_BYTES_MAX,
@@ -83,10 +83,17 @@ def read_detail(detail: dict[str, Any]) -> ReportDetail:
 
 
 def claim_outgoing(
-    store: Store, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy
+    store: Store,
+    *,
+    owner: str | None,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    policy: RetryPolicy,
+    name: str = DEFAULT_QUEUE,
 ) -> list[OutgoingItem]:
-    """``owner`` None claims for every owner: an admin's checker."""
-    queue = Queue(outgoing=True, owner=owner)
+    """Claims runs that wait in the queue of this name. ``owner`` None claims for every owner: an admin's checker."""
+    queue = Queue(outgoing=True, owner=owner, name=name)
     claims = claim(store, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
     return [_item(item) for item in claims.granted]
 

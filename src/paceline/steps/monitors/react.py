@@ -83,4 +83,5 @@ def _entry_after(item: Reacted) -> schedule.Entry | None:
                 cadence=reaction.cadence,
                 outgoing=reaction.outgoing,
                 last_due_ms=entry.last_due_ms if entry else None,
+                queue=reaction.queue,
             )

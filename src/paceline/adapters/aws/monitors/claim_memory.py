@@ -36,7 +36,7 @@ class ClaimMemory:
 
     def __init__(self) -> None:
         self.turns = Turns()
-        self.probed = ""
+        self.probed: dict[str, str] = {}
         """The owner that was asked last for outgoing runs, if there were more than one claim asks."""
         self._owners: dict[int, str] = {}
         self._targets: dict[int, str] = {}

@@ -69,10 +69,10 @@ def claim(
         return claimed
     if queue.owner is not None:
         user = db.get(ITEMS, user_key(queue.owner))
-        queues = owner_queues(user["number"], user["queues"]) if user else []
+        queues = owner_queues(user["number"], user["queues"], queue.name) if user else []
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
     else:
-        rows = _in_turns(db, memory, now_ms=now_ms, runs_max=runs_max)
+        rows = _in_turns(db, memory, queue.name, now_ms=now_ms, runs_max=runs_max)
     return _lease(db, memory, Seats(runs_max), _read(db, rows), now_ms=now_ms, lease_ms=lease_ms)
 
 
@@ -233,30 +233,30 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
     return sorted(rows, key=lambda row: int(row["at"]))[:limit]
 
 
-def _in_turns(db: Database, memory: ClaimMemory, *, now_ms: int, runs_max: int) -> list[Item]:
+def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
     """Of all owners, those first that were served longest ago: even shares, and what one leaves the others use."""
-    ahead = owners_after(db, memory.probed, limit=PROBED_MAX)
-    if memory.probed and len(ahead) < PROBED_MAX:
-        around = owners_after(db, "", limit=PROBED_MAX - len(ahead))
-        ahead += [row for row in around if row["sk"] <= memory.probed]
+    probed = memory.probed.pop(queue, "")
+    ahead = owners_after(db, queue, probed, limit=PROBED_MAX)
+    if probed and len(ahead) < PROBED_MAX:
+        around = owners_after(db, queue, "", limit=PROBED_MAX - len(ahead))
+        ahead += [row for row in around if row["sk"] <= probed]
     users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead])
 
     def may_start(row: Item) -> list[Item]:
         user = users.get(user_key(row["owner"]))
         if user is not None and user["number"] == int(row["sk"]) and user["disabled"]:
             return []
-        queues = owner_queues(int(row["sk"]), row["queues"])
+        queues = owner_queues(int(row["sk"]), row["queues"], queue)
         return _ready(db, queues, now_ms=now_ms, limit=runs_max)
 
     found = dict(zip([row["sk"] for row in ahead], db.threads.fan_out(may_start, ahead), strict=True))
     numbers = [number for number, rows in found.items() if rows]
-    if len(ahead) == PROBED_MAX:
-        memory.probed = (numbers or list(found))[-1]
-    else:
-        memory.probed = ""  # one claim asks them all
-    numbers = [numbers[position] for position in memory.turns.order([f"outgoing#{number}" for number in numbers])]
+    if len(ahead) == PROBED_MAX:  # else one claim asks them all
+        memory.probed[queue] = (numbers or list(found))[-1]
+    turns = {number: f"{queue}#{number}" for number in numbers}
+    numbers = [numbers[position] for position in memory.turns.order(list(turns.values()))]
     shares = Seats(runs_max).shares([Wish(number, len(found[number])) for number in numbers])
-    memory.turns.serve([f"outgoing#{number}" for number, share in zip(numbers, shares, strict=True) if share])
+    memory.turns.serve([turns[number] for number, share in zip(numbers, shares, strict=True) if share])
     return [row for number, share in zip(numbers, shares, strict=True) for row in found[number][:share]]
 
 

@@ -19,6 +19,7 @@ from paceline.adapters.aws.monitors.keys import (
     as_key,
     monitor_key,
     monitors_of,
+    owners_of,
     to_monitor,
     to_stored,
     user_key,
@@ -46,6 +47,9 @@ class Judged(NamedTuple):
 
     results: list[Any]
     actions: list[Action]
+    created: int = 0
+    names: frozenset[str] = frozenset()
+    """Outgoing queues that the owner's checks have named, these writes included."""
 
 
 def put_monitors(
@@ -135,6 +139,7 @@ class _Puts:
             if user is None:
                 return [PutResult("no_owner") for _ in items]
             judged = self._judge(user, items)
+            self._list_queues(user, judged)
             if not judged.actions or self._db.transact(judged.actions).won:
                 return judged.results
         raise _busy(self._owner)
@@ -144,7 +149,8 @@ class _Puts:
         found = self._db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
         results: list[PutResult] = []
         actions: list[Action] = []
-        before = facts = OwnerFacts(user["monitors"], self._load(user), user["disabled"])
+        names = frozenset(user.get("names", ()))
+        before = facts = OwnerFacts(user["monitors"], self._load(user), user["disabled"], names)
         seqs = self._numbers.take("change", len(items))
         generations = self._spare(sum(monitor_key(number, item.id) not in found for item in items))
         outgoing = False
@@ -161,9 +167,17 @@ class _Puts:
             actions += [_write(monitor_key(number, item.id), there, decided.stored), put(ITEMS, change)]
             outgoing = outgoing or isinstance(item.spec.check, OutgoingCheck)
         created = facts.monitors - before.monitors
-        if actions and (created or facts.load != user.get("load") or (outgoing and not user.get("outgoing"))):
-            actions += _count(user, created, facts.load, outgoing=outgoing, monitors_max=self._limits.monitors_max)
-        return Judged(results, actions)
+        listed = facts.queues != names or (outgoing and not user.get("outgoing"))
+        if actions and (created or facts.load != user.get("load") or listed):
+            actions += _count(user, created, facts, outgoing=outgoing, monitors_max=self._limits.monitors_max)
+        return Judged(results, actions, created, facts.queues)
+
+    def _list_queues(self, user: Item, judged: Judged) -> None:
+        """Before they have a run: an owner who is listed in vain costs a look, and one who is not is never asked."""
+        queues = _queues(user, user["monitors"] + judged.created)
+        names = judged.names if queues != user["queues"] else judged.names.difference(user.get("names", ()))
+        row = {"sk": padded(user["number"]), "owner": user["id"], "queues": queues}
+        self._db.write_each([put(ITEMS, row | {"pk": owners_of(name)}) for name in names])
 
     def _load(self, user: Item) -> int:
         """Kept with the user; added up once, for a user of a store that did not count it yet."""
@@ -198,23 +212,31 @@ def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
     )
 
 
-def _count(user: Item, created: int, load: int, *, outgoing: bool, monitors_max: int) -> list[Action]:
+def _queues(user: Item, monitors: int) -> int:
+    return max(int(user["queues"]), min(1 + monitors // MONITORS_PER_QUEUE, QUEUES_MAX))
+
+
+def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monitors_max: int) -> list[Action]:
     """The owner's count goes up, if there is room; a change of ``disabled`` in between would be missed by the new."""
     total = user["monitors"] + created
-    queues = max(user["queues"], min(1 + total // MONITORS_PER_QUEUE, QUEUES_MAX))
+    queues = _queues(user, total)
     outgoing = outgoing or user.get("outgoing", False)
     believed = "#number = :number AND #disabled = :disabled AND #queues = :seen AND #monitors <= :room"
     values = {"number": user["number"], "disabled": user["disabled"], "seen": user["queues"]}
-    change = "SET #queues = :queues, #outgoing = :outgoing, #load = :load ADD #monitors :created"
-    values |= {"queues": queues, "outgoing": outgoing, "created": created, "load": load}
+    change = "SET #queues = :queues, #outgoing = :outgoing, #load = :load, #names = :names ADD #monitors :created"
+    names = sorted(facts.queues)
+    values |= {"queues": queues, "outgoing": outgoing, "created": created, "load": facts.load, "names": names}
+    believed += " AND #names = :seen_names" if "names" in user else " AND attribute_not_exists(#names)"
+    if "names" in user:
+        values["seen_names"] = user["names"]
     believed += " AND #load = :seen_load" if "load" in user else " AND attribute_not_exists(#load)"
     if "load" in user:
         values["seen_load"] = user["load"]
     # With nothing new there is room, also where the limit was lowered.
     values["room"] = monitors_max - created if created else user["monitors"]
     actions = [update(ITEMS, user_key(user["id"]), change, when=believed, **values)]
-    if outgoing and (not user.get("outgoing") or queues != user["queues"]):
-        listed = {"pk": OWNERS, "sk": padded(user["number"]), "owner": user["id"], "queues": queues}
+    if outgoing and (not user.get("outgoing") or queues != user["queues"] or names != user.get("names", [])):
+        listed = {"pk": OWNERS, "sk": padded(user["number"]), "owner": user["id"], "queues": queues, "names": names}
         actions.append(put(ITEMS, listed))
     if created:
         actions.append(tally(user["id"], users=0, monitors=created))

@@ -33,6 +33,7 @@ from paceline.adapters.aws.monitors.keys import (
 )
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
 from paceline.core.monitors.values import Change, Reacted, Scheduler
@@ -221,7 +222,8 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "revision": change.monitor.revision,
         "cadence": to_builtins(wish.cadence),
         "outgoing": wish.outgoing,
-        "queue": owner_queue(user["number"], user["queues"], generation) if wish.outgoing else check_queue(generation),
+        "queue": _queue_of(wish, user, generation),
+        "queue_name": wish.queue,
         "user": user["number"],
         "owner": user["id"],
         "monitor": change.monitor.id,
@@ -229,6 +231,12 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "due": due_of(due_ms, generation) if due_ms is not None else None,
         "shard": due_shard(generation) if armed else None,
     }
+
+
+def _queue_of(wish: Arm | Rest, user: Item, generation: int) -> str:
+    if not wish.outgoing:
+        return check_queue(generation)
+    return owner_queue(user["number"], user["queues"], generation, wish.queue)
 
 
 def _token(entry: Entry) -> tuple[str, dict[str, Any]]:
@@ -280,4 +288,5 @@ def to_entry(item: Item) -> Entry:
         outgoing=item["outgoing"],
         last_due_ms=item.get("last_due_ms"),
         overlapped=item.get("overlapped", 0),
+        queue=item.get("queue_name", DEFAULT_QUEUE),
     )

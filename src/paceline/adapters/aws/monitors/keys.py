@@ -2,14 +2,15 @@
 
 table       pk                       sk            what
 items       user#ID                  -             a user: number, role, daily_credits, disabled, created_ms, monitors,
-                                                   queues, outgoing, load
+                                                   queues, outgoing, load, names
 items       users                    ID            that there is such a user: their order
 items       token#ID                 -             a token; user is its owner's number
 items       tokens#NUMBER            ID            that the user has such a token
 items       monitors#NUMBER          ID            a definition: generation, revision, spec, created_ms, updated_ms
 items       changes#SHARD            GENERATION    a recorded change: seq, user, owner, monitor
 items       changes#0                !NUMBER       a change of all monitors of a user that is still to be recorded
-items       owners                   NUMBER        that a user has had outgoing runs: name, queues
+items       owners                   NUMBER        that a user has had outgoing runs: owner, queues, names
+items       owners#QUEUE             NUMBER        that a user has had outgoing runs in the queue of this name
 items       tally#SHARD              -             users, monitors, entries: how many, over all shards
 schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
 runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
@@ -29,6 +30,7 @@ from collections.abc import Hashable, Iterable
 
 from paceline.adapters.aws.client.items import Item, Key, joined, padded, shard_of
 from paceline.adapters.aws.keys import user_key
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.stored import StoredMonitor
 
@@ -101,12 +103,27 @@ def check_queues(last: int) -> list[str]:
     return [joined("checks", shard) for shard in _shards(last)]
 
 
-def owner_queue(number: int, queues: int, generation: int) -> str:
-    return joined("outgoing", number, shard_of(generation, queues))
+def owner_queue(number: int, queues: int, generation: int, name: str = DEFAULT_QUEUE) -> str:
+    return _queue(number, name, shard_of(generation, queues))
 
 
-def owner_queues(number: int, queues: int) -> list[str]:
-    return [joined("outgoing", number, shard) for shard in range(queues)]
+def owner_queues(number: int, queues: int, name: str = DEFAULT_QUEUE) -> list[str]:
+    return [_queue(number, name, shard) for shard in range(queues)]
+
+
+def all_queues(row: Item) -> list[str]:
+    """Of an owner's row in ``owners``: the queues of every name."""
+    names = [DEFAULT_QUEUE, *row.get("names", ())]
+    return [queue for name in names for queue in owner_queues(int(row["sk"]), row["queues"], name)]
+
+
+def owners_of(name: str) -> str:
+    return OWNERS if name == DEFAULT_QUEUE else joined(OWNERS, name)
+
+
+def _queue(number: int, name: str, shard: int) -> str:
+    """Names have no ``#`` in them, so none is taken for another."""
+    return joined("outgoing", number, shard) if name == DEFAULT_QUEUE else joined("outgoing", number, name, shard)
 
 
 def is_outgoing(queue: str) -> bool:

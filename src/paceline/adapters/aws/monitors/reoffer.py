@@ -14,8 +14,9 @@ from typing import Any
 from paceline.adapters.aws.client.database import PAGE_MAX, Database
 from paceline.adapters.aws.client.items import Item, Key, key_of, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX, RUNS
-from paceline.adapters.aws.monitors.keys import OWNERS, owner_queues
+from paceline.adapters.aws.monitors.keys import all_queues, owners_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 
 PASS_MS = 50_000
 """The least time between two passes of all processes together: they share the cursor."""
@@ -41,7 +42,7 @@ def offer_again(store: MonitorParts, *, now_ms: int) -> int:
     near_ms, far_ms = cursor.get("near_ms"), cursor.get("far_ms")
     if near_ms is not None and abs(now_ms - near_ms) < PASS_MS:
         return 0
-    shards = [name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"])]
+    shards = [shard for row in owners(db) for shard in all_queues(row)]
     seen: dict[str, int] = {"near_ms": now_ms}
     offered = _offer(store, shards, _near(near_ms, now_ms), lambda run: run["state"] == "out", now_ms=now_ms)
     if far_ms is None or abs(now_ms - far_ms) >= FAR_MS:
@@ -57,15 +58,16 @@ def offer_again(store: MonitorParts, *, now_ms: int) -> int:
 def owners(db: Database) -> Iterator[Item]:
     """All who have had outgoing runs, page by page."""
     last = ""
-    while page := owners_after(db, last, limit=PAGE_MAX):
+    while page := owners_after(db, DEFAULT_QUEUE, last, limit=PAGE_MAX):
         yield from page
         last = page[-1]["sk"]
 
 
-def owners_after(db: Database, last: str, *, limit: int) -> list[Item]:
+def owners_after(db: Database, queue: str, last: str, *, limit: int) -> list[Item]:
+    """Those who have had outgoing runs in the queue of this name; in the default one stand all owners."""
     if not last:
-        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=OWNERS)
-    return db.query(ITEMS, "#pk = :pk AND #sk > :last", limit=limit, pk=OWNERS, last=last)
+        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=owners_of(queue))
+    return db.query(ITEMS, "#pk = :pk AND #sk > :last", limit=limit, pk=owners_of(queue), last=last)
 
 
 def _near(near_ms: int | None, now_ms: int) -> Span:

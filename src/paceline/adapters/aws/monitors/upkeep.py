@@ -19,6 +19,7 @@ from paceline.adapters.aws.monitors.history import fronts_of
 from paceline.adapters.aws.monitors.keys import (
     COUNTER_MASK,
     LANE,
+    all_queues,
     behind_front,
     check_queues,
     entry_key,
@@ -26,7 +27,7 @@ from paceline.adapters.aws.monitors.keys import (
     kept_shard,
     kept_shards,
     lane_key,
-    owner_queues,
+    owners_of,
     run_key,
     runs_of,
     tally_keys,
@@ -185,7 +186,9 @@ def _forget_owners(db: Database, *, now_ms: int) -> None:
             continue
         if "gone_ms" not in row:
             db.write(update(ITEMS, key_of(row), "SET #gone_ms = :now", when=PRESENT, now=now_ms))
-        elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, owner_queues(number, row["queues"])):
+        elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, all_queues(row)):
+            for name in row.get("names", ()):
+                db.write(delete(ITEMS, Key(owners_of(name), row["sk"])))
             db.write(delete(ITEMS, key_of(row)))
 
 
@@ -196,7 +199,7 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
 def _open_shards(db: Database) -> list[str]:
     """Wherever a run may stand that is not settled."""
     checks = check_queues(last_generation(db))
-    return [*checks, *(name for row in owners(db) for name in owner_queues(int(row["sk"]), row["queues"]))]
+    return [*checks, *(shard for row in owners(db) for shard in all_queues(row))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:

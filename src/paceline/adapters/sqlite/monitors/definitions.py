@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 
 from paceline.adapters.sqlite.database import Connection
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.load import load_of
 from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
@@ -156,8 +157,14 @@ def _owners(db: Connection, names: set[str]) -> dict[str, tuple[int, OwnerFacts]
         row = db.execute("SELECT id, monitors, disabled, load FROM user WHERE name = ?", (name,)).fetchone()
         if row is not None:
             number, monitors, disabled, load = row
-            owners[name] = number, OwnerFacts(monitors, _load(db, number) if load is None else load, disabled == 1)
+            load = _load(db, number) if load is None else load
+            owners[name] = number, OwnerFacts(monitors, load, disabled == 1, _queues(db, number))
     return owners
+
+
+def _queues(db: Connection, owner: int) -> frozenset[str]:
+    rows = db.execute("SELECT queue FROM lane WHERE owner = ? AND outgoing = 1 AND queue <> ?", (owner, DEFAULT_QUEUE))
+    return frozenset(row[0] for row in rows)
 
 
 def _load(db: Connection, owner: int) -> int:

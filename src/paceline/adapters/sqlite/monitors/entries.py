@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, assert_never
 import apsw
 
 from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.kept_counts import add, tally
 from paceline.adapters.sqlite.keys import (
     CHECKS_LANE,
     EPOCH_MS,
@@ -20,9 +21,11 @@ from paceline.adapters.sqlite.keys import (
     due_ms_of,
     is_outgoing,
     outgoing_lane,
+    queue_lane,
 )
 from paceline.adapters.sqlite.monitors.advance_on_time import BUSY
 from paceline.adapters.sqlite.monitors.cadences import Cadences
+from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Entry, Keep, Reaction, Remove, Rest, next_due_ms
 from paceline.core.monitors.stored import StoredMonitor
@@ -40,6 +43,7 @@ class Place(NamedTuple):
     last_run: int
     last_due_ms: int | None
     overlapped: int
+    queue: str | None
 
 
 def integers(values: Iterable[int]) -> Any:
@@ -221,11 +225,24 @@ class _Moves:
             _, counter, _, last_run, overlapped = place
             self._leave(place)
         owner = self._owners.get(generation)
-        lane = outgoing_lane(owner) if wish.outgoing and owner is not None else CHECKS_LANE
+        lane = _outgoing_lane(db, owner, wish.queue) if wish.outgoing and owner is not None else CHECKS_LANE
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else monitor.created_ms
         (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
         self._dues.append((due_key(due_ms, generation), counter, monitor.revision, number, lane, last_run, overlapped))
+
+
+def _outgoing_lane(db: Connection, owner: int, queue: str) -> int:
+    """The lane of an owner's queue; made when the queue is first named, with a number that no lane ever had."""
+    if queue == DEFAULT_QUEUE:
+        return outgoing_lane(owner)
+    row = db.execute("SELECT id FROM lane WHERE owner = ? AND outgoing = 1 AND queue = ?", (owner, queue)).fetchone()
+    if row is not None:
+        return int(row[0])
+    lane = queue_lane(tally(db, "queue_lanes"))
+    add(db, "queue_lanes", 1)
+    db.execute("INSERT INTO lane (id, owner, outgoing, queue) VALUES (?, ?, 1, ?)", (lane, owner, queue))
+    return lane
 
 
 def _take_act(db: Connection, changes: Sequence[Change]) -> dict[int, int]:
@@ -269,8 +286,10 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> li
 
 def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
     rows = db.execute(
-        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms, due.overlapped
-            FROM due LEFT JOIN run ON run.handle = due.last_run WHERE {condition}""",  # noqa: S608  three fixed texts
+        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms, due.overlapped,
+                   lane.queue
+            FROM due LEFT JOIN run ON run.handle = due.last_run LEFT JOIN lane ON lane.id = due.lane
+            WHERE {condition}""",  # noqa: S608  three fixed texts
         bindings,
     )
     return {row[0] & GENERATION_MASK: Place(*row) for row in rows}
@@ -292,6 +311,7 @@ def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
         outgoing=is_outgoing(place.lane),
         last_due_ms=place.last_due_ms,
         overlapped=place.overlapped,
+        queue=place.queue or DEFAULT_QUEUE,
     )
 
 

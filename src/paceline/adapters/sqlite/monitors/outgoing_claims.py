@@ -31,7 +31,7 @@ from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import HOLD_MS, TakeFacts, may_start, may_take
 from paceline.core.monitors.places import Seats, Wish, target_of
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Claimed
+from paceline.core.monitors.values import Claimed, Queue
 from paceline.core.monitors.wait_reasons import HELD
 
 ROUNDS_MAX = 5
@@ -80,14 +80,15 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 def claim(
-    db: Connection, queues: OwnerQueues, *, owner: str | None, now_ms: int, runs_max: int, lease_ms: int
+    db: Connection, queues: OwnerQueues, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int
 ) -> list[Claimed]:
-    """Outgoing runs of one owner, or of all."""
-    if owner is not None:
-        query = f"{LANE} WHERE user.name = ?3 AND lane.outgoing = 1"
-        picked = [OwnerQueue(*row) for row in db.execute(query, (now_ms, looked_max(runs_max), owner))]
+    """Outgoing runs of one owner, or of all, that wait in the queue of this name."""
+    if queue.owner is not None:
+        query = f"{LANE} WHERE user.name = ?3 AND lane.outgoing = 1 AND lane.queue = ?4"
+        values = (now_ms, looked_max(runs_max), queue.owner, queue.name)
+        picked = [OwnerQueue(*row) for row in db.execute(query, values)]
     else:
-        picked = queues.pick(db, now_ms=now_ms, runs_max=runs_max)
+        picked = queues.pick(db, queue.name, now_ms=now_ms, runs_max=runs_max)
     _rest_disabled(db, picked, now_ms)
     picked = [lane for lane in picked if not lane.disabled]
     claimed = _serve(db, picked, Seats(runs_max), Leases(now_ms=now_ms, lease_ms=lease_ms))

@@ -51,21 +51,23 @@ class OwnerQueues:
 
     def __init__(self) -> None:
         self._turns = Turns()
-        self._after = 0
+        self._after: dict[str, int] = {}
+        """By the queue's name: the lane that was asked last, where there were more than one claim asks."""
 
-    def pick(self, db: Connection, *, now_ms: int, runs_max: int) -> list[OwnerQueue]:
-        """Queues that may have something to claim, those first that were served longest ago."""
-        after = self._after
-        ready = f"{LANE} WHERE lane.outgoing = 1 AND lane.ready_ms"
-        values = (now_ms, looked_max(runs_max))
-        rows = db.execute(f"{ready} = 0 AND lane.id > ?3 ORDER BY lane.id LIMIT ?4", (*values, after, LANES_MAX))
+    def pick(self, db: Connection, name: str, *, now_ms: int, runs_max: int) -> list[OwnerQueue]:
+        """Owners' queues of this name that may have something to claim, those first that were served longest ago."""
+        after = self._after.pop(name, 0)
+        ready = f"{LANE} WHERE lane.outgoing = 1 AND lane.queue = ?3 AND lane.ready_ms"
+        values = (now_ms, looked_max(runs_max), name)
+        rows = db.execute(f"{ready} = 0 AND lane.id > ?4 ORDER BY lane.id LIMIT ?5", (*values, after, LANES_MAX))
         found = rows.fetchall()
         full = len(found) == LANES_MAX
         if not full and after:
             left = LANES_MAX - len(found)
-            found += db.execute(f"{ready} = 0 AND lane.id <= ?3 ORDER BY lane.id LIMIT ?4", (*values, after, left))
-        self._after = found[-1][0] if full else 0
-        later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?3"
+            found += db.execute(f"{ready} = 0 AND lane.id <= ?4 ORDER BY lane.id LIMIT ?5", (*values, after, left))
+        if full:
+            self._after[name] = found[-1][0]
+        later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
         found += db.execute(later, (*values, LANES_MAX)).fetchall()
         order = self._turns.order([str(row[0]) for row in found])
         return [OwnerQueue(*found[position]) for position in order]

@@ -102,7 +102,7 @@ class SqliteMonitorStore:
                 now_ms = self._db.write_ms(now_ms)
                 if queue.outgoing:
                     return outgoing_claims.claim(
-                        db, self._owner_queues, owner=queue.owner, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
+                        db, self._owner_queues, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms
                     )
                 return self._checks.claim(db, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         except BaseException:

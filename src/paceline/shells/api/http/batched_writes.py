@@ -30,9 +30,10 @@ class Put(NamedTuple):
 
 
 class ClaimAsk(NamedTuple):
-    """``owner`` None: runs of every owner."""
+    """``owner`` None: runs of every owner. ``queue``: the name of the queue in which they wait."""
 
     owner: str | None
+    queue: str
     lease_ms: int
     runs_max: int
 
@@ -91,12 +92,12 @@ class BatchedWrites:
         return errors
 
     def claim(self, asks: Sequence[ClaimAsk]) -> list[list[OutgoingItem] | PacelineError]:
-        """Claims with the same owner and lease time are one act; callers are served in the order of their requests."""
+        """Claims with the same owner, queue and lease time are one act, served in the order of the requests."""
         items: list[list[OutgoingItem] | PacelineError] = [[] for _ in asks]
-        groups: dict[tuple[str | None, int], list[int]] = {}
+        groups: dict[tuple[str | None, str, int], list[int]] = {}
         for index, ask in enumerate(asks):
-            groups.setdefault((ask.owner, ask.lease_ms), []).append(index)
-        for (owner, lease_ms), members in groups.items():
+            groups.setdefault((ask.owner, ask.queue, ask.lease_ms), []).append(index)
+        for (owner, queue, lease_ms), members in groups.items():
             wanted = sum(asks[index].runs_max for index in members)
             granted = outgoing.claim_outgoing(
                 self._store,
@@ -105,6 +106,7 @@ class BatchedWrites:
                 runs_max=min(wanted, CLAIM_TOGETHER_MAX),
                 lease_ms=lease_ms,
                 policy=self._policy,
+                name=queue,
             )
             for index in members:
                 items[index], granted = granted[: asks[index].runs_max], granted[asks[index].runs_max :]
