@@ -14,6 +14,7 @@ from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Fau
 from paceline.simulators.ripe_atlas.accounts import CREATE, CREDITS, LIST, LIST_KEYS, STOP
 from paceline.steps.jobs import accounts
 from tests.contract.support.stage import T0_MS
+from tests.steps.support.stored_keys import open_key
 
 VAULT = SecretVault(b"a secret key of enough bytes")
 READS = (CREDITS, LIST)
@@ -105,7 +106,7 @@ def test_ripe_is_not_asked_for_an_account_that_is_not_there(
 def test_a_key_sealed_with_another_secret_says_what_to_do(store: Store) -> None:
     key = accounts.add_key(store, VAULT, "lab", "some-key-0000", now_ms=T0_MS)
     with pytest.raises(WrongSetting, match="remove the account's keys and add them again"):
-        accounts.open_key(store, SecretVault(b"quite another secret key"), "lab", key.id)
+        open_key(store, SecretVault(b"quite another secret key"), "lab", key.id)
 
 
 def test_key_with_listed_permissions_is_verified_completely(

@@ -13,6 +13,7 @@ from paceline.ports import Store
 from paceline.steps.jobs import accounts
 from paceline.steps.jobs.submit import quote_job, submit_job
 from tests.contract.support.stage import DAY_MS, HOUR_MS, T0_MS
+from tests.steps.support.stored_keys import open_key
 
 LIMITS = JobLimits()
 VAULT = SecretVault(b"a secret key of enough bytes")
@@ -136,7 +137,7 @@ def test_promise_12_a_key_is_sealed_and_only_its_last_four_are_shown(store: Stor
     sealed = store.sealed_key("lab", key.id)
     assert sealed is not None
     assert SECRET not in sealed
-    assert accounts.open_key(store, VAULT, "lab", key.id) == SECRET
+    assert open_key(store, VAULT, "lab", key.id) == SECRET
     with pytest.raises(AlreadyExists):
         accounts.add_key(store, VAULT, "lab", SECRET, now_ms=T0_MS)
 
@@ -148,7 +149,7 @@ def test_a_key_is_disabled_enabled_and_removed(store: Store) -> None:
     assert accounts.get_account(store, "lab", now_ms=T0_MS).keys[0].state == "disabled"
     assert accounts.set_key_enabled(store, "lab", key.id, enabled=True).enabled
     accounts.remove_key(store, "lab", key.id)
-    assert accounts.open_key(store, VAULT, "lab", key.id) is None
+    assert open_key(store, VAULT, "lab", key.id) is None
     with pytest.raises(NotFound):
         accounts.remove_key(store, "lab", key.id)
     with pytest.raises(NotFound):

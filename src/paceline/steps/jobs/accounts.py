@@ -162,12 +162,6 @@ def remove_key(store: JobStore, account_id: str, key_id: str) -> None:
         raise _no_key(account_id, key_id)
 
 
-def open_key(store: JobStore, vault: Vault, account_id: str, key_id: str) -> str | None:
-    """The secret, for a request to RIPE and nothing else; None if the key was removed meanwhile."""
-    sealed = store.sealed_key(account_id, key_id)
-    return None if sealed is None else vault.unseal(sealed)
-
-
 _KEY_RULE = f"{KEY_CHARS_MIN} to {KEY_CHARS_MAX} printable ASCII characters without spaces, as RIPE shows it"
 
 

@@ -44,6 +44,12 @@ def find_key(store: JobStore, vault: Vault, account_id: str, *, prefer: str | No
     return next(open_keys(store, vault, account_id, prefer=prefer), None)
 
 
+def secret_to_read(store: JobStore, vault: Vault, account_id: str | None, *, prefer: str | None) -> str:
+    """Returns the secret to read results with; empty if no key can be used: most results are public and need none."""
+    key = find_key(store, vault, account_id or "", prefer=prefer)
+    return key.secret if key else ""
+
+
 def no_key_reason(store: JobStore, vault: Vault, account_id: str) -> str:
     """Returns why ``find_key`` finds none: each key and what is wrong with it."""
     problems = []

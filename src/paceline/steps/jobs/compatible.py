@@ -24,13 +24,13 @@ from paceline.core.jobs.measurement import Measurement, Probes, kind_of
 from paceline.core.jobs.values import Budget, StoredMeasurement
 from paceline.errors import FieldProblem, InvalidInput, NotFound, OverDailyCredits
 from paceline.ports import Atlas, JobStore, Vault
-from paceline.steps.jobs.atlas_keys import find_key
+from paceline.steps.jobs.atlas_keys import find_key, secret_to_read
+from paceline.steps.jobs.results import BYTES_MAX
 from paceline.steps.jobs.submit import submit_parsed
 
 SCANNED_MAX = 20_000
 """So many measurements, the newest, are looked through for a filter."""
 PAGE = 1_000
-BYTES_MAX = 268_435_456
 
 
 class Found(NamedTuple):
@@ -179,9 +179,7 @@ def read_results(
     stored, shown = found
     if not stored.atlas:
         return None
-    key = find_key(store, vault, stored.account or "", prefer=stored.key)
-    # Most results are public, so without a key they are asked for as anybody may.
-    secret = key.secret if key else ""
+    secret = secret_to_read(store, vault, stored.account, prefer=stored.key)
     answer = atlas.results(secret, stored.atlas[shown.definition].atlas_id, take, bytes_max=BYTES_MAX)
     match answer:
         case Delivered(whole=True):
@@ -199,8 +197,8 @@ def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> l
     stored, shown = found
     if not stored.atlas:
         return []
-    key = find_key(store, vault, stored.account or "", prefer=stored.key)
-    answer = atlas.participants(key.secret if key else "", stored.atlas[shown.definition].atlas_id)
+    secret = secret_to_read(store, vault, stored.account, prefer=stored.key)
+    answer = atlas.participants(secret, stored.atlas[shown.definition].atlas_id)
     return Unread(answer.reason) if isinstance(answer, Refused | Lost) else answer
 
 

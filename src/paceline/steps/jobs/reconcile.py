@@ -6,20 +6,17 @@ The other way round, what is followed here and RIPE no longer has, is noticed by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from paceline.core.jobs.atlas import Lost, Marker, Refused, parse_marker_prefix, parse_marker_tag, site_tag
 from paceline.core.jobs.atlas_replies import Listed, Unanswered
 from paceline.core.jobs.pool import Account
-from paceline.core.jobs.values import EndState, StoredMeasurement
+from paceline.core.jobs.values import StoredMeasurement
 from paceline.ports import Atlas, Clock, JobStore, Vault
 from paceline.steps.jobs.account_queries import Quarantined, Trouble, ask_as_owner
 from paceline.steps.jobs.account_walk import walk_accounts
-
-PAGE = 500
-ENDED: tuple[EndState, ...] = get_args(EndState)
 
 Why = Literal["its job is not in the store", "it is not the one that its measurement became", "its measurement ended"]
 
@@ -78,7 +75,6 @@ def _strays(
     """
     found: list[tuple[Listed, Marker, Why]] = []
     left = 0
-    held: set[int] | None = None
     for listed in running:
         marker = _marker_of(listed, site)
         if marker is None:
@@ -91,10 +87,8 @@ def _strays(
                 left += 1
             else:
                 found.append((listed, marker, "it is not the one that its measurement became"))
-        elif item.ended_ms is not None and item.ended_ms <= young_ms:
-            held = _held_handles(store) if held is None else held
-            if item.handle not in held:
-                found.append((listed, marker, "its measurement ended"))
+        elif item.ended_ms is not None and item.ended_ms <= young_ms and not item.running:
+            found.append((listed, marker, "its measurement ended"))  # else ``follow`` takes care of it
     return found, left
 
 
@@ -112,17 +106,6 @@ def _item_of(store: JobStore, marker: Marker) -> StoredMeasurement | None:
     job = store.job(marker.job)
     page = [] if job is None else store.measurements(job.number, after=marker.index - 1, limit=1)
     return page[0] if page and page[0].index == marker.index else None
-
-
-def _held_handles(store: JobStore) -> set[int]:
-    """Returns ended measurements whose slot is held: ``follow`` takes care of them."""
-    handles: set[int] = set()
-    for state in ENDED:
-        after = 0
-        while page := store.holding(state, after=after, limit=PAGE):
-            handles |= {item.handle for item in page}
-            after = page[-1].handle
-    return handles
 
 
 def _stop(

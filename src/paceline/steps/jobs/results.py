@@ -16,7 +16,7 @@ from paceline.core.jobs.atlas_replies import Delivered
 from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
 from paceline.ports import Atlas, JobStore, Vault
-from paceline.steps.jobs.atlas_keys import find_key
+from paceline.steps.jobs.atlas_keys import secret_to_read
 from paceline.steps.views.job_report import job_measurements
 
 BYTES_MAX = 268_435_456
@@ -115,9 +115,8 @@ class _Reader:
 
     def _ask(self, source: _Source, take: Take) -> str:
         assert source.atlas_id is not None
-        found = find_key(self._store, self._vault, source.account, prefer=source.key)
-        # Most results are public, so without a key they are asked for as anybody may.
-        answer = self._atlas.results(found.secret if found else "", source.atlas_id, take, bytes_max=BYTES_MAX)
+        secret = secret_to_read(self._store, self._vault, source.account, prefer=source.key)
+        answer = self._atlas.results(secret, source.atlas_id, take, bytes_max=BYTES_MAX)
         match answer:
             case Delivered():
                 self._lost = 0
@@ -125,7 +124,7 @@ class _Reader:
             case Refused():
                 if answer.scope == "global":
                     self._over = f"not asked, because RIPE said before: {answer.reason}"
-                hint = "" if found else "; its account has no key that can be used"
+                hint = "" if secret else "; its account has no key that can be used"
                 return f"{answer.reason}{hint}"
             case Lost():
                 self._lost += 1

@@ -14,6 +14,7 @@ from paceline.core.jobs.values import StoredKey
 from paceline.core.schema import Instant
 from paceline.errors import NotFound
 from paceline.ports import JobStore
+from paceline.steps.views.to_view import to_view
 
 RELEASES_MS = DAY_MS + MINUTE_MS
 """How far ahead room is expected: what is spent on a day's meter is free by then."""
@@ -110,32 +111,22 @@ def find_key_view(store: JobStore, account_id: str, key_id: str) -> KeyView:
 
 def key_view(key: StoredKey) -> KeyView:
     state: KeyState = "disabled" if not key.enabled else "quarantined" if key.quarantine else "ready"
-    return KeyView(
-        id=key.id,
-        account=key.account,
-        label=key.label,
-        last_four=key.last_four,
-        enabled=key.enabled,
-        state=state,
-        reason=key.quarantine,
-        created_at=to_text(key.created_ms),
-    )
+    return to_view(key, KeyView, state=state, reason=key.quarantine)
 
 
 def added_key_view(key: StoredKey, unverified: Sequence[str] | None) -> AddedKeyView:
-    view = msgspec.structs.asdict(key_view(key))
-    return AddedKeyView(**view, unverified=None if unverified is None else list(unverified))
+    return to_view(key_view(key), AddedKeyView, unverified=None if unverified is None else list(unverified))
 
 
 def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -> AccountView:
     state, reason = _account_state(account, now_ms=now_ms)
     closed = account.closed_until_ms > now_ms
-    return AccountView(
-        id=account.id,
+    return to_view(
+        account,
+        AccountView,
         concurrent=account.concurrent.limit,
         daily_results=account.results.limit,
         daily_credits=account.credits.limit,
-        enabled=account.enabled,
         state=state,
         reason=reason,
         closed_until=to_text(account.closed_until_ms) if closed else None,
@@ -145,10 +136,7 @@ def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -
             _meter_view(account.credits, now_ms=now_ms),
             _balance_view(account),
         ),
-        sends=account.sends,
-        barred=[
-            BarredView(one.type, to_text(one.until_ms), one.reason) for one in account.barred if one.until_ms > now_ms
-        ],
+        barred=[to_view(one, BarredView) for one in account.barred if one.until_ms > now_ms],
         keys=[key_view(key) for key in keys],
     )
 
@@ -184,11 +172,5 @@ def _balance_view(account: Account) -> MeterView | None:
 
 def _meter_view(meter: Meter, *, now_ms: int) -> MeterView:
     at_ms = room_ms(meter, 1, now_ms=now_ms)
-    return MeterView(
-        spent=meter.spent,
-        held=meter.held,
-        foreign=meter.foreign,
-        limit=meter.limit,
-        left=room(meter),
-        room_at=to_text(at_ms) if now_ms < at_ms < NEVER_MS else None,
-    )
+    room_at = to_text(at_ms) if now_ms < at_ms < NEVER_MS else None
+    return to_view(meter, MeterView, left=room(meter), room_at=room_at)

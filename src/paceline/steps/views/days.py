@@ -17,10 +17,11 @@ from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, windows
 from paceline.core.batches.values import CallRun, DayCount
 from paceline.core.ids import call_run_id, parse_call_run_id
-from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.instants import to_text
 from paceline.core.schema import Date, Instant
 from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.ports import BatchStore
+from paceline.steps.views.to_view import to_view
 
 PROVIDERS_MAX = 10_000
 """So many providers at most are shown of a day."""
@@ -93,19 +94,11 @@ class CallRunView(msgspec.Struct, frozen=True):
 
 
 def day_summary(day: Day) -> DaySummary:
-    return DaySummary(
-        batch=day.batch,
-        date=day.date,
-        state=day.state,
-        start=to_text(day.start_ms),
-        end=to_text(day.end_ms),
-        enqueued=day.enqueued,
-        skipped=day.skipped,
-    )
+    return to_view(day, DaySummary)
 
 
 def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
-    """By its date."""
+    """Returns the batch's day of this date; NotFound if it is not planned."""
     day = store.day(batch, check_date(text).isoformat())
     if day is None:
         raise NotFound(f"Batch {batch.id!r} has no day {text}. It is there once it is planned.")
@@ -113,7 +106,7 @@ def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
 
 
 def check_date(text: str, pointer: str = "/date") -> date:
-    """The date that was written, or InvalidInput."""
+    """Returns the date that the text writes; InvalidInput if it writes none."""
     day = parse_date(text)
     if day is None:
         raise InvalidInput.of(FieldProblem(pointer, DATE_RULE))
@@ -121,7 +114,7 @@ def check_date(text: str, pointer: str = "/date") -> date:
 
 
 def day_report(store: BatchStore, day: Day) -> DayReport:
-    """Reads the day's part of the ledger twice; a few bytes for each run."""
+    """Returns the report of a day. It reads the day's part of the ledger twice, a few bytes for each run."""
     counts = store.day_counts(day)
     dues_ms, numbers = store.day_dues(day)
     inside = _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms)
@@ -130,8 +123,9 @@ def day_report(store: BatchStore, day: Day) -> DayReport:
     evens = {names[number]: evenness(dues, start_ms=day.start_ms, end_ms=day.end_ms) for number, dues in mine.items()}
     providers = _providers(counts, evens, nothing=evenness((), start_ms=day.start_ms, end_ms=day.end_ms))
     whole_ms = dues_ms[inside.start : inside.stop]
-    return DayReport(
-        **msgspec.structs.asdict(day_summary(day)),
+    return to_view(
+        day,
+        DayReport,
         runs=sum(count.runs for count in counts),
         totals=_totals(counts),
         evenness=evenness_view(evenness(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms)),
@@ -143,25 +137,20 @@ def day_report(store: BatchStore, day: Day) -> DayReport:
 
 
 def histogram(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> list[WindowView]:
-    """How many runs are due in each quarter of an hour."""
+    """Returns how many runs are due in each quarter of an hour."""
     counted = windows(dues_ms, start_ms=start_ms, end_ms=end_ms)
     return [WindowView(to_text(start_ms + index * REPORT_WINDOW_MS), runs) for index, runs in enumerate(counted)]
 
 
 def evenness_view(figures: Evenness) -> EvennessView:
-    return EvennessView(
-        runs=figures.runs,
-        ideal_gap_ms=round(figures.ideal_gap_ms, 3),
-        max_gap_ms=figures.max_gap_ms,
-        ratio=round(figures.ratio, 4),
-        worst_minute_runs=figures.worst_minute_runs,
-    )
+    ideal_gap_ms, ratio = round(figures.ideal_gap_ms, 3), round(figures.ratio, 4)
+    return to_view(figures, EvennessView, ideal_gap_ms=ideal_gap_ms, ratio=ratio)
 
 
 def day_runs(
     store: BatchStore, day: Day, *, state: str | None, provider: str | None, after: int, limit: int
 ) -> tuple[list[CallRunView], int | None]:
-    """A page of a day's runs, and where the next page begins."""
+    """Returns a page of a day's runs, and where the next page begins."""
     runs, following = store.day_runs(
         day, state=_state(state) if state else None, provider=provider, after=after, limit=limit
     )
@@ -169,7 +158,7 @@ def day_runs(
 
 
 def find_call_run(store: BatchStore, run: str) -> CallRun:
-    """One run of a batch by its id."""
+    """Returns a run of a batch by its id."""
     name = parse_call_run_id(run)
     found = store.find_call_run(name.batch, name.record, name.date) if name is not None else None
     if found is None:
@@ -178,7 +167,7 @@ def find_call_run(store: BatchStore, run: str) -> CallRun:
 
 
 def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
-    """One that waits always has a reason; what its last try came to stands behind it."""
+    """Returns a run. A run that waits always has a reason, with the outcome of its last try behind it."""
     found = find_call_run(store, run)
     if found.state == "waiting":
         why = _why_waiting(store, found, now_ms=now_ms)
@@ -188,28 +177,11 @@ def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
 
 
 def call_run_view(run: CallRun) -> CallRunView:
-    return CallRunView(
-        run=call_run_id(run.batch, run.record, run.date),
-        batch=run.batch,
-        record=run.record,
-        date=run.date,
-        provider=run.provider,
-        due=to_text(run.due_ms),
-        state=run.state,
-        attempt=run.attempt,
-        reason=run.reason,
-        latency_ms=run.latency_ms,
-        status_code=run.code,
-        started_at=to_text_or_none(run.started_ms),
-        ended_at=to_text_or_none(run.ended_ms),
-        until=to_text_or_none(run.until_ms),
-        payload=run.payload,
-        dead=run.dead,
-    )
+    return to_view(run, CallRunView, run=call_run_id(run.batch, run.record, run.date), status_code=run.code)
 
 
 def _inside(dues_ms: Sequence[int], *, start_ms: int, end_ms: int) -> range:
-    """Which of the sorted due times lie in the window."""
+    """Returns the places of those of the sorted due times that lie in the window."""
     return range(bisect_left(dues_ms, start_ms), bisect_left(dues_ms, end_ms))
 
 
@@ -239,7 +211,7 @@ def _providers(counts: list[DayCount], evens: dict[str, Evenness], *, nothing: E
 
 
 def _totals(counts: Iterable[DayCount]) -> dict[CallState, int]:
-    """Every state, also those without runs."""
+    """Returns how many runs are in each state, also in those without runs."""
     found: Counter[CallState] = Counter()
     for count in counts:
         found[count.state] += count.runs

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.instants import to_text_or_none
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import MeasurementState, kind_of, kinds_of, requested_probes
 from paceline.core.jobs.meters import NEVER_MS
@@ -18,6 +18,7 @@ from paceline.errors import JobFinished, NotFound
 from paceline.ports import JobStore
 from paceline.steps.jobs.gates import read_gates
 from paceline.steps.views.account_report import RELEASES_MS
+from paceline.steps.views.to_view import to_view
 
 PAGE_MEASUREMENTS = 500
 TURN = "it waits for its turn"
@@ -143,7 +144,7 @@ class BudgetView(msgspec.Struct, frozen=True):
 
 
 def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
-    """``viewer`` None may see anybody's; to others, somebody else's does not exist."""
+    """Returns the job if the viewer may see it, else NotFound. ``viewer`` None may see every job."""
     job = store.job(job_id)
     if job is None or viewer not in (None, job.owner):
         raise NotFound(f"There is no job {job_id[:100]!r}.")
@@ -151,14 +152,14 @@ def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
 
 
 def cancel_job(store: JobStore, job: StoredJob, *, now_ms: int) -> StoredJob:
-    """The job after it: what was not sent is refunded, what runs is to be stopped."""
+    """Cancels a job and returns it: measurements that were not sent are refunded, those that run will be stopped."""
     if not store.cancel_job(job.number, now_ms=now_ms):
         raise JobFinished(f"Nothing of job {job.id} is left to cancel: every measurement has ended.")
     return store.job(job.id) or job
 
 
 def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
-    """All of it, with every measurement."""
+    """Returns the job with every measurement."""
     views, waiting = [], list[StoredMeasurement]()
     why = WaitReasons(store, now_ms=now_ms)
     for item in job_measurements(store, job):
@@ -166,48 +167,32 @@ def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None
         if item.state in ("queued", "parked"):
             waiting.append(item)
     first = min(waiting, key=_turn, default=None)
-    found = _job_view(store, job, store.job_counts(job.number), first, now_ms=now_ms, viewer=viewer)
-    return msgspec.structs.replace(found, measurements=views)
+    return _job_view(store, job, store.job_counts(job.number), first, views, now_ms=now_ms, viewer=viewer)
 
 
 def job_progress(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
     """Returns the job without its measurements, at the same cost however many there are: for clients that poll."""
     counts = store.job_counts(job.number)
-    return _job_view(store, job, counts, _one_waiting(store, job, counts), now_ms=now_ms, viewer=viewer)
+    first = _one_waiting(store, job, counts)
+    return _job_view(store, job, counts, first, msgspec.UNSET, now_ms=now_ms, viewer=viewer)
 
 
 def job_summaries(
     store: JobStore, owner: str | None, *, before: int | None, limit: int
 ) -> tuple[list[JobSummary], int | None]:
-    """A page of jobs, newest first, of one user or of all; and where the next page begins."""
+    """Returns a page of jobs, newest first, of one user or of all; and where the next page begins."""
     found = store.jobs(owner, before=before, limit=limit + 1)
     following = found[limit - 1].number if len(found) > limit else None
     return [job_summary(store, job) for job in found[:limit]], following
 
 
 def job_summary(store: JobStore, job: StoredJob) -> JobSummary:
-    ended = CountsView(done=job.done, failed=job.failed, cancelled=job.cancelled)
-    return JobSummary(
-        job=job.id,
-        title=job.title,
-        user=job.owner,
-        state=job.state,
-        finished=job.finished,
-        success=job.success,
-        created_at=to_text(job.created_ms),
-        finished_at=to_text_or_none(job.finished_ms),
-        measurements=job.measurements,
-        open=job.open,
-        done=job.done,
-        failed=job.failed,
-        cancelled=job.cancelled,
-        counts=CountsView(**store.job_counts(job.number)) if job.open else ended,
-        cost=CostView(job.reserved, job.settled, job.refunded),
-    )
+    counts = CountsView(**store.job_counts(job.number)) if job.open else to_view(job, CountsView)
+    return to_view(job, JobSummary, job=job.id, user=job.owner, counts=counts, cost=to_view(job, CostView))
 
 
 def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurement]:
-    """All of them in order, a page at a time."""
+    """Yields all measurements of a job in order, read a page at a time."""
     after = -1
     while page := store.measurements(job.number, after=after, limit=PAGE_MEASUREMENTS):
         yield from page
@@ -215,7 +200,7 @@ def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurem
 
 
 class WaitReasons:
-    """Why measurements wait that are queued, as the accounts stand now; equal costs are decided once."""
+    """Says why queued measurements wait, as the accounts stand now; equal costs are decided once."""
 
     def __init__(self, store: JobStore, *, now_ms: int) -> None:
         self._store, self._now_ms = store, now_ms
@@ -230,7 +215,7 @@ class WaitReasons:
         return read_gates(self._store, []).of_all()
 
     def of(self, item: StoredMeasurement) -> str:
-        """What is stored, for one that does not wait for its turn or for room."""
+        """Returns why the measurement waits; of one that is not queued, the reason that is stored."""
         if item.state == "sending":
             return item.reason or "it is being sent"
         if item.state != "queued":
@@ -245,23 +230,20 @@ class WaitReasons:
 def measurement_view(item: StoredMeasurement, why: WaitReasons) -> MeasurementView:
     definitions = item.measurement.definitions
     ids = [one.atlas_id for one in item.atlas]
-    return MeasurementView(
-        index=item.index,
-        state=item.state,
+    return to_view(
+        item,
+        MeasurementView,
         types=list(dict.fromkeys(kind_of(one) for one in definitions)),
         targets=list(dict.fromkeys(one.target for one in definitions if one.target is not None)),
         probes=requested_probes(item.measurement),
         atlas_id=ids[0] if ids else None,
         atlas_ids=ids,
-        account=item.account,
         reason=why.of(item),
         next_try=to_text_or_none(item.next_ms),
         stopping=item.stopping and item.ended_ms is None,
         cost=item.cost.credits,
-        settled=item.settled,
         results=sum(one.delivered for one in item.atlas),
         sent_at=to_text_or_none(item.answered_ms),
-        ended_at=to_text_or_none(item.ended_ms),
     )
 
 
@@ -273,7 +255,7 @@ def budget_view(store: JobStore, user: str, *, now_ms: int) -> BudgetView:
 
 
 def view_of_budget(user: str, budget: Budget) -> BudgetView:
-    return BudgetView(user, budget.limit, budget.spent, budget.held, budget.left, to_text(budget.resets_ms))
+    return to_view(budget, BudgetView, user=user)
 
 
 def _job_view(
@@ -281,35 +263,30 @@ def _job_view(
     job: StoredJob,
     counts: dict[MeasurementState, int],
     item: StoredMeasurement | None,
+    measurements: list[MeasurementView] | msgspec.UnsetType,
     *,
     now_ms: int,
     viewer: str | None,
 ) -> JobView:
-    return JobView(
+    return to_view(
+        job,
+        JobView,
         job=job.id,
-        title=job.title,
         user=job.owner,
-        state=job.state,
-        finished=job.finished,
-        success=job.success,
-        webhook=job.webhook,
-        created_at=to_text(job.created_ms),
-        started_at=to_text_or_none(job.started_ms),
-        cancelled_at=to_text_or_none(job.cancelled_ms),
-        finished_at=to_text_or_none(job.finished_ms),
         counts=CountsView(**counts),
-        cost=CostView(job.reserved, job.settled, job.refunded),
+        cost=to_view(job, CostView),
         waiting=None if item is None else _waiting_view(store, item, now_ms=now_ms, viewer=viewer),
+        measurements=measurements,
     )
 
 
 def _turn(item: StoredMeasurement) -> tuple[int, int]:
-    """Parked ones first, for they have something to say; of those the one that is tried next."""
+    """Orders waiting measurements: parked ones first, because they have a reason, by when they are tried next."""
     return (NEVER_MS if item.next_ms is None else item.next_ms, item.index)
 
 
 def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState, int]) -> StoredMeasurement | None:
-    """One of a job's that waits, without reading all that do; nor looking for what the counts say is not there."""
+    """Returns a waiting measurement of the job, if there is one, without reading all of them."""
     waiting: list[MeasurementState] = [state for state in _WAITING if counts.get(state)]
     last = store.measurements(job.number, after=job.measurements - 2, limit=1) if waiting else []
     if not last:
@@ -324,7 +301,7 @@ def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState,
 
 
 def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, viewer: str | None) -> WaitingView:
-    """What the dispatcher would meet if it tried the measurement now."""
+    """Returns what the dispatcher would decide if it tried the measurement now."""
     pool = make_pool(store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS))
     found = read_gates(store, [item])
     gates = [*found.of_all(), *found.of_targets(item.measurement)]

@@ -13,8 +13,8 @@ from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas import Created, Marker, client_id, request_body
 from paceline.core.jobs.values import Ending, Sent, StoredMeasurement
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
-from paceline.steps.jobs.accounts import open_key
 from tests.shells.api.conftest import Client, Reply, World, serving
+from tests.steps.support.stored_keys import open_key
 
 PROBES = 10
 COST = 60
