@@ -37,7 +37,7 @@ from tests.aws.support.world_engines import (
     RivalBatchWorld,
 )
 from tests.world.support.seeded import Opener
-from tests.world.test_world import seeds
+from tests.world.support.stories import seeds
 
 pytestmark = [pytest.mark.aws, pytest.mark.slow]
 

@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.values import ClaimedCall
-from paceline.ports import Store
-from tests.world.support.batch_world import BatchWorld, Damage
+from tests.world.support.batch_world import BatchWorld
 from tests.world.support.damage import Faulty
-from tests.world.support.ledger import Broken
-from tests.world.test_world import STEPS, seeds
+from tests.world.support.seeded import Damage
+from tests.world.support.stories import STEPS, noticed, seeds, worlds
 
 Maker = Callable[..., BatchWorld]
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[Maker]:
-    with ExitStack() as stack:
-
-        def make(seed: int, *, damage: Damage | None = None, folder: str = "world") -> BatchWorld:
-            place = tmp_path / folder
-            place.mkdir(exist_ok=True)
-            return stack.enter_context(closing(BatchWorld(seed, place, damage=damage)))
-
+    with worlds(BatchWorld, tmp_path) as make:
         yield make
 
 
@@ -85,22 +77,16 @@ FAULTS: dict[type[Faulty], str] = {
 
 @pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_the_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
-    def damage(store: Store) -> Store:
-        return cast("Store", fault(store))
+    def tell(seed: int, damage: Damage) -> None:
+        make_world(seed, damage=damage).run(600)
 
-    noticed: list[str] = []
-    for seed in range(100, 108):
-        try:
-            make_world(seed, damage=damage).run(600)
-        except Broken as broken:
-            noticed.append(str(broken))
-            break
-    assert noticed, f"{fault.__name__} went unnoticed"
-    assert re.search(says, noticed[0])
+    seed, words = noticed(fault, tell, tried=range(100, 108))
+    assert re.search(says, words)
+    assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=600 " in words
 
 
 def test_the_same_seed_tells_the_same_story_of_batches(make_world: Maker) -> None:
-    worlds = [make_world(7, folder=folder) for folder in ("once", "again")]
+    worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)
     assert worlds[0].trace == worlds[1].trace

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
-from paceline.ports import Store
 from tests.world.support.damage import Faulty
 from tests.world.support.job_damage import JOB_FAULTS
 from tests.world.support.job_world import JobWorld
-from tests.world.support.ledger import Broken
-from tests.world.test_world import STEPS, seeds
+from tests.world.support.seeded import Damage
+from tests.world.support.stories import STEPS, noticed, seeds, worlds
 
 Maker = Callable[..., JobWorld]
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[Maker]:
-    with ExitStack() as stack:
-
-        def make(seed: int, *, folder: str = "world", **more: Any) -> JobWorld:
-            place = tmp_path / folder
-            place.mkdir(exist_ok=True)
-            return stack.enter_context(closing(JobWorld(seed, place, **more)))
-
+    with worlds(JobWorld, tmp_path) as make:
         yield make
 
 
@@ -45,23 +36,16 @@ def test_jobs_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -
 
 @pytest.mark.parametrize(("fault", "says"), JOB_FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
 def test_the_world_of_jobs_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
-    def damage(store: Store) -> Store:
-        return cast("Store", fault(store))
+    def tell(seed: int, damage: Damage) -> None:
+        make_world(seed, damage=damage, lag_ms=100_000).live(400)
 
-    noticed: list[str] = []
-    for seed in range(100, 112):
-        try:
-            make_world(seed, damage=damage, lag_ms=100_000).live(400)
-        except Broken as broken:
-            noticed.append(str(broken))
-            break
-    assert noticed, f"{fault.__name__} went unnoticed"
-    assert re.search(says, noticed[0])
-    assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=400 " in noticed[0]
+    seed, words = noticed(fault, tell, tried=range(100, 112))
+    assert re.search(says, words)
+    assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=400 " in words
 
 
 def test_the_same_seed_tells_the_same_story_of_jobs(make_world: Maker) -> None:
-    worlds = [make_world(7, folder=folder) for folder in ("once", "again")]
+    worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)
     assert worlds[0].trace == worlds[1].trace

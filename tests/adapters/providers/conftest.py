@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
+from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.simulators.http import ModelHttpServer
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock
+from tests.adapters.providers.support.atlas_stage import CANARY, START_MS
 from tests.adapters.providers.support.drive import LOOPBACK, open_provider
 
 
@@ -27,5 +30,26 @@ def provider() -> Iterator[CheckProvider]:
 def strict_provider() -> Iterator[CheckProvider]:
     """One as it is by default: public addresses only."""
     opened = open_provider()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def simulator() -> Iterator[AtlasSimulator]:
+    """On a clock that only moves when told; lists lag as they do by default."""
+    with AtlasSimulator(clock=SimulatorClock(start_ms=START_MS, speed=0)) as running:
+        yield running
+        assert running.defects == []
+
+
+@pytest.fixture
+def key(simulator: AtlasSimulator) -> str:
+    simulator.add_account("lab", keys=0)
+    return simulator.add_key("lab", secret=CANARY).uuid
+
+
+@pytest.fixture
+def atlas(simulator: AtlasSimulator) -> Iterator[RipeAtlas]:
+    opened = RipeAtlas(simulator.base_url)
     yield opened
     opened.close()

@@ -6,7 +6,6 @@ are delivered again, the clock jumps. At the end everything must come to rest: e
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -17,17 +16,15 @@ from tests.world.support.batch_actors import BATCHES, PROVIDERS, BatchDaemon, Mo
 from tests.world.support.batch_ledger import ENDED, BatchLedger
 from tests.world.support.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
 from tests.world.support.ledger import demand
-from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Opener, Seeded
-from tests.world.support.stores import Crash, Perilous
-
-Damage = Callable[[Store], Store]
+from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Damage, Opener, Seeded
+from tests.world.support.stores import Perilous
 
 
 class BatchWorld(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
     ONLY = "batch"
-    LOOK_EVERY = 10
+    FLOWS = ((0.50, 1_500), (0.90, 30 * SECOND_MS), (0.985, 40 * MINUTE_MS))
     DAYS_TO_REST = 4
     REST_STEP_MS = HOUR_MS // 2
 
@@ -45,52 +42,24 @@ class BatchWorld(Seeded):
     def run(self, steps: int) -> None:
         with self._telling(steps):
             self._operators.begin()
-            self.calm = False
-            for number in range(steps):
-                self._step_number = number
-                self._step()
-                if number % self.LOOK_EVERY == 0:
-                    self._check()
+            self._live(steps)
             self._come_to_rest()
 
     # -- what happens
 
-    def _step(self) -> None:
-        self._pass_time()
-        try:
-            self._act()
-        except Crash as crash:
-            self._note(f"crash {crash}")
-            number = self.random.randrange(self.DAEMONS)
-            self._daemons[number] = BatchDaemon(self, self._stores[number], self.outside)
+    def _restart(self) -> None:
+        number = self.random.randrange(self.DAEMONS)
+        self._daemons[number] = BatchDaemon(self, self._stores[number], self.outside)
 
     def _act(self) -> None:
         roll = self.random.random()
         if roll < 0.80:
-            number = self.random.randrange(self.DAEMONS)
-            name = self.random.choice(BatchDaemon.TURNS)
-            self._acting = f"daemon {number} {name}"
-            self._note(self._acting)
-            self._daemons[number].turn(name)
+            self._turn(self._daemons, BatchDaemon.TURNS)
         elif roll < 0.94:
             self._acting = "an operator"
             self._note(f"operator {self._operators.act()}")
         else:
             self._deliver_again(self._watched[0], BATCH_REPEATED)
-
-    def _pass_time(self) -> None:
-        roll = self.random.random()
-        flow_ms = 0
-        if roll < 0.50:
-            flow_ms = self.random.randint(0, 1_500)
-        elif roll < 0.90:
-            flow_ms = self.random.randint(0, 30 * SECOND_MS)
-        elif roll < 0.985:
-            flow_ms = self.random.randint(0, 40 * MINUTE_MS)
-        else:
-            self._jump()
-        self.true_ms += flow_ms
-        self.now_ms += flow_ms
 
     # -- what must be true
 
@@ -120,9 +89,7 @@ class BatchWorld(Seeded):
         while self.now_ms < until_ms:
             for daemon in self._daemons[: self.REST_DAEMONS]:
                 daemon.whole_turn()
-            step_ms = self._step_ms()
-            self.now_ms += step_ms
-            self.true_ms += step_ms
+            self.let_pass(self._step_ms())
         self._check()
         self._judge_end(self._real[0])
 

@@ -8,7 +8,6 @@ everything comes to rest: every job has its true end, every credit is accounted 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,8 +27,8 @@ from tests.world.support.job_ledger import (
 )
 from tests.world.support.job_wire import Wire, WiredAtlas
 from tests.world.support.ledger import demand
-from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, T0_MS, Opener, Seeded
-from tests.world.support.stores import Crash, Perilous
+from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, T0_MS, Damage, Opener, Seeded
+from tests.world.support.stores import Perilous
 
 JOB_WRITES = frozenset(
     {"put_account", "add_key", "change_key", "remove_key", "sync_account", "submit", "begin_send"}
@@ -41,7 +40,6 @@ FREEZE_CHANCE = 0.004
 REST_MS_MAX = 4 * 24 * HOUR_MS
 REST_STEPS_MS = (30 * SECOND_MS, 3 * MINUTE_MS, 20 * MINUTE_MS)
 """The longer nothing happens, the longer the steps."""
-Damage = Callable[[Store], Store]
 
 
 class WorldClock:
@@ -60,6 +58,12 @@ class JobWorld(Seeded):
     ONLY = "jobs"
     TRACE_LINES = 40
     LOOK_EVERY = 25
+    FLOWS = (
+        (0.60, 5 * SECOND_MS),
+        (0.93, 45 * SECOND_MS),
+        (0.98, 10 * MINUTE_MS),
+        (0.99, 5 * HOUR_MS),  # nobody was there for so long
+    )
 
     def __init__(
         self,
@@ -92,7 +96,6 @@ class JobWorld(Seeded):
         self._operators = Operators(self, self._stores[0])
         self._users = [JobUsers(self, store) for store in self._stores]
         self._ripe = Ripe(self)
-        self._acting_number = 0
         self._daemons = [self._start(number) for number in range(self.DAEMONS)]
 
     @property
@@ -121,12 +124,7 @@ class JobWorld(Seeded):
         """The story alone."""
         with self._telling(steps):
             self.begin()
-            self.calm = False
-            for number in range(steps):
-                self._step_number = number
-                self._step()
-                if number % self.LOOK_EVERY == 0:
-                    self._check()
+            self._live(steps)
 
     def close(self) -> None:
         for atlas in self._atlases:
@@ -136,31 +134,18 @@ class JobWorld(Seeded):
     def peril(self, moment: str) -> None:
         self._peril(moment)
 
-    def let_pass(self, ms: int) -> None:
-        self.true_ms += ms
-        self.now_ms += ms
-
     # -- what happens
 
     def _start(self, number: int) -> JobDaemon:
         return JobDaemon(self, self._stores[number], self._atlases[number])
 
-    def _step(self) -> None:
-        self._pass_time()
-        try:
-            self._act()
-        except Crash as crash:
-            self._note(f"crash {crash}")
-            self._daemons[self._acting_number] = self._start(self._acting_number)
+    def _restart(self) -> None:
+        self._daemons[self._acting_number] = self._start(self._acting_number)
 
     def _act(self) -> None:
         roll = self.random.random()
         if roll < 0.78:
-            number = self._acting_number = self.random.randrange(self.DAEMONS)
-            name = self.random.choice(JobDaemon.TURNS)
-            self._acting = f"daemon {number} {name}"
-            self._note(self._acting)
-            if (said := self._daemons[number].turn(name)) not in (None, "idle"):
+            if (said := self._turn(self._daemons, JobDaemon.TURNS)) not in (None, "idle"):
                 self._note(f"  {_short(said)}")
         elif roll < 0.90:
             self._acting = "a user"
@@ -187,20 +172,7 @@ class JobWorld(Seeded):
         self._note(f"  {acting} goes on {moment}")
         self._acting, self._acting_number, self._cut_in = acting, number, False
 
-    def _pass_time(self) -> None:
-        roll = self.random.random()
-        if roll < 0.60:
-            self.let_pass(self.random.randint(0, 5 * SECOND_MS))
-        elif roll < 0.93:
-            self.let_pass(self.random.randint(0, 45 * SECOND_MS))
-        elif roll < 0.98:
-            self.let_pass(self.random.randint(0, 10 * MINUTE_MS))
-        elif roll < 0.99:
-            self.let_pass(self.random.randint(0, 5 * HOUR_MS))  # nobody was there for so long
-        else:
-            self._set_back()
-
-    def _set_back(self) -> None:
+    def _jump(self) -> None:
         """Never forward: what is said to have been 24 hours would not have been, and RIPE would count it."""
         self.jumps += 1
         ms = self.random.choice((3 * SECOND_MS, 2 * MINUTE_MS, HOUR_MS, 7 * HOUR_MS))

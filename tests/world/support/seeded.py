@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.instants import to_text
@@ -18,8 +18,15 @@ from tests.world.support.stores import Call, Crash
 T0_MS = 1_792_800_000_000  # a day before Berlin sets its clocks back
 SECOND_MS, MINUTE_MS, HOUR_MS = 1_000, 60_000, 3_600_000
 CRASH_CHANCE = 0.02
+Damage = Callable[[Store], Store]
 Opener = Callable[[], Store]
 """Each call gives another process's view of the same data."""
+
+
+class Turning(Protocol):
+    """A daemon, as a world sees it."""
+
+    def turn(self, name: str, /) -> object: ...
 
 
 class Seeded:
@@ -31,6 +38,9 @@ class Seeded:
     TRACE_LINES = 30
     CUT_IN_CHANCE = 0.08
     """Beside that of a crash."""
+    LOOK_EVERY = 10
+    FLOWS: tuple[tuple[float, int], ...] = ()
+    """How time passes before a step: up to this chance, so long at most. Beyond the last one the clock jumps."""
     TESTS, ONLY = "tests/world", ""
     """Where this world's tests are, and what chooses it among them."""
 
@@ -45,6 +55,7 @@ class Seeded:
         self._past: deque[Call] = deque(maxlen=60)
         self._cut_in = False
         self._acting = ""
+        self._acting_number = 0
         self._real: list[Store] = []
 
     def _open(self, opener: Opener | None, path: Path) -> list[Store]:
@@ -57,9 +68,57 @@ class Seeded:
             with closing(store):
                 pass
 
+    def _live(self, steps: int) -> None:
+        """Performs so many steps, with looks at the store between them."""
+        self.calm = False
+        for number in range(steps):
+            self._step_number = number
+            self._step()
+            self._look(number)
+
+    def _look(self, number: int) -> None:
+        if number % self.LOOK_EVERY == 0:
+            self._check()
+
+    def _check(self) -> None:
+        """Demands what must be true at any time."""
+        raise NotImplementedError
+
+    def _step(self) -> None:
+        self._pass_time()
+        try:
+            self._act()
+        except Crash as crash:
+            self._note(f"crash {crash}")
+            self._restart()
+
     def _act(self) -> None:
         """Performs one act of one actor."""
         raise NotImplementedError
+
+    def _restart(self) -> None:
+        """Replaces a daemon that died; it is gone with all it knew."""
+        raise NotImplementedError
+
+    def _turn(self, daemons: Sequence[Turning], names: Sequence[str]) -> object:
+        """Performs a turn of one of the daemons; what it returns."""
+        self._acting_number = self.random.randrange(self.DAEMONS)
+        name = self.random.choice(names)
+        self._acting = f"daemon {self._acting_number} {name}"
+        self._note(self._acting)
+        return daemons[self._acting_number].turn(name)
+
+    def _pass_time(self) -> None:
+        roll = self.random.random()
+        for chance, most_ms in self.FLOWS:
+            if roll < chance:
+                self.let_pass(self.random.randint(0, most_ms))
+                return
+        self._jump()
+
+    def let_pass(self, ms: int) -> None:
+        self.true_ms += ms
+        self._set_clock(self.now_ms + ms)
 
     @contextmanager
     def _telling(self, steps: int) -> Iterator[None]:

@@ -7,7 +7,6 @@ ledger's books, and at the end everything must come to rest: every run ended, ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -18,11 +17,10 @@ from paceline.ports import Store
 from paceline.steps import access
 from tests.world.support.actors import CATCH_UP, OWNERS, Checker, Daemon, Users
 from tests.world.support.ledger import TERMINAL, Ledger, Life, demand
-from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Opener, Seeded
-from tests.world.support.stores import REPEATED, Crash, Perilous, Watched
+from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Damage, Opener, Seeded
+from tests.world.support.stores import REPEATED, Perilous, Watched
 
 QUIET_ROUNDS = 20
-Damage = Callable[[Store], Store]
 
 
 class World(Seeded):
@@ -32,6 +30,7 @@ class World(Seeded):
     TRACE_LINES = 25
     CUT_IN_CHANCE = 0.10
     CHECK_EVERY, LOOK_EVERY = 1, 20
+    FLOWS = ((0.70, 1_500), (0.94, 20 * SECOND_MS), (0.985, 8 * MINUTE_MS))
     REST_MS = (4 * MINUTE_MS, 6 * MINUTE_MS)
     """Until all is quiet; and how long the rhythm is listened to."""
 
@@ -56,32 +55,15 @@ class World(Seeded):
             self._set_clock(self.now_ms)
             for owner in OWNERS:
                 self._users.add(owner)
-            self.calm = False
-            for number in range(steps):
-                self._step_number = number
-                self._step()
-                if number % self.CHECK_EVERY == 0:
-                    self._check(thoroughly=number % self.LOOK_EVERY == 0)
+            self._live(steps)
             self._come_to_rest()
 
     # -- what happens
 
-    def _step(self) -> None:
-        self._pass_time()
-        try:
-            self._act()
-        except Crash as crash:
-            self._note(f"crash {crash}")
-            self._restart()
-
     def _act(self) -> None:
         roll = self.random.random()
         if roll < 0.62:
-            number = self.random.randrange(self.DAEMONS)
-            name = self.random.choice(Daemon.TURNS)
-            self._acting = f"daemon {number} {name}"
-            self._note(self._acting)
-            self._daemons[number].turn(name)
+            self._turn(self._daemons, Daemon.TURNS)
         elif roll < 0.82:
             checker = self.random.choice(self._checkers)
             name = self.random.choice(("claim", "claim", "take", "settle", "settle", "settle", "extend", "repeat"))
@@ -99,27 +81,17 @@ class World(Seeded):
         number = self.random.randrange(self.DAEMONS)
         self._daemons[number] = Daemon(self, self._stores[number])
 
-    def _pass_time(self) -> None:
-        roll = self.random.random()
-        if roll < 0.70:
-            flow_ms = self.random.randint(0, 1_500)
-        elif roll < 0.94:
-            flow_ms = self.random.randint(0, 20 * SECOND_MS)
-        elif roll < 0.985:
-            flow_ms = self.random.randint(0, 8 * MINUTE_MS)
-        else:
-            flow_ms = 0
-            self._jump()
-        self.true_ms += flow_ms
-        self._set_clock(self.now_ms + flow_ms)
-
     def _set_clock(self, now_ms: int) -> None:
         super()._set_clock(now_ms)
         self.ledger.set_clock(now_ms)
 
     # -- what must be true
 
-    def _check(self, *, thoroughly: bool) -> None:
+    def _look(self, number: int) -> None:
+        if number % self.CHECK_EVERY == 0:
+            self._check(thoroughly=number % self.LOOK_EVERY == 0)
+
+    def _check(self, *, thoroughly: bool = False) -> None:
         store = self._real[self.random.randrange(self.DAEMONS)]
         armed = store.armed_after(None, from_ms=0, limit=10_000)
         found = {due.generation: (due.due_ms, due.counter) for due in armed}
@@ -195,8 +167,7 @@ class World(Seeded):
         """Until nothing is left, or nothing happens any more."""
         quiet, at_jump = 0, -1
         for _ in range(20_000):
-            self._set_clock(self.now_ms + 200)
-            self.true_ms += 200
+            self.let_pass(200)
             before = self.ledger.events
             self._work_once()
             # A claim may also just move runs aside, so one quiet round says little.
@@ -206,19 +177,17 @@ class World(Seeded):
                     return
                 # Runs that queue follow one another at a pace.
                 quiet, at_jump = 0, self.ledger.events
-                self.true_ms += self.ledger.follow_ms
-                self._set_clock(self.now_ms + self.ledger.follow_ms)
+                self.let_pass(self.ledger.follow_ms)
 
     def _live_on(self, span_ms: int) -> None:
         until_ms = self.now_ms + span_ms
         while self.now_ms < until_ms:
-            self._set_clock(self.now_ms + SECOND_MS)
-            self.true_ms += SECOND_MS
+            self.let_pass(SECOND_MS)
             for daemon in self._daemons[: self.REST_DAEMONS]:
                 daemon.whole_turn()
             self._work_once()
             if self.now_ms // SECOND_MS % self.CHECK_EVERY == 0:
-                self._check(thoroughly=False)
+                self._check()
 
     def _work_once(self) -> None:
         for daemon in self._daemons:

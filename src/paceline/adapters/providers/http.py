@@ -10,8 +10,8 @@ import pycurl
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.search import StreamSearch
 from paceline.adapters.providers.transfer import Transfer, encode_like, phases_ms
-from paceline.core.monitors.checks import HttpCheck, HttpExpect
 from paceline.core.http_expect import HttpAnswer, http_mismatch
+from paceline.core.monitors.checks import HttpCheck, HttpExpect
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"

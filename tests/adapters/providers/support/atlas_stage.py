@@ -13,6 +13,8 @@ from paceline.simulators.ripe_atlas import AtlasSimulator
 
 START_MS = 1_780_000_000_000
 MINUTE_MS = 60_000
+READS = ("measurements.list_measurements", "credits.get_credit_info")
+"""Grants of a key that may only read."""
 SITE = "site1"
 CANARY = "c0ffee00-cafe-4711-beef-c0ffee004711"
 
