@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.jobs.send_order import Turn, leaves_queue, next_turns
+from paceline.core.jobs.send_order import Turn, next_turns
 
 queues = st.lists(
     st.builds(
@@ -20,9 +20,9 @@ queues = st.lists(
 )
 
 
-@given(queue=queues, users_max=st.integers(0, 25))
+@given(queue=queues, users_max=st.integers(1, 25))
 def test_next_turns_are_the_ready_users_served_longest_ago(queue: list[Turn], users_max: int) -> None:
-    chosen = next_turns(queue, users_max=users_max)
+    chosen = next_turns(sorted(queue), users_max=users_max).ready
     others = [turn for turn in queue if turn not in chosen and turn.has_queued and turn.disabled is False]
     assert all(turn.has_queued and turn.disabled is False for turn in chosen)
     assert len(chosen) <= users_max
@@ -31,18 +31,28 @@ def test_next_turns_are_the_ready_users_served_longest_ago(queue: list[Turn], us
     assert all((one.served, one.owner) < (other.served, other.owner) for one in chosen for other in others)
 
 
-@given(queue=queues, data=st.data())
-def test_next_turns_do_not_depend_on_the_order_in_which_the_queue_is_read(
-    queue: list[Turn], data: st.DataObject
+@given(queue=queues, users_max=st.integers(1, 25))
+def test_user_with_nothing_queued_leaves_exactly_when_the_look_for_ready_users_comes_by(
+    queue: list[Turn], users_max: int
 ) -> None:
-    assert next_turns(data.draw(st.permutations(queue)), users_max=5) == next_turns(queue, users_max=5)
+    ready, leaving = next_turns(sorted(queue), users_max=users_max)
+    last = ready[-1] if len(ready) == users_max else None
+    assert leaving == [turn for turn in sorted(queue) if not turn.has_queued and (last is None or turn < last)]
 
 
-@given(queue=queues)
-def test_user_leaves_the_queue_exactly_when_nothing_of_theirs_is_queued(queue: list[Turn]) -> None:
-    stay = [turn for turn in queue if not leaves_queue(turn)]
-    assert {turn.owner for turn in stay} == {turn.owner for turn in queue if turn.has_queued}
-    assert next_turns(stay, users_max=20) == next_turns(queue, users_max=20)
+@given(queue=queues, pages=st.integers(1, 5), users_max=st.integers(1, 25))
+def test_queue_that_is_read_in_pages_gives_the_same_turns_as_the_whole(
+    queue: list[Turn], pages: int, users_max: int
+) -> None:
+    whole = queue = sorted(queue)
+    ready, leaving = list[Turn](), list[Turn]()
+    while queue and len(ready) < users_max:
+        size = min(pages, users_max - len(ready))
+        page, queue = queue[:size], queue[size:]
+        found = next_turns(page, users_max=size)
+        ready += found.ready
+        leaving += found.leaving
+    assert (ready, leaving) == next_turns(whole, users_max=users_max)
 
 
 @given(queue=queues)
@@ -51,7 +61,7 @@ def test_every_ready_user_is_served_once_before_anybody_is_served_twice(queue: l
     newest = max((turn.served for turn in queue), default=0)
     served = []
     for number in range(1, len(ready) + 1):
-        [turn] = next_turns(queue, users_max=1)
+        [turn] = next_turns(sorted(queue), users_max=1).ready
         served.append(turn.owner)
         queue = [one._replace(served=newest + number) if one.owner == turn.owner else one for one in queue]
     assert sorted(served) == sorted(ready)

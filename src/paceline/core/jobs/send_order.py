@@ -37,17 +37,27 @@ class Turn(NamedTuple):
         return self.has_queued and self.disabled is False
 
 
-def next_turns(queue: Iterable[Turn], *, users_max: int) -> list[Turn]:
-    """Returns the users who may send next, in order. Disabled and removed users keep their places and are passed."""
-    return sorted(turn for turn in queue if turn.is_ready)[:users_max]
+class NextTurns(NamedTuple):
+    """``ready``: users who may send next, in order. ``leaving``: users who leave the queue; they may join it again."""
+
+    ready: list[Turn]
+    leaving: list[Turn]
 
 
-def leaves_queue(turn: Turn) -> bool:
-    """Returns whether a user leaves the queue of users, and so joins at its end when there is something to send again.
+def next_turns(queue: Iterable[Turn], *, users_max: int) -> NextTurns:
+    """Reads the queue of users, which comes in order, until it has so many who may send.
 
-    A store asks this when it reads the queue to send, and at no other time.
+    A user whom it meets with nothing queued leaves. Disabled and removed users keep their places and are passed.
     """
-    return not turn.has_queued
+    found = NextTurns([], [])
+    for turn in queue:
+        if turn.is_ready:
+            found.ready.append(turn)
+        elif not turn.has_queued:
+            found.leaving.append(turn)
+        if len(found.ready) >= users_max:
+            break
+    return found
 
 
 class Sorted(NamedTuple):

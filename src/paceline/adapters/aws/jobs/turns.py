@@ -28,7 +28,7 @@ from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, read_measurements, stored_measurement
 from paceline.adapters.aws.keys import user_key
 from paceline.core.jobs.names import INDEX_BITS, handle_of
-from paceline.core.jobs.send_order import Turn, leaves_queue, next_turns
+from paceline.core.jobs.send_order import Turn, next_turns
 from paceline.core.jobs.transitions import WOKEN_MAX
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import SendCounts, StoredMeasurement
@@ -96,7 +96,7 @@ def counts(store: JobParts) -> SendCounts:
 
 
 def open_jobs(database: Database, *, after: int = -1, limit: int) -> list[Item]:
-    """Jobs that have not ended, in order, beyond a number."""
+    """Returns jobs that have not ended, in order of number, those above ``after``."""
     numbers = [number_in(hint) for hint in hinted(database, "open", after=after, limit=limit)]
     items = job_items(database, numbers)
     return [items[number] for number in numbers if number in items]
@@ -171,11 +171,11 @@ def _first_of_each(store: JobParts, keys: Sequence[Key], each_max: int) -> list[
     found = store.db.get_mixed([(LEDGER, LINE), *_keys_of(keys), *((LEDGER, key) for key in (*rows, *jobs))])
     store.row_cache.note_line(found.get((LEDGER, LINE)))
     turns = _turns(keys, found)
-    for turn, key in turns.items():
-        if leaves_queue(turn):
-            store.db.write(delete(LEDGER, key, when="#queued = :none", none=0))
-    ready: list[list[StoredMeasurement]] = []
-    for turn in next_turns(turns, users_max=len(turns)):
+    ready, leaving = next_turns(sorted(turns), users_max=len(keys))
+    for turn in leaving:
+        store.db.write(delete(LEDGER, turns[turn], when="#queued = :none", none=0))
+    found_first: list[list[StoredMeasurement]] = []
+    for turn in ready:
         some = handles[turn.owner]
         both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
         pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
@@ -183,8 +183,8 @@ def _first_of_each(store: JobParts, keys: Sequence[Key], each_max: int) -> list[
             pairs = _first_of(store.db, turn.owner, each_max)
         if pairs:
             store.row_cache.note_all(pairs)
-            ready.append([stored_measurement(row, job=job, owner=turns[turn].sk) for row, job in pairs])
-    return ready
+            found_first.append([stored_measurement(row, job=job, owner=turns[turn].sk) for row, job in pairs])
+    return found_first
 
 
 def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:

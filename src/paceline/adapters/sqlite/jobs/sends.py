@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, assert_never
 
@@ -14,7 +14,7 @@ from paceline.core.jobs.cost import Cost, needs_of
 from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
 from paceline.core.jobs.meters import Short
 from paceline.core.jobs.names import INDEX_BITS, OWNERS_HOLD, hold_of, key_number
-from paceline.core.jobs.send_order import Turn, leaves_queue, next_turns
+from paceline.core.jobs.send_order import Turn, next_turns
 from paceline.core.jobs.transitions import (
     ENDED,
     LOST,
@@ -48,8 +48,8 @@ from paceline.core.jobs.values import (
     StoredMeasurement,
 )
 
-TURNS_MAX = 100_000
-"""Users in the queue of users that one look reads."""
+TURNS_PAGE = 64
+"""Users in the queue of users that are read together."""
 
 
 class _Out(NamedTuple):
@@ -70,10 +70,10 @@ class _Out(NamedTuple):
 
 def next_to_send(db: Connection, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
     _wake(db, now_ms=now_ms)
-    turns = _turns(db)
-    db.executemany("DELETE FROM turn WHERE owner = ?", [(turn.owner,) for turn in turns if leaves_queue(turn)])
+    turns = next_turns(_turns(db), users_max=users_max)
+    db.executemany("DELETE FROM turn WHERE owner = ?", [(turn.owner,) for turn in turns.leaving])
     found = []
-    for turn in next_turns(turns, users_max=users_max):
+    for turn in turns.ready:
         rows = db.execute(
             f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
             (turn.owner, each_max),
@@ -90,17 +90,19 @@ def next_ms(db: Connection) -> int | None:
     return next_send_ms(queued=any(turn.is_ready for turn in _turns(db)), later_ms=later)
 
 
-def _turns(db: Connection) -> list[Turn]:
-    rows = db.execute(
+def _turns(db: Connection) -> Iterator[Turn]:
+    """Yields the queue of users in order."""
+    last = (-1, 0)
+    while rows := db.execute(
         """SELECT served, turn.owner,
                   EXISTS (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = turn.owner), user.disabled
-           FROM turn LEFT JOIN user ON user.id = turn.owner ORDER BY served LIMIT ?""",
-        (TURNS_MAX,),
-    )
-    return [
-        Turn(served, owner, bool(queued), None if disabled is None else bool(disabled))
-        for served, owner, queued, disabled in rows
-    ]
+           FROM turn LEFT JOIN user ON user.id = turn.owner
+           WHERE (served, turn.owner) > (?, ?) ORDER BY served, turn.owner LIMIT ?""",
+        (*last, TURNS_PAGE),
+    ).fetchall():
+        for served, owner, queued, disabled in rows:
+            yield Turn(served, owner, bool(queued), None if disabled is None else bool(disabled))
+        last = rows[-1][:2]
 
 
 def counts(db: Connection) -> SendCounts:
