@@ -1,4 +1,4 @@
-"""What RIPE Atlas says, and what it means: answers to a send, statuses, and the marks that let a lost send be found."""
+"""Reads what RIPE Atlas says: answers to a send, statuses; and marks sends, so that a lost one is found."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DESCRIPTION_CHARS_MAX = 255
 ONEOFF_DEADLINE_MS = 3_600_000
 """A one-off ends at RIPE about ten minutes after it began; after an hour nothing more is to be expected."""
 ONEOFF_MS = 600_000
-"""How long RIPE counts a one-off as running, as it was seen."""
+"""How long RIPE was seen to count a one-off as running."""
 STOP_DEADLINE_MS = 3_600_000
 
 Scope = Literal["account", "type", "target", "request", "key", "global"]
@@ -49,7 +49,7 @@ class Refused(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Something may have been created or not: look it up before anything is sent again."""
+    """A measurement may have been created or not: look it up before anything is sent again."""
 
     reason: str
     retry_after_ms: int | None = None
@@ -122,7 +122,7 @@ _ANY = msgspec.json.Decoder(Any)
 def read_answer(
     measurement: Measurement, *, status: int | None, body: bytes = b"", retry_after: str = "", fault: str = ""
 ) -> Answer:
-    """What became of a send. ``status`` is None if there was no answer, and ``fault`` says why."""
+    """Returns what became of a send. ``status`` is None if there was no answer, and ``fault`` says why."""
     pause_ms = retry_after_ms(retry_after)
     if status is None:
         return Lost(_cut(fault or "there was no answer"), pause_ms)
@@ -134,13 +134,13 @@ def read_answer(
         return Refused("global", f"RIPE asks for a pause (429): {_words(body)}", retry_after_ms=pause_ms)
     details = refusal_details(body)
     if not details or status in (404, 405):
-        # A gateway, a maintenance page, a wrong address: it blames neither the key nor the request, and all must wait.
+        # A gateway, a maintenance page, a wrong address: neither the key nor the request is wrong, and all sends wait.
         return Refused("global", f"{status}, not RIPE's word on a request: {_words(body)}", retry_after_ms=pause_ms)
     return _classify(measurement, status, details)
 
 
 def refusal_details(body: bytes) -> list[str]:
-    """All that RIPE says is wrong, each with the field it points at; empty if this is not RIPE's error format."""
+    """Returns all that RIPE says is wrong, each with its field; empty if this is not RIPE's error format."""
     try:
         document = _ANY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -170,7 +170,7 @@ def _detail(error: dict[str, Any]) -> str:
 
 
 def retry_after_ms(text: str) -> int | None:
-    """Of a Retry-After in seconds, bounded; a date is not understood, and the usual back-off applies."""
+    """Returns a Retry-After of seconds in milliseconds, bounded; None of a date: then the usual back-off applies."""
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return None
     return min(int(text) * 1000, RETRY_AFTER_MS_MAX)
@@ -190,7 +190,7 @@ def _read_success(measurement: Measurement, status: int, body: bytes) -> Created
 
 
 def _classify(measurement: Measurement, status: int, details: Sequence[str]) -> Refused:
-    """The code is the same for all refusals, so the words decide. Words nobody has seen fail the measurement alone."""
+    """Returns whom a refusal concerns, by its words: its code is always the same. Unknown words concern the request."""
     reason = _cut("; ".join(details))
     for text in _TEXTS:
         for detail in details:
@@ -208,14 +208,14 @@ def _classify(measurement: Measurement, status: int, details: Sequence[str]) -> 
 
 
 def _forbidden_types(measurement: Measurement, details: Sequence[str]) -> tuple[str, ...]:
-    """Those that RIPE's words name; else http, which is known to be forbidden to most. None: it is about the key."""
+    """Returns the types that RIPE's words name; else http, which most may not make. Empty: it is about the key."""
     kinds = sorted(kinds_of(measurement))
     words = {word.lower() for detail in details for word in _TYPE.findall(detail)}
     return tuple(kind for kind in kinds if kind in words) or tuple(kind for kind in kinds if kind == HTTP)
 
 
 def _whole(text: str | None) -> int | None:
-    """RIPE writes "104095.0"; rounded up."""
+    """Returns a number that RIPE writes as "104095.0", rounded up."""
     if not text:
         return None
     whole, _, fraction = text.partition(".")
@@ -245,7 +245,7 @@ _FAILURES = {5: "forced to stop: the credits ran out", 7: "failed: it never ran"
 
 
 def judge_status(status: int, *, delivered: int, scheduled: int | None, now_ms: int, deadline_ms: int) -> Verdict:
-    """What one measurement at RIPE has come to. ``scheduled``: how many results there can be, if it is known.
+    """Returns the verdict on one measurement at RIPE. ``scheduled``: how many results there can be, if it is known.
 
     Not all probes answer, so the count of results alone would wait for ever; and RIPE says "stopped" minutes after the
     last result, so the status alone would wait too long. Whichever comes first ends it, and at the latest the deadline.
@@ -268,7 +268,7 @@ def judge_status(status: int, *, delivered: int, scheduled: int | None, now_ms: 
 
 
 def judge_measurement(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of all its definitions: it ends when the last one ends, and succeeds only if all did."""
+    """Returns the verdict on all definitions together: it ends when the last one ends, and succeeds only if all did."""
     assert verdicts
     if any(isinstance(one, Ongoing) for one in verdicts):
         return Ongoing()
@@ -281,7 +281,7 @@ def judge_measurement(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def deadline_ms(measurement: Measurement, *, sent_ms: int) -> int:
-    """When a measurement that still has no end is given one."""
+    """Returns when a measurement that has not ended by itself is ended."""
     latest_ms = sent_ms + ONEOFF_DEADLINE_MS
     for definition in measurement.definitions:
         start, stop = span_s(measurement, definition)
@@ -290,7 +290,7 @@ def deadline_ms(measurement: Measurement, *, sent_ms: int) -> int:
 
 
 def expected_end_ms(measurement: Measurement, *, sent_ms: int) -> int:
-    """When RIPE is expected to count it as running no more: for people who wait, and for when to look again."""
+    """Returns when RIPE is expected to stop counting it as running: for people who wait, and for the next look."""
     latest_ms = sent_ms
     for definition in measurement.definitions:
         start, stop = span_s(measurement, definition)
@@ -301,7 +301,7 @@ def expected_end_ms(measurement: Measurement, *, sent_ms: int) -> int:
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """What makes a send findable. It is public at RIPE, so it names no user.
+    """The mark by which a send is found at RIPE. It is public, so it names no user.
 
     ``site`` keeps installations that share an account from taking each other's measurements for their own.
     """
@@ -320,34 +320,34 @@ _DISALLOWED = re.compile(r"[^A-Za-z0-9 .,:;/()\[\]_+@#=-]")
 
 
 def marker_tag(marker: Marker) -> str:
-    """The same for every attempt, so that one exact search finds whatever any of them created."""
+    """Returns the tag, the same for every attempt: one exact search finds whatever any of them created."""
     assert _SITE.fullmatch(marker.site)
     assert _JOB.fullmatch(marker.job)
     return f"paceline-{marker.site}-{marker.job}-{marker.index}"
 
 
 def marker_prefix(marker: Marker) -> str:
-    """The beginning of the description; it tells the attempts apart."""
+    """Returns the beginning of the description, which tells the attempts apart."""
     assert _SITE.fullmatch(marker.site)
     assert _JOB.fullmatch(marker.job)
     return f"[paceline:{marker.site}:{marker.job}:{marker.index}:{marker.attempt}]"
 
 
 def site_tag(site: str) -> str:
-    """On everything that an installation sends: what carries it and is not in the store is an orphan."""
+    """Returns the tag of everything that an installation sends; one that carries it and is not stored is an orphan."""
     assert _SITE.fullmatch(site)
     return f"paceline-{site}"
 
 
 def parse_marker_tag(text: str) -> Marker | None:
-    """The inverse of ``marker_tag``, the attempt being unknown."""
+    """Returns the marker of a tag, without its attempt; None if ``marker_tag`` did not write it."""
     match = _TAG.fullmatch(text) if text.isascii() else None
     marker = match and Marker(match[1], match[2], int(match[3]))
     return marker if marker and marker_tag(marker) == text else None
 
 
 def parse_marker_prefix(description: str) -> Marker | None:
-    """The inverse of ``marker_prefix``, of a description that begins with one."""
+    """Returns the marker that a description begins with; None if ``marker_prefix`` did not write it."""
     match = _PREFIX.match(description)
     if match is None or not match[0].isascii():
         return None
@@ -356,19 +356,19 @@ def parse_marker_prefix(description: str) -> Marker | None:
 
 
 def client_id(user: str, secret: bytes) -> str:
-    """``aggregator_client_id``: tells RIPE our users apart. Keyed, so that nobody finds a name by trying names."""
+    """Returns the ``aggregator_client_id`` of a user. It is keyed, so that nobody finds a name by trying names."""
     assert secret
     inner = sha256(b"paceline client id" + sha256(secret).digest() + user.encode("utf-8", "surrogatepass")).digest()
     return sha256(sha256(secret).digest() + inner).hexdigest()
 
 
 def sanitised(text: str) -> str:
-    """A description that RIPE takes: it refuses some characters and does not say which, so only harmless ones stay."""
+    """Returns a description that RIPE takes. It refuses some characters, unsaid which, so only harmless ones stay."""
     return " ".join(_DISALLOWED.sub(" ", text).split())
 
 
 def request_body(measurement: Measurement, marker: Marker, *, client: str, now_ms: int) -> bytes:
-    """What is sent: the measurement with its mark, and without a start that has passed while it waited."""
+    """Returns what is sent: the measurement with its mark, and without a start that has passed while it waited."""
     document: dict[str, Any] = msgspec.to_builtins(measurement)
     extra = document.pop("extra", {})
     document = extra.get("", {}) | document
@@ -386,7 +386,7 @@ def request_body(measurement: Measurement, marker: Marker, *, client: str, now_m
 
 
 READS = ("/credits/", "/measurements/my/", "/keys/")
-"""What a key is tried on when it is added."""
+"""Paths that a key is tried on when it is added."""
 PERMISSIONS = {"/credits/": "get information about your credits", "/measurements/my/": "list your measurements"}
 GRANTS = {
     "measurements.create_measurement": "schedule a new measurement",
@@ -401,7 +401,10 @@ NON_PUBLIC_WORD = "download results of non-public measurements"
 
 
 def unverified_permissions(grants: frozenset[str] | None, trials: Mapping[str, int]) -> list[str]:
-    """What a key needs and nothing has shown. Without its results a private measurement is settled at the most."""
+    """Returns what a key needs and nothing has shown.
+
+    A private measurement whose results cannot be read is settled on the most that it can cost.
+    """
     if grants is not None:
         return [] if NON_PUBLIC in grants else [f"{NON_PUBLIC_WORD} (RIPE does not list this permission of it)"]
     unsure = [word for grant, word in GRANTS.items() if trials.get(grant) != TRIED_GRANTS[grant]]
@@ -411,7 +414,7 @@ def unverified_permissions(grants: frozenset[str] | None, trials: Mapping[str, i
 def key_problems(
     statuses: dict[str, int], grants: frozenset[str] | None, trials: Mapping[str, int] | None = None
 ) -> list[str]:
-    """What a key lacks: from the statuses of its reads and trials, and from its grants if it may read them."""
+    """Returns what a key lacks: by the statuses of its reads and trials, and by its grants if it may read them."""
     if 401 in statuses.values():
         return ["RIPE does not know this key, or it has expired"]
     problems = [f"it may not {word} (RIPE answers 403)" for read, word in PERMISSIONS.items() if statuses[read] == 403]
@@ -427,7 +430,7 @@ def key_problems(
 
 
 def _words(body: bytes) -> str:
-    """A short, printable piece of an answer; of a page, its text without the markup."""
+    """Returns a short, printable piece of an answer; of a page, its text without the markup."""
     if details := refusal_details(body):
         return _cut("; ".join(details))
     text = body[:4_096].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Which account and key a measurement is sent with, or until when it waits and why.
+"""Chooses the account and key that a measurement is sent with, or says until when it waits and why.
 
 Quotas belong to accounts, so accounts are what is balanced; the keys of one take turns. The account that used the
 smallest share of its own day goes first, so use is even where limits are equal and in proportion where they are not.
@@ -20,14 +20,14 @@ from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, room_at, r
 LOOK_AGAIN_MS = 30_100
 """When all accounts are full, they are looked at again at the latest after this, if nothing wakes the dispatcher."""
 PASSED_MS_MAX = 600_000
-"""So long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
+"""How long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
 room is kept free for it."""
 TYPE_BARRED_MS = 86_400_000
 """How long an account is not asked for a type of measurement that RIPE did not let it make."""
 REASONS_MAX = 3
 KEPT_FREE = "its room is kept for a larger measurement that has waited longer"
 LOOK_AGAIN_MS_MIN = 1_000
-"""And not sooner: a slot that is overdue may be back any moment, or RIPE lags."""
+"""When accounts are looked at again at the earliest: a slot that is overdue may be free any moment, or RIPE lags."""
 TARGET_PAUSE_MS = 60_000
 TARGET_PAUSE_MS_MAX = 1_800_000
 BACKOFF_MS = 5_000
@@ -52,7 +52,7 @@ class Barred(NamedTuple):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """An account as it is configured and as it stands. ``sends`` counts what was sent with it: its keys' turn."""
+    """An account as it is configured and as it stands. ``sends`` counts its sends, by which its keys take turns."""
 
     id: str
     concurrent: Meter
@@ -61,7 +61,7 @@ class Account(msgspec.Struct, frozen=True):
     keys: tuple[Key, ...]
     enabled: bool = True
     closed_until_ms: int = 0
-    """It backs off, and for this ``reason``."""
+    """Until when it is not used, because of ``reason``."""
     reason: str = ""
     sends: int = 0
     balance: CreditBalance | None = None
@@ -96,7 +96,7 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class Gate(NamedTuple):
-    """Nothing of this measurement goes out before: its target is full, or RIPE asked for a pause."""
+    """The measurement is not sent before this time: its target is full, or RIPE asked for a pause."""
 
     until_ms: int
     reason: str
@@ -143,7 +143,7 @@ def make_pool(accounts: Iterable[Account]) -> Pool:
 
 
 def aside_reason(account: Account) -> str:
-    """Why the account cannot be used until somebody changes something; empty if it can."""
+    """Returns why the account cannot be used until somebody changes something; empty if it can."""
     if not account.enabled:
         return "disabled"
     if any(key.state == "ready" for key in account.keys):
@@ -175,7 +175,7 @@ def standing_of(account: Account) -> AccountStanding:
 
 
 def with_account(pool: Pool, account: Account) -> Pool:
-    """The pool after one account changed, in order again."""
+    """Returns the pool after one account changed, in order again."""
     ready = [one for one in pool.ready if one.id != account.id]
     aside = pool.aside
     if aside:
@@ -196,7 +196,7 @@ def choose(
     gates: Sequence[Gate] = (),
     reserved: Reservation | None = None,
 ) -> Send | Wait | Refuse:
-    """A gate comes first: a full target is full for every account, so accounts are not even tried.
+    """Returns the account and key to send with, or why not. A closed gate comes first: it is closed for all accounts.
 
     ``types`` are those of the measurement: an account that may not make one of them is left out.
     """
@@ -219,7 +219,7 @@ def closed_gate(gates: Iterable[Gate], *, now_ms: int) -> Gate | None:
 
 
 def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | None:
-    """Which type the account may not make. A time further ahead than it can be was written by a clock gone wrong."""
+    """Returns the bar on one of the types, if there is one. A bar that ends too late was written by a wrong clock."""
     for one in account.barred:
         if one.type in types and 0 < one.until_ms - now_ms <= TYPE_BARRED_MS:
             return one
@@ -227,12 +227,18 @@ def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | 
 
 
 def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
-    """``passed_ms``: since when others were sent before it because it did not fit. A clock set back counts as long."""
+    """Returns whether others have been sent before it for too long, since ``passed_ms``, because it did not fit.
+
+    If the clock was set back since, it counts as too long.
+    """
     return passed_ms is not None and not 0 <= now_ms - passed_ms < PASSED_MS_MAX
 
 
 def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = frozenset()) -> Reservation | None:
-    """The account that has room for the cost first, if it is known when any has. The pool must have its releases."""
+    """Returns room at the account that has enough of it first; None if it is not known when one has.
+
+    The pool must have its releases.
+    """
     found = [
         (_full_reason(cost, one.account, now_ms)[1], number)
         for number, one in enumerate(pool.ready)
@@ -243,17 +249,18 @@ def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = froz
 
 
 def is_exhausted(pool: Pool, *, now_ms: int) -> bool:
-    """Whether not even the smallest measurement could go: then nobody else needs to be looked at."""
+    """Returns whether not even the smallest measurement could be sent: then no other measurement is looked at."""
     return not any(
         one.slots > 0 and one.results > 0 and one.credits > 0 and one.closed_until_ms <= now_ms for one in pool.ready
     )
 
 
 def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
-    """Which of a user's first waiting measurements goes next, so that use stays even when slots are scarce.
+    """Returns which of a user's first waiting measurements goes next, so that accounts are used evenly.
 
-    Then the account that gets a slot back is no choice, but what it is given is: a large one if it is behind the
-    others, a small one if it is ahead. Every second send of an account takes the first, so none waits for long.
+    When slots are scarce, the account is whichever gets a slot back, but the measurement can be chosen: a large one if
+    the account is behind the others, a small one if it is ahead. Every second send of an account takes the first
+    measurement, so that none waits for long.
     """
     first = next((one for one in pool.ready if one.slots > 0 and one.closed_until_ms <= now_ms), None)
     if first is None or first.turn % 2 == 0 or len(costs) < 2:
@@ -265,13 +272,13 @@ def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
 
 
 def target_gate(target: str, *, refusals: int, now_ms: int, words: str, chance: float) -> Gate:
-    """RIPE counts everybody's measurements on a target: it waits, longer each time, and no account is blamed."""
+    """Returns the pause of a full target, longer after each refusal. RIPE counts all accounts, so none is closed."""
     wait_ms = pause_ms(refusals, base_ms=TARGET_PAUSE_MS, cap_ms=TARGET_PAUSE_MS_MAX, jitter="half", chance=chance)
     return Gate(now_ms + wait_ms, f"the target {target} is full: {words}")
 
 
 def backoff_until_ms(refusals: int, *, now_ms: int, retry_after_ms: int | None, chance: float) -> int:
-    """When to ask RIPE again after it said "too many requests" for the nth time in a row."""
+    """Returns when to ask RIPE again after it said "too many requests" for the nth time in a row."""
     if retry_after_ms is not None:
         return now_ms + retry_after_ms
     return now_ms + pause_ms(refusals, base_ms=BACKOFF_MS, cap_ms=BACKOFF_MS_MAX, jitter="half", chance=chance)
@@ -290,7 +297,7 @@ def _rank(standing: AccountStanding) -> Rank:
 
 
 def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> bool:
-    """Whether the account has room for both when its time comes; what is taken now is not back by then."""
+    """Returns whether the account has room for both at the reserved time; what is taken now is not back by then."""
     if one.id != reserved.account:
         return True
     balance = one.account.balance
@@ -324,7 +331,7 @@ def _explain(cost: Cost, pool: Pool, types: frozenset[str], now_ms: int, reserve
 
 
 def _summary(reasons: Sequence[tuple[str, str]]) -> str:
-    """What is in the way, without the accounts' names: also ordinary users are shown it."""
+    """Returns the reasons without the accounts' names, because ordinary users are shown them, too."""
     counts = Counter(reason for _, reason in reasons).most_common()
     texts = [f"{reason} ({count} accounts)" if count > 1 else reason for reason, count in counts[:REASONS_MAX]]
     more = len(counts) - len(texts)
@@ -332,7 +339,7 @@ def _summary(reasons: Sequence[tuple[str, str]]) -> str:
 
 
 def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int) -> str:
-    """Why no account may make it; empty if one that its operator has not disabled may."""
+    """Returns why no account may make it; empty if one may that its operator has not disabled."""
     bars = [bar_of(account, types, now_ms=now_ms) for account in accounts if account.enabled]
     found = [bar for bar in bars if bar is not None]
     if not found or len(found) < len(bars):
@@ -341,7 +348,7 @@ def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int)
 
 
 def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
-    """Why no account could ever take it, whatever was free; empty if one could."""
+    """Returns why no account could ever take it, whatever is free; empty if one could."""
     if any(all(need <= meter.limit for need, meter in _needs(cost, account)) for account in accounts):
         return ""
     largest = max(accounts, key=lambda account: account.credits.limit)
@@ -354,7 +361,7 @@ def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
 
 
 def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:
-    """What is in the way at this account, and when that is over as far as is known."""
+    """Returns why the account has no room, and when it has as far as is known."""
     reasons, until_ms = [], now_ms
     if account.closed_until_ms > now_ms:
         reasons.append(account.reason or "backing off")

@@ -1,4 +1,4 @@
-"""What RIPE's own clients do with measurements: create, list, stop, read results; all of it as one user's own."""
+"""Measurements for RIPE's own clients: create, list, stop, read results. Each user sees only their own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """``whole`` is False if there are older ones that were not looked at."""
+    """``whole`` is False if there are older measurements that the filter did not look at."""
 
     documents: list[Document]
     total: int
@@ -56,7 +56,7 @@ class Stopped(NamedTuple):
 
 
 class StopAtRipe(NamedTuple):
-    """It was submitted with others and runs: only RIPE can stop it alone. The others go on."""
+    """A definition that was submitted with others and runs: only RIPE can stop it alone. The others go on."""
 
     account: str
     key: str | None
@@ -64,13 +64,13 @@ class StopAtRipe(NamedTuple):
 
 
 class Inseparable(NamedTuple):
-    """It was submitted with others and has not been sent: it cannot be taken out of the request."""
+    """A definition that was submitted with others and not sent yet: it cannot be taken out of the request."""
 
     group_id: int
 
 
 class Unread(NamedTuple):
-    """Not all results could be had."""
+    """Not all results could be read."""
 
     reason: str
 
@@ -78,7 +78,7 @@ class Unread(NamedTuple):
 def create(
     store: JobStore, owner: str, body: bytes, *, only_type: str = "", limits: JobLimits, now_ms: int
 ) -> tuple[int, ...]:
-    """A job of one measurement from a request in RIPE's format; the ids of its definitions, in order."""
+    """Submits a request in RIPE's format as a job of one measurement. Returns the ids of its definitions, in order."""
     measurement = parse_request(body, limits, now_ms=now_ms)
     if only_type:
         _check_types(measurement, only_type)
@@ -93,7 +93,7 @@ def create(
 
 
 def find(store: JobStore, owner: str, number: int) -> Found:
-    """Raises NotFound, also for what belongs to somebody else."""
+    """Returns the user's measurement with this id; NotFound if there is none, also if it is another user's."""
     handle, definition = _place(store, number)
     stored = store.measurement(handle)
     if stored is None or stored.owner != owner or definition >= len(stored.measurement.definitions):
@@ -105,7 +105,7 @@ def find(store: JobStore, owner: str, number: int) -> Found:
 
 
 def _place(store: JobStore, number: int) -> tuple[int, int]:
-    """Handle and definition, -1 if there are none."""
+    """Returns the handle of a measurement and which of its definitions has this id; handle -1 if none has."""
     counted = number_of_id(number)
     return split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
 
@@ -115,7 +115,7 @@ def show(store: JobStore, found: Found, *, base_url: str) -> Document:
 
 
 def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
-    """One page of a user's own. Looks through the newest ``SCANNED_MAX`` at most."""
+    """Returns one page of the user's measurements. Looks through the newest ``SCANNED_MAX`` at most."""
     places: list[tuple[bool, Any, int, int]] = []
     scanned = 0
     enough = wanted.begin + wanted.size if wanted.is_plain else None
@@ -140,7 +140,7 @@ def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: 
 
 
 def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | StopAtRipe | Inseparable:
-    """One alone is cancelled here. One of several can only be stopped by itself once RIPE has it."""
+    """Cancels a measurement. One of several that were submitted together can only be stopped alone once RIPE has it."""
     stored, shown = find(store, owner, number)
     if shown.group_id is None or stored.ended_ms is not None:
         return Stopped(store.cancel_measurement(stored.handle, now_ms=now_ms))
@@ -150,7 +150,7 @@ def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | 
 
 
 def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe) -> str:
-    """Why it could not be stopped, or nothing. Doing it twice does no harm."""
+    """Stops a definition at RIPE. Returns why it could not be stopped, else nothing. Stopping twice does no harm."""
     key = find_key(store, vault, order.account, prefer=order.key)
     if key is None:
         return "its account has no key that can be used"
@@ -159,7 +159,7 @@ def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe)
 
 
 def group_of(store: JobStore, owner: str, number: int) -> list[Found]:
-    """All definitions that were submitted together; ``number`` is the first one's id."""
+    """Returns all definitions that were submitted together; ``number`` is the id of the first."""
     first = find(store, owner, number)
     if first.shown.group_id != number:
         raise NotFound("Not found.")
@@ -175,7 +175,7 @@ def stop_group(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stop
 def read_results(
     store: JobStore, atlas: Atlas, vault: Vault, found: Found, take: Callable[[bytes], None]
 ) -> Unread | None:
-    """Hands each of RIPE's results to ``take`` as a line. None: that was all; before it is sent there are none."""
+    """Hands each of RIPE's results to ``take`` as a line; none before it is sent. Returns None if that was all."""
     stored, shown = found
     if not stored.atlas:
         return None
@@ -193,7 +193,7 @@ def read_results(
 
 
 def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> list[int] | Unread:
-    """The probes that RIPE has given it; none before it is sent."""
+    """Returns the probes that RIPE assigned to the measurement; none before it is sent."""
     stored, shown = found
     if not stored.atlas:
         return []
@@ -218,11 +218,11 @@ def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredM
 
 
 def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[Found]:
-    """One that was removed meanwhile is left out."""
+    """Reads the measurements of a page; one that was removed meanwhile is left out."""
     for number in ids:
         try:
             found = find(store, owner, number)
-            # Lists go by what it came to here, as their filters do.
+            # A list shows the state by which it is filtered, also while RIPE still counts the measurement as running.
             yield Found(found.stored, found.shown._replace(running=False))
         except NotFound:
             continue
@@ -259,7 +259,7 @@ def _check_types(measurement: Measurement, only_type: str) -> None:
 
 
 def _with_atlas_sources(store: JobStore, owner: str, measurement: Measurement) -> Measurement:
-    """Probes "as in that measurement" are named by the ids that this user was given; RIPE must be told its own."""
+    """Replaces ids of measurements whose probes are to be used again: users have our ids, RIPE needs its own."""
     if all(source.type != "msm" for source in measurement.probes):
         return measurement
     probes = tuple(_atlas_source(store, owner, source, index) for index, source in enumerate(measurement.probes))
@@ -281,7 +281,7 @@ def _atlas_source(store: JobStore, owner: str, source: Probes, index: int) -> Pr
 
 
 def _in_ripes_words(over: OverDailyCredits, budget: Budget | None) -> OverDailyCredits:
-    """Clients tell RIPE's refusals apart by their words."""
+    """Returns the error in RIPE's words, by which clients tell its refusals apart."""
     limit = over.credits_left if budget is None else budget.limit
     spent = max(0, limit - over.credits_left)
     return OverDailyCredits(

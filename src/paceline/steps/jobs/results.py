@@ -22,7 +22,7 @@ from paceline.steps.views.job_report import job_measurements
 BYTES_MAX = 268_435_456
 """Of one definition: more is read at RIPE itself."""
 LOST_MAX = 3
-"""After so many questions in a row without an answer the rest is not asked."""
+"""After so many requests in a row without an answer, RIPE is not asked for the rest."""
 Take = Callable[[bytes], None]
 _encode = msgspec.json.encode
 _UNSENT: dict[MeasurementState, str] = {
@@ -65,7 +65,7 @@ class _Source(NamedTuple):
 
 
 def write_results(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, take: Take) -> Read:
-    """``{"measurement", "definition", "atlas_id", "target", "result"}`` or ``…"error"}``, each handed on as a line."""
+    """Writes lines ``{"measurement", "definition", "atlas_id", "target", "result"}`` or ``…"error"}``."""
     reader = _Reader(store, atlas, vault)
     for item in job_measurements(store, job):
         for source in _sources(item):
@@ -77,9 +77,9 @@ def write_results(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, t
 
 
 def write_merged(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, take: Take) -> Read:
-    """One line for each target: ``{"target", "measurements": […], "results": […RIPE's objects…], "errors": […]}``.
+    """Writes a line for each target: ``{"target", "measurements": […], "results": […RIPE's objects…], "errors": […]}``.
 
-    Targets that differ in case or in a last dot only are one. What is handed on are pieces of a line.
+    Targets that differ only in case or in a last dot are one. ``take`` gets pieces of lines.
     """
     reader = _Reader(store, atlas, vault)
     for sources in _by_target(store, job).values():
@@ -94,7 +94,7 @@ def write_merged(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, ta
 
 
 class _Reader:
-    """Asks RIPE for one after the other, and no more once RIPE has had enough."""
+    """Asks RIPE for one definition after the other, until RIPE asks for a pause or no longer answers."""
 
     def __init__(self, store: JobStore, atlas: Atlas, vault: Vault) -> None:
         self._store, self._atlas, self._vault = store, atlas, vault
@@ -103,7 +103,7 @@ class _Reader:
         self.results = self.errors = 0
 
     def read(self, source: _Source, take: Take) -> str:
-        """Hands on its results; what is wrong with them, or nothing."""
+        """Hands the results to ``take``. Returns what is wrong with them, or nothing."""
 
         def counted(line: bytes) -> None:
             take(line)
@@ -136,7 +136,7 @@ class _Reader:
 
 
 class _Comma:
-    """Between one result and the next."""
+    """Puts a comma between one result and the next."""
 
     def __init__(self, take: Take) -> None:
         self._take = take
@@ -173,7 +173,7 @@ def _sources(item: StoredMeasurement) -> Iterator[_Source]:
 
 
 def _by_target(store: JobStore, job: StoredJob) -> dict[str | None, list[_Source]]:
-    """In the order in which the targets come."""
+    """Returns the definitions of each target, in the order in which the targets first come."""
     found: dict[str | None, list[_Source]] = {}
     for source in _all_sources(job_measurements(store, job)):
         target = None if source.target is None else source.target.lower().rstrip(".")

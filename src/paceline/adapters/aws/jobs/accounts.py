@@ -137,7 +137,10 @@ def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
 
 
 def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
-    """The account that has this secret, and the key's number. Keys that were added by older versions name no holder."""
+    """Returns the account that has this secret, and the key's number; None if no account has it.
+
+    Keys that older versions added have no item under their secret, so every account is looked at.
+    """
     found = database.get(LEDGER, secret_key(add.sealed))
     if found is not None:
         return found["account"], found["number"]
@@ -147,7 +150,7 @@ def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
 
 
 def _allow_types(database: Database, account_name: str) -> None:
-    """An operator changed its keys: RIPE is asked again whether the account may make what it might not."""
+    """Removes the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
     pk = account_key(account_name).pk
     found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=TYPES_MAX, pk=pk, kind="type#")
     for item in found:
@@ -247,7 +250,7 @@ def _create(database: Database, name: str, spec: AccountSpec, limits: dict[Meter
 def _account(
     database: Database, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
 ) -> Account | None:
-    """Everything of an account is in one partition, in an order in which one query has what is asked for."""
+    """Reads an account with one query: its item, keys, slots, barred types and releases stand in this order."""
     items = database.query(
         LEDGER, "#pk = :pk AND #sk <= :last", limit=PARTS_MAX,
         pk=joined("account", name), last=f"until#{padded(until_ms)}",

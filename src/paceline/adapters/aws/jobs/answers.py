@@ -56,7 +56,7 @@ SENDING_MAX = 10_000
 
 
 class _Out(NamedTuple):
-    """A measurement that is out, with all that an answer to it can concern."""
+    """A measurement whose send is under way or unknown, with every item that an answer to it may change."""
 
     row: Item
     job: Item
@@ -222,7 +222,7 @@ def _sent_changes(atlas_ids: tuple[int, ...], *, now_ms: int) -> Item:
 
 def _sent(row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]:
     assert len(atlas_ids) == row["concurrent"]
-    # From the intent: one that was found by a lookup began long before its answer.
+    # Counted from the intent: a measurement that a lookup found began long before its answer.
     expected_ms = expected_end_ms(measurement_in(row), sent_ms=row["intent_ms"])
     slot = {
         **slot_key(row["account"], row["handle"])._asdict(),

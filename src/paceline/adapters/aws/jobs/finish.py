@@ -36,7 +36,7 @@ PIECE = 90
 
 
 def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
-    """The wish is written first: whatever cuts it short, the next pass that finishes jobs goes on."""
+    """Notes that the job is to be cancelled, then cancels it. If the process stops in between, ``finish`` continues."""
     change = "SET #cancelled_ms = if_not_exists(#cancelled_ms, :now_ms), #cancelling = :yes"
     wish = update(LEDGER, job_key(number), change, when="#open > :none", now_ms=now_ms, yes=True, none=0)
     if not store.db.write(wish).won:
@@ -46,7 +46,7 @@ def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
 
 
 def go_on(database: Database, number: int, *, now_ms: int) -> None:
-    """Ends what was not sent, piece by piece, and asks to stop the rest."""
+    """Ends measurements that were not sent, some in each transaction, and marks the others to be stopped."""
     [job] = read(database, [job_key(number)])
     if job is None:
         return
@@ -65,7 +65,10 @@ def cancel_one(store: JobParts, handle: int, *, now_ms: int) -> bool:
 
 
 def _cancel_piece(database: Database, rows: Sequence[Item], *, now_ms: int) -> None:
-    """Rows of one job. If one of them changed meanwhile, all are read again; half as many, so that they get through."""
+    """Cancels some measurements of one job.
+
+    If one of them has changed meanwhile, all are read again and written in two halves, so that fewer conflict.
+    """
     for _ in tries():
         [job] = read(database, [job_key(rows[0]["handle"] >> INDEX_BITS)])
         if job is None or database.transact(_cancelling(job, rows, now_ms=now_ms)).won:
@@ -113,7 +116,7 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
 
 
 def _look_after(store: JobParts, *, now_ms: int) -> None:
-    """Cancels what a removed user did not wait for, and goes on with what was cut short."""
+    """Cancels open jobs of removed users, and continues cancels that were cut short."""
     page = open_jobs(store.db, after=store.open_jobs_after, limit=LEFT_BEHIND_MAX)
     store.open_jobs_after = page[-1]["number"] if len(page) == LEFT_BEHIND_MAX else -1
     owners = names_of(store.db, page)

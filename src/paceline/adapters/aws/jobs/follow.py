@@ -1,4 +1,4 @@
-"""Measurements that are out: looked up, followed, ended, settled; their slots given back."""
+"""Follows measurements that were sent: lookups, progress, ends with their settlements, and slots given back."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def holding(store: JobParts, state: HeldState, *, after: int, limit: int) -> lis
         if len(hints) < limit:
             break
         after = hints[-1]["at"]
-    if state != "sending":  # of those only who began them knows enough to answer them as they were seen
+    if state != "sending":  # only the process that began a send may answer it from its cache
         store.row_cache.note_all(pairs[:limit])
     return stored(store.db, pairs[:limit])
 
@@ -64,7 +64,7 @@ def _known(store: JobParts, handles: Sequence[int]) -> dict[int, tuple[Item, Ite
 
 
 def _note(store: JobParts, one: Progress, known: tuple[Item, Item] | None) -> bool:
-    for row, job in chances(store.db, known, one.handle, lambda row: _is_out(row, one.attempt)):
+    for row, job in chances(store.db, known, one.handle, lambda row: _is_ongoing(row, one.attempt)):
         pairs = zip_longest(atlas_of(row)[: len(one.told)], one.told, one.scheduled)
         atlas = [list(with_progress(*pair)) for pair in pairs]
         atlas += row["atlas"][len(atlas) :]
@@ -77,13 +77,13 @@ def _note(store: JobParts, one: Progress, known: tuple[Item, Item] | None) -> bo
     return False
 
 
-def _is_out(row: Item, attempt: int) -> bool:
+def _is_ongoing(row: Item, attempt: int) -> bool:
     return (row["attempt"], row["state"]) == (attempt, "ongoing")
 
 
 def end(store: JobParts, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
     store.row_cache.note_all(_known(store, [ending.handle for ending in endings]).values())
-    # One after the other: those of one job or account would only run into each other.
+    # One after the other: writes to the same job or account would conflict.
     ended = [_end(store, ending, now_ms=now_ms) for ending in endings]
     if any(one.won and ending.frees_slot for one, ending in zip(ended, endings, strict=True)):
         store.change_counter.bump()  # a dispatcher of another process may be waiting for the slot
@@ -93,7 +93,7 @@ def end(store: JobParts, endings: Sequence[Ending], *, now_ms: int) -> list[Ende
 def _end(store: JobParts, ending: Ending, *, now_ms: int) -> Ended:
     slot, first = 0 if ending.frees_slot else 1, False
     known = store.row_cache.take(ending.handle)
-    for row, job in chances(store.db, known, ending.handle, lambda row: _is_out(row, ending.attempt)):
+    for row, job in chances(store.db, known, ending.handle, lambda row: _is_ongoing(row, ending.attempt)):
         settled, overrun = settle(row["credits"], ending.credits)
         closed = _closing(row, spent=ending.credits, results=ending.results, now_ms=now_ms)
         sums = sums_of(row, ending.state, settled=settled) | ({"slots": 1} if slot else {})

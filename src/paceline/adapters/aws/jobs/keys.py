@@ -7,7 +7,7 @@
 |                        | slot#HANDLE      | a measurement at RIPE that holds slots of it                           |
 |                        | type#TYPE        | a type of measurement that RIPE does not let it make                   |
 |                        | until#MS         | what of its day leaves the window then                                 |
-| secret#DIGEST          | -                | whose key that is                                                      |
+| secret#DIGEST          | -                | the account that has this key                                          |
 | accounts               | NAME             | a name in the list                                                     |
 | job#N                  | -                | a job: counts and sums, and so the user's line of the ledger           |
 | job#N#BUCKET           | INDEX            | a measurement; its user's hold (credits) and close (settled)            |
@@ -16,7 +16,7 @@
 | once#OWNER#DIGEST      | -                | an idempotency key                                                     |
 | credits#OWNER#DAY      | -                | a user's day: spent, held, used (their sum), jobs                      |
 | posting#HANDLE         | ATTEMPT#KIND     | what a send held of its account's meters, and how that was closed      |
-| turn#OWNER             | USER             | a user in the line: how many are queued, when served                   |
+| turn#OWNER             | USER             | a user in the queue of users: how many are queued, when served         |
 | line                   | -                | how many are being sent, and how many turns there were                 |
 | submitting             | N                | a large job whose rows are being written                               |
 | atlas, target          | -, NAME          | everybody's pause and our site; full targets                           |
@@ -44,7 +44,7 @@ from paceline.errors import StoreUnavailable
 BUCKET_BITS = 10
 """A partition has so many measurements of a job: ten thousand are written to ten of them at once."""
 TRIES_MAX = 12
-"""How often an act that lost to another reads and decides again."""
+"""How often a write that lost to another one is tried; each try reads and decides again."""
 TRIES_AT_ONCE = 3
 TRANSACTED_BYTES_MAX = 2_000_000
 """Of the items of one transaction; AWS allows 4 MB."""
@@ -104,7 +104,7 @@ def day_key(owner: int, day: int) -> Key:
 
 
 def turn_key(owner: int, user: str) -> Key:
-    """The index shows keys, and so whose turn it is without a further read."""
+    """The key has the user's name, because an index shows only keys: whose turn it is needs no further read."""
     return Key(joined("turn", owner), user)
 
 
@@ -139,7 +139,7 @@ def queue_of(owner: int) -> str:
 
 
 def row_place(row: Item) -> tuple[str | None, int | None]:
-    """A measurement's shard and place in the index; Nones: nobody looks for it."""
+    """Returns a measurement's shard and place in the index; (None, None) if it does not belong there."""
     state = row["state"]
     if state == "queued":
         return queue_of(row["owner"]), row["handle"]
@@ -151,7 +151,7 @@ def row_place(row: Item) -> tuple[str | None, int | None]:
 
 
 def moved(row: Item, **changes: Any) -> Action:
-    """The measurement so changed, if it is still as it was read; its place in the index follows."""
+    """Returns the action that changes a measurement and its place in the index, if it is still as it was read."""
     change, values = setting(_with_place(row, changes))
     return update(LEDGER, row_key(row["handle"]), change, when="#v = :was", was=row["v"], **values)
 
@@ -175,7 +175,7 @@ def first_place(database: Database, shard: str) -> int:
 def hinted(
     database: Database, shard: str, *, limit: int, after: int = -1, until: int | None = None, newest_first: bool = False
 ) -> list[Item]:
-    """Keys and places in the index beyond ``after`` and up to ``until``, in order."""
+    """Returns keys and places in the index above ``after`` and up to ``until``, in order. They may lag."""
     values: dict[str, Any] = {"after": after}
     where = "#shard = :shard AND #at > :after"
     if until is not None:
@@ -192,17 +192,17 @@ def counted(database: Database, shard: str, *, limit: int) -> int:
 
 
 def handle_in(hint: Item) -> int:
-    """The handle of the measurement whose key that is."""
+    """Returns the handle of the measurement that an entry of the index shows."""
     return handle_of(int(hint["pk"].split("#")[1]), int(hint["sk"]))
 
 
 def owner_of(turn: Key) -> int:
-    """The number of the user whose turn that is; ``sk`` has the name."""
+    """Returns the number of the user whose turn this is; ``sk`` has the name."""
     return int(turn.pk.split("#")[1])
 
 
 def number_in(hint: Item) -> int:
-    """The number of the job whose key that is."""
+    """Returns the number of the job that an entry of the index shows."""
     return int(hint["pk"].split("#")[1])
 
 
@@ -228,7 +228,7 @@ def read(database: Database, keys: Sequence[Key]) -> list[Item | None]:
 
 
 def tries() -> Iterator[int]:
-    """For an act that reads, decides and writes, and may lose: at once at first, then with pauses that grow."""
+    """Yields the tries of a read-decide-write loop: the first ones at once, the others after pauses that grow."""
     for number in range(TRIES_MAX):
         if number >= TRIES_AT_ONCE:
             back_off(number - TRIES_AT_ONCE)

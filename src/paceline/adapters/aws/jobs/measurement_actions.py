@@ -1,4 +1,4 @@
-"""Actions of which transactions on a measurement are made: on its row, its job, its user's day and the line."""
+"""Actions that transactions on a measurement consist of: on its row, its job, its user's day and turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.core.jobs.values import EndState
 
 
 def job_adds(job: Item, change: str = "", **adds: int) -> Action:
-    """The job's counts, by these differences; and a further change that needs no values."""
+    """Returns the action that adds to a job's counts. ``change``: a further change, which has no values."""
     parts = [f"#{name} :{name}" for name in adds]
     text = f"{change} ADD {', '.join(parts)}" if parts else change
     return update(LEDGER, job_key(job["number"]), text, when=PRESENT, **adds)
@@ -51,7 +51,10 @@ def sums_of(row: Item, state: EndState, *, settled: int) -> dict[str, int]:
 
 
 def unsent_ends(row: Item, job: Item, end: EndsUnsent, *, now_ms: int) -> list[Action]:
-    """Refunds the user whole. What the account holds is closed beside it."""
+    """Returns the actions that end a measurement that cost nothing and refund its user.
+
+    The caller closes what its account holds.
+    """
     actions = [
         row_ends(row, end.state, end.reason, settled=0, now_ms=now_ms, slot=0, account=None, key_number=None),
         job_ends(job, sums_of(row, end.state, settled=0)),

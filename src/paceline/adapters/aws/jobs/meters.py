@@ -43,12 +43,12 @@ POTS = ("limit", "spent", "held", "foreign", "read_ms", "free", "opened_held", "
 
 
 class Write(NamedTuple):
-    """A change of one account's item that is gathered until it is written: an item has one action in a transaction."""
+    """A change of one account's item, collected until it is written: a transaction has one action for each item."""
 
     adds: dict[str, int]
     sets: dict[str, Any]
     bound: int | None = None
-    """To the version that was read; None: what is added is right whatever else was written."""
+    """The version that must still be stored; None: what is added is right whatever else was written."""
 
 
 def empty_write() -> Write:
@@ -62,7 +62,7 @@ def joined_write(one: Write, other: Write) -> Write:
 
 
 def account_action(account: str, write: Write, *, when: str = "", **values: Any) -> Action:
-    """The write as an action, with a further condition."""
+    """Returns the write as an action, with a further condition."""
     adds = {name: amount for name, amount in write.adds.items() if amount} | {"v": 1}
     change = "ADD " + ", ".join(f"#{name} :add_{name}" for name in adds)
     if write.sets:
@@ -75,7 +75,7 @@ def account_action(account: str, write: Write, *, when: str = "", **values: Any)
 
 
 def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
-    """The attributes of an account's meters that were never used."""
+    """Returns the attributes of an account's meters before their first use."""
     made: dict[str, int] = {}
     for name, limit in limits.items():
         made |= {f"{name}_{pot}": limit if pot in {"limit", "free"} else 0 for pot in POTS}
@@ -128,7 +128,7 @@ def taking(cost: Cost) -> Write:
 
 
 def balance_of(account: Item) -> CreditBalance | None:
-    """``balance_ms`` says that it is known. ``balance_free`` is counted before that, too, and says nothing then."""
+    """Returns the credit balance; None if RIPE has not told it: then ``balance_free`` counts, and says nothing."""
     if "balance_ms" not in account:
         return None
     told = account["balance_told"]
@@ -136,7 +136,7 @@ def balance_of(account: Item) -> CreditBalance | None:
 
 
 def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
-    """The write with the balance as it is to be, in place of what it would add to it."""
+    """Returns the write with this balance set, instead of what the write would add to it."""
     told = -1 if balance.told is None else max(balance.told, 0)
     sets = {"balance_free": balance.free, "balance_told": told, "balance_ms": balance.read_ms}
     adds = {name: amount for name, amount in write.adds.items() if name != "balance_free"}
@@ -144,7 +144,7 @@ def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
 
 
 def applied(account: Item, write: Write) -> Item:
-    """The account as it will be after the write, as far as it was read."""
+    """Returns the account as it is after the write, as far as it was read."""
     after = account | write.sets
     return after | {name: after.get(name, 0) + amount for name, amount in write.adds.items()}
 
@@ -190,9 +190,9 @@ def refunding(row: Item, *, now_ms: int) -> Closing:
 
 
 def closing_action(closed: Closing, *, first: bool) -> Action:
-    """The account's part. ``first``: what is spent is free before all that it spent earlier, or that is all free.
+    """Returns the account's part of a closing. ``first``: its release comes before all others of the account.
 
-    That is a guess, and a condition of the write: releases are looked for from the first one on.
+    The caller guesses that, and the write checks it: expiry begins at ``first_release_ms``.
     """
     if closed.release_ms is None:
         return account_action(closed.account, closed.write)
@@ -209,7 +209,7 @@ def is_first(account: Item, release_ms: int) -> bool:
 
 
 def _short(meter: str) -> MeterName:
-    """An account's meter without the account."""
+    """Returns the name of an account's meter without the account."""
     return cast("MeterName", meter.rpartition("/")[2])
 
 
@@ -244,7 +244,7 @@ def cost_of(row: Item) -> Cost:
 
 
 def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
-    """The account without what has left its meters' windows; that is written, in acts of its own."""
+    """Expires what has left the windows of the account's meters, in writes of its own. Returns the account then."""
     left = tries()
     for _ in range(EXPIRIES_MAX):
         if account.get("first_release_ms", now_ms + 1) > now_ms:
@@ -265,13 +265,13 @@ def releases_in(items: list[Item]) -> dict[MeterName, tuple[Release, ...]]:
 
 
 def with_expired(account: Item, releases: Mapping[MeterName, tuple[Release, ...]], *, now_ms: int) -> dict[str, Meter]:
-    """Its meters as they would be if what has left their windows were written; by name."""
+    """Returns the account's meters by name, as if everything that has left their windows were expired."""
     found = [expire(meter_of(account, name, releases[name]), now_ms=now_ms)[0] for name in WINDOWS]
     return {meter.name: meter for meter in found}
 
 
 def day_closing(row: Item, *, settled: int) -> Action:
-    """The user's line of a measurement: what was settled is spent, the rest is free again."""
+    """Returns the action on the user's day that ends a measurement: what was settled is spent, the rest is free."""
     change = "ADD #held :held, #spent :spent, #used :used"
     held, rest = row["credits"], row["credits"] - settled
     return update(
@@ -288,8 +288,8 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
     meters = with_expired(account, releases_in(items), now_ms=now_ms)
     write = difference(account, meters)
     opened = {f"{name}_opened_spent": write.adds[f"{name}_spent"] for name in WINDOWS}
-    # What is left comes a minute at a time; what is added from now on stays for a day. Bound to the version: a release
-    # that was added since the look would else be passed over.
+    # Whatever is settled from now on is released in a day, so the next release is the first later one, or then. The
+    # write is bound to the version that was read: it would skip a release that was added since.
     first_ms = now_ms + DAY_MS if len(items) < EXPIRED_MAX else now_ms
     if len(items) < EXPIRED_MAX:
         later = database.query(

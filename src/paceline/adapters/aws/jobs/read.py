@@ -1,4 +1,4 @@
-"""Jobs and measurements as they are read: rows, with the names of their jobs and users."""
+"""Reads jobs and measurements: rows, with the names of their jobs and users."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from paceline.core.jobs.values import AtlasMeasurement, StoredJob, StoredMeasure
 
 PAGE = 200
 COUNTED_PAGE = 1_000
-"""Where only a word of each is wanted."""
+"""Page size where only a field or two of each row is read."""
 PACKED_BYTES_MIN = 100_000
 _COUNTS = (
     "measurements", "open", "done", "failed", "cancelled", "reserved", "settled", "refunded",
@@ -104,7 +104,7 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
 
 
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
-    """A job's measurements in order, from the index behind ``after`` on; ``item`` is the job."""
+    """Yields a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
     for bucket in range(max(after + 1, 0) >> BUCKET_BITS, (item["measurements"] - 1 >> BUCKET_BITS) + 1):
         first = max(after + 1, bucket << BUCKET_BITS)
         while True:
@@ -142,9 +142,9 @@ def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[
 def chances(
     database: Database, known: tuple[Item, Item] | None, handle: int, fits: Callable[[Item], bool]
 ) -> Iterator[tuple[Item, Item]]:
-    """A measurement with its job, as they were seen and then as they are read, for an act that may lose.
+    """Yields a measurement with its job for each try of a write that may lose: from the cache first, then as read.
 
-    It ends when what was read does not fit. What was only seen may have changed, so that alone ends nothing.
+    Ends when a row that was read does not fit. A cached row that does not fit is skipped, because it may be old.
     """
     if known is not None and fits(known[0]):
         yield known
@@ -283,7 +283,7 @@ def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iter
 
 
 def _newest_rows(database: Database, item: Item, wanted: frozenset[str], *, below: int, limit: int) -> list[Item]:
-    """A job's measurements in these states below a handle, the last first."""
+    """Returns a job's measurements in these states below a handle, the last first."""
     found: list[Item] = []
     last = min(below, handle_of(item["number"], item["measurements"])) - 1
     first = handle_of(item["number"], 0)

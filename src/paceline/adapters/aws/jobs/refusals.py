@@ -18,18 +18,8 @@ from paceline.adapters.aws.jobs.meters import (
     meter_of,
 )
 from paceline.adapters.aws.jobs.parts import JobParts
+from paceline.core.jobs import refusals as rules
 from paceline.core.jobs.names import key_number
-from paceline.core.jobs.refusals import (
-    clears_account,
-    clears_pause,
-    clears_target,
-    closed_until,
-    full_meter,
-    later_pause,
-    later_target,
-    quarantine_reason,
-    too_low_balance,
-)
 from paceline.core.jobs.values import (
     AccountClosed,
     KeyRefused,
@@ -61,14 +51,14 @@ def account_after(account: Item, write: Write, effect: RefusalEffect | None, *, 
     """Returns the write to the account with what the refusal adds to it."""
     match effect:
         case MeterFull(meter="balance"):
-            balance = too_low_balance(balance_of(applied(account, write)), effect, now_ms=now_ms)
+            balance = rules.too_low_balance(balance_of(applied(account, write)), effect, now_ms=now_ms)
             return balance_write(account, write, balance)
         case MeterFull():
             meter = meter_of(applied(account, write), effect.meter)
-            full = full_meter(meter, effect, now_ms=now_ms)
+            full = rules.full_meter(meter, effect, now_ms=now_ms)
             return joined_write(write, difference(applied(account, write), {meter.name: full}))
         case AccountClosed():
-            until_ms = closed_until(account["closed_until_ms"], effect)
+            until_ms = rules.closed_until(account["closed_until_ms"], effect)
             return joined_write(
                 write, Write({}, {"closed_until_ms": until_ms, "reason": effect.reason}, bound=account["v"])
             )
@@ -82,20 +72,20 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
         case KeyRefused():
             if seen is None:  # a key that was removed meanwhile need not be quarantined
                 return []
-            reason, where = quarantine_reason(effect.reason), key_key(account, key_number(key))
+            reason, where = rules.quarantine_reason(effect.reason), key_key(account, key_number(key))
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
         case TypeBarred():
             told = {"until_ms": effect.until_ms, "reason": effect.reason}
             return [put(LEDGER, {**type_key(account, one)._asdict(), "type": one, **told}) for one in effect.types]
         case TargetFull():
-            after = later_target(None if seen is None else _target(seen), effect)
+            after = rules.later_target(None if seen is None else _target(seen), effect)
             item = {**target_key(after.target)._asdict(), "until_ms": after.until_ms}
             item |= {"refusals": after.refusals, "words": after.words}
             was = (seen or {}).get("until_ms", -1)
             return [put(LEDGER, item, when=_OR_NEW, was=was)]
         case Paused():
             was = (seen or {}).get("until_ms", 0)
-            change, values = setting(later_pause(_paused(seen), effect)._asdict())
+            change, values = setting(rules.later_pause(_paused(seen), effect)._asdict())
             return [update(LEDGER, GATE, change, when=_OR_NEW, was=was, **values)]
         case _:
             return []
@@ -117,18 +107,18 @@ def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key |
 def clear_effects(
     database: Database, *, account: Item, gate: Item | None, targets: Iterable[Item], now_ms: int
 ) -> None:
-    """Removes what refusals before left behind, because RIPE took a send. What is lost here, the next send does."""
-    if gate is not None and clears_pause(_paused(gate), now_ms=now_ms):
+    """Removes what earlier refusals left, because RIPE took a send. A write that is lost is made by the next send."""
+    if gate is not None and rules.clears_pause(_paused(gate), now_ms=now_ms):
         when = "#until_ms = :was AND #refusals = :refused"
         seen = {"was": gate["until_ms"], "refused": gate["refusals"]}
         database.write(update(LEDGER, GATE, "SET #refusals = :none", when=when, none=0, **seen))
-    if clears_account(account["reason"], account["closed_until_ms"], now_ms=now_ms):
+    if rules.clears_account(account["reason"], account["closed_until_ms"], now_ms=now_ms):
         when = "#closed_until_ms = :was"
         change = "SET #reason = :none ADD #v :one"
         was = account["closed_until_ms"]
         database.write(update(LEDGER, account_key(account["name"]), change, when=when, was=was, none="", one=1))
     for item in targets:
-        if clears_target(_target(item), now_ms=now_ms):
+        if rules.clears_target(_target(item), now_ms=now_ms):
             database.write(delete(LEDGER, target_key(item["sk"]), when="#until_ms = :was", was=item["until_ms"]))
 
 

@@ -44,7 +44,7 @@ from paceline.core.jobs.transitions import EndsUnsent, is_usable, refuse_begin, 
 from paceline.core.jobs.values import Busy, StoredMeasurement
 
 PARKED_TOGETHER_MAX = 45
-"""Of one transaction: with each of them may come another user's turn."""
+"""Measurements in one transaction: each may bring an action on another user's turn."""
 
 
 class _Sender(NamedTuple):
@@ -177,7 +177,7 @@ def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
 
 
 def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Action:
-    """Holds so much of each meter, where there is still room for it, whatever others took since it was looked at."""
+    """Returns the action that holds the cost on each meter, on condition that there is room when it is written."""
     write = taking(cost_of(row))
     conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
     values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
@@ -193,13 +193,13 @@ def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Actio
 
 
 def _sending(sending_max: int) -> Action:
-    """The semaphore of all processes, and the count of turns."""
+    """Returns the action that counts a turn, and a send under way: at most so many, of all processes together."""
     when = "attribute_not_exists(#sending) OR #sending < :most"
     return update(LEDGER, LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
 
 
 def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
-    """Parks them together as this process last read them; one at a time where that is lost or a row is not known."""
+    """Parks measurements together, from cached rows; one at a time where that is lost or a row is not cached."""
     changes = {"state": "parked", "next_ms": next_ms, "reason": reason}
     known = {handle: store.row_cache.take(handle) for handle, _ in items}
     pairs = {fence: pair for fence in items if (pair := known[fence[0]]) is not None and _is_queued(pair[0], fence)}

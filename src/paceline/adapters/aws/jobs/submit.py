@@ -129,8 +129,8 @@ def _budget(user: Item, day: Item | None, *, now_ms: int) -> Budget:
 def _admit(
     database: Database, numbers: Numbers, item: Submission, seen: _Seen, *, reserved: int, now_ms: int
 ) -> StoredJob | None:
-    """None: something changed meanwhile, and nothing came of it."""
-    # By itself: jobs are listed and sent in the order in which they came.
+    """Writes the job and returns it; None, and nothing is written, if a fact that it was decided by has changed."""
+    # The job's number is taken alone, not in a block: jobs are listed and sent in the order in which they came.
     stride = stride_of(item.job)
     number, numbered = numbers.take_job(stride * len(item.job.measurements))
     job = _job(item, seen, number, reserved=reserved, now_ms=now_ms) | {"numbered": numbered, "stride": stride}
@@ -231,7 +231,7 @@ def _rows(item: Submission, job: Item) -> list[Item]:
 
 
 def _remove(database: Database, number: int, count: int) -> None:
-    """The rows of a job that was not admitted, and then its note."""
+    """Removes the rows of a job that was not admitted, and then its note."""
     _remove_rows(database, number, count)
     database.write(delete(LEDGER, submitting_key(number)))
 

@@ -44,12 +44,12 @@ ACTIONS_MAX = 90
 POSTINGS_MAX = 80
 MOVED_MAX = 100_000
 LOOKED_AT_MAX = 100
-"""Jobs beyond the limit that a pass looks at: those of which a slot is held must not keep it from the others."""
+"""How many more jobs than the limit a pass reads: those that hold a slot are skipped."""
 
 
 def take_duty(store: JobParts, name: str, *, every_ms: int, now_ms: int) -> bool:
     known_ms = store.duties_taken_ms.get(name)
-    # Nobody takes a duty back: it was taken then or later.
+    # This process may know an older time than the store has, never a newer one: what is not due by it is not due.
     if not is_duty_due(known_ms, every_ms=every_ms, now_ms=now_ms, apart_ms_max=APART_MS_MAX):
         return False
     # The same rule as a condition, for what others have written since.
@@ -145,7 +145,10 @@ def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Ite
 
 
 def _job_shrinks(job: Item, count: int) -> list[Action]:
-    """Nobody sees it any more, so its idempotency key is free; with its last measurement it goes."""
+    """Returns the actions that take removed measurements off a job; with its last measurement the job is removed.
+
+    Its idempotency key is free with the first, because nobody sees the job any more.
+    """
     key, actions = job_key(job["number"]), []
     if not job["purged"] and job.get("idempotency") is not None:
         actions.append(delete(LEDGER, once_key(job["owner"], job["idempotency"])))
@@ -165,7 +168,7 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
 
 
 def _few_postings(database: Database, row: Item) -> list[Item]:
-    """A measurement's postings, all of them closed. Of one that was tried very often, the first are added up before."""
+    """Returns a measurement's postings, all of them closed. If there are very many, the first are added up before."""
     for _ in range(2 * ATTEMPTS_MAX):
         found = database.query(LEDGER, "#pk = :pk", limit=POSTINGS_MAX, pk=joined("posting", row["handle"]))
         if len(found) <= POSTINGS_MAX // 2:

@@ -10,6 +10,7 @@ import msgspec
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import ledger
 from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.core.jobs import refusals as rules
 from paceline.core.jobs.accounts import (
     ACCOUNTS_MAX,
     KEYS_MAX,
@@ -25,17 +26,6 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, Reading, Release, read_balance, sync
 from paceline.core.jobs.names import key_id, key_number
 from paceline.core.jobs.pool import Account, Barred
-from paceline.core.jobs.refusals import (
-    clears_account,
-    clears_pause,
-    clears_target,
-    closed_until,
-    full_meter,
-    later_pause,
-    later_target,
-    quarantine_reason,
-    too_low_balance,
-)
 from paceline.core.jobs.values import (
     AccountClosed,
     AccountPut,
@@ -186,12 +176,12 @@ def apply_effect(db: Connection, effect: RefusalEffect, *, account_number: int, 
         case MeterFull():
             _fill(db, effect, account_number, now_ms)
         case KeyRefused():
-            db.execute('UPDATE "key" SET quarantine = ? WHERE id = ?', (quarantine_reason(effect.reason), key))
+            db.execute('UPDATE "key" SET quarantine = ? WHERE id = ?', (rules.quarantine_reason(effect.reason), key))
         case AccountClosed():
             known_ms, _ = _closure(db, account_number)
             db.execute(
                 "UPDATE account SET closed_until_ms = ?, reason = ? WHERE id = ?",
-                (closed_until(known_ms, effect), effect.reason, account_number),
+                (rules.closed_until(known_ms, effect), effect.reason, account_number),
             )
         case TypeBarred():
             db.executemany(
@@ -202,24 +192,26 @@ def apply_effect(db: Connection, effect: RefusalEffect, *, account_number: int, 
         case TargetFull():
             db.execute(
                 "INSERT OR REPLACE INTO target (name, until_ms, refusals, words) VALUES (?, ?, ?, ?)",
-                later_target(_target(db, effect.target), effect),
+                rules.later_target(_target(db, effect.target), effect),
             )
         case Paused():
-            db.execute("UPDATE atlas SET until_ms = ?, refusals = ?, reason = ?", later_pause(_paused(db), effect))
+            db.execute(
+                "UPDATE atlas SET until_ms = ?, refusals = ?, reason = ?", rules.later_pause(_paused(db), effect)
+            )
         case _:
             assert_never(effect)
 
 
 def clear_effects(db: Connection, *, account_number: int, targets: frozenset[str], now_ms: int) -> None:
     """Removes what refusals before left behind, because RIPE took a send (``core.jobs.refusals``)."""
-    if clears_pause(_paused(db), now_ms=now_ms):
+    if rules.clears_pause(_paused(db), now_ms=now_ms):
         db.execute("UPDATE atlas SET refusals = 0")
     closed_until_ms, reason = _closure(db, account_number)
-    if clears_account(reason, closed_until_ms, now_ms=now_ms):
+    if rules.clears_account(reason, closed_until_ms, now_ms=now_ms):
         db.execute("UPDATE account SET reason = '' WHERE id = ?", (account_number,))
     for name in targets:
         known = _target(db, name)
-        if known is not None and clears_target(known, now_ms=now_ms):
+        if known is not None and rules.clears_target(known, now_ms=now_ms):
             db.execute("DELETE FROM target WHERE name = ?", (name,))
 
 
@@ -267,10 +259,10 @@ def _fill(db: Connection, item: MeterFull, account_number: int, now_ms: int) -> 
     meters = meters_of(db, name)
     assert meters is not None
     if item.meter == "balance":
-        _write_balance(db, name, too_low_balance(_balance(db, name), item, now_ms=now_ms))
+        _write_balance(db, name, rules.too_low_balance(_balance(db, name), item, now_ms=now_ms))
         return
     number = meters[item.meter]
-    meter = full_meter(ledger.fresh(db, number, now_ms=now_ms), item, now_ms=now_ms)
+    meter = rules.full_meter(ledger.fresh(db, number, now_ms=now_ms), item, now_ms=now_ms)
     ledger.set_limit(db, number, meter.limit)
     ledger.set_foreign(db, number, meter)
 
