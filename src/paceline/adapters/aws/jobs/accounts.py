@@ -35,16 +35,6 @@ from paceline.adapters.aws.jobs.meters import (
 )
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import accounts as rules
-from paceline.core.jobs.accounts import (
-    ACCOUNTS_MAX,
-    KEYS_MAX,
-    TYPES_MAX,
-    KeyChange,
-    limits_of,
-    meter_name,
-    pool_key,
-    slots_back,
-)
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import NEVER_MS, Meter, Reading, read_balance, sync
 from paceline.core.jobs.names import key_id, key_number
@@ -52,11 +42,11 @@ from paceline.core.jobs.pool import Account, Barred
 from paceline.core.jobs.values import AccountPut, AccountSpec, AddKey, KeyAdded, SeenAccount, StoredKey
 
 SLOTS_MAX = 100_000
-PARTS_MAX = KEYS_MAX + SLOTS_MAX
+PARTS_MAX = rules.KEYS_MAX + SLOTS_MAX
 
 
 def put_account(store: JobParts, name: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
-    limits = limits_of(spec)
+    limits = rules.limits_of(spec)
     for _ in tries():
         found = store.db.get(LEDGER, account_key(name))
         done = rules.put_account(spec, None if found is None else _spec(found), seen)
@@ -91,7 +81,7 @@ def account(store: JobParts, name: str, *, now_ms: int) -> Account | None:
 
 
 def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Account]:
-    listed = store.db.query(LEDGER, "#pk = :pk", limit=ACCOUNTS_MAX, pk="accounts")
+    listed = store.db.query(LEDGER, "#pk = :pk", limit=rules.ACCOUNTS_MAX, pk="accounts")
     until_ms = max(now_ms, releases_until_ms)
     found = store.db.threads.fan_out(
         lambda item: _account(store.db, item["sk"], now_ms=now_ms, until_ms=until_ms, seen=store.row_cache),
@@ -101,7 +91,7 @@ def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Ac
 
 
 def names(database: Database) -> list[str]:
-    return [item["sk"] for item in database.query(LEDGER, "#pk = :pk", limit=ACCOUNTS_MAX, pk="accounts")]
+    return [item["sk"] for item in database.query(LEDGER, "#pk = :pk", limit=rules.ACCOUNTS_MAX, pk="accounts")]
 
 
 def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
@@ -152,14 +142,14 @@ def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
 def _allow_types(database: Database, account_name: str) -> None:
     """Removes the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
     pk = account_key(account_name).pk
-    found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=TYPES_MAX, pk=pk, kind="type#")
+    found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=rules.TYPES_MAX, pk=pk, kind="type#")
     for item in found:
         database.write(delete(LEDGER, type_key(account_name, item["type"])))
 
 
 def keys(store: JobParts, account_name: str) -> list[StoredKey]:
     pk = account_key(account_name).pk
-    found = store.db.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=KEYS_MAX, pk=pk, kind="key#")
+    found = store.db.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=rules.KEYS_MAX, pk=pk, kind="key#")
     return [_stored_key(item) for item in found]
 
 
@@ -175,7 +165,7 @@ def sealed_key(store: JobParts, account_name: str, key_id: str) -> str | None:
     return None if found is None else str(found["sealed"])
 
 
-def change_key(store: JobParts, account_name: str, key_id: str, change: KeyChange) -> StoredKey | None:
+def change_key(store: JobParts, account_name: str, key_id: str, change: rules.KeyChange) -> StoredKey | None:
     fields = {"enabled": change.enabled, "quarantine": change.quarantine}
     text, values = setting({name: value for name, value in fields.items() if value is not None})
     key = key_key(account_name, max(key_number(key_id), 0))  # no key has the number 0
@@ -264,15 +254,17 @@ def _account(
     if seen is not None:
         for one in keys_found:
             seen.note_sealed(name, one["number"], one["sealed"])
-    back = slots_back(((one["expected_ms"], one["concurrent"]) for one in slots), now_ms=now_ms, until_ms=until_ms)
+    back = rules.slots_back(
+        ((one["expected_ms"], one["concurrent"]) for one in slots), now_ms=now_ms, until_ms=until_ms
+    )
     return Account(
         id=name,
-        concurrent=msgspec.structs.replace(meters[meter_name(name, "concurrent")], releases=back),
-        results=meters[meter_name(name, "results")],
-        credits=meters[meter_name(name, "credits")],
+        concurrent=msgspec.structs.replace(meters[rules.meter_name(name, "concurrent")], releases=back),
+        results=meters[rules.meter_name(name, "results")],
+        credits=meters[rules.meter_name(name, "credits")],
         keys=tuple(
-            pool_key(one["number"], enabled=one["enabled"], quarantine=one["quarantine"])
-            for one in keys_found[:KEYS_MAX]
+            rules.pool_key(one["number"], enabled=one["enabled"], quarantine=one["quarantine"])
+            for one in keys_found[: rules.KEYS_MAX]
         ),
         enabled=item["enabled"],
         closed_until_ms=item["closed_until_ms"],

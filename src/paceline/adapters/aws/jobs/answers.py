@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, Key, put
 from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs import meters
 from paceline.adapters.aws.jobs.keys import (
     GATE,
     LINE,
@@ -24,32 +25,15 @@ from paceline.adapters.aws.jobs.keys import (
     tries,
 )
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, sending_over, unsent_ends
-from paceline.adapters.aws.jobs.meters import (
-    Write,
-    account_action,
-    applied,
-    empty_write,
-    freshened,
-    refunding,
-)
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import measurement_in
 from paceline.adapters.aws.jobs.refusals import account_after, actions_beside, clear_effects, key_beside
 from paceline.adapters.aws.jobs.turns import joins
+from paceline.core.jobs import transitions
 from paceline.core.jobs.atlas import expected_end_ms
 from paceline.core.jobs.measurement import targets_of
 from paceline.core.jobs.names import INDEX_BITS, key_id
 from paceline.core.jobs.refusals import touches_account
-from paceline.core.jobs.transitions import (
-    LOST,
-    EndsUnsent,
-    GoesBack,
-    IsUnknown,
-    Runs,
-    after_answer,
-    is_given_up,
-    may_answer,
-)
 from paceline.core.jobs.values import MeterFull, RefusalEffect, Rejected, SendOutcome, Sent
 
 SENDING_MAX = 10_000
@@ -91,14 +75,16 @@ def _answer_as_seen(
 ) -> bool:
     """Answers in one request, from cached rows. Returns False if account or gates have to be read first."""
     row, job = known
-    if not may_answer(row["state"], is_attempt=row["attempt"] == attempt):
+    if not transitions.may_answer(row["state"], is_attempt=row["attempt"] == attempt):
         return False
-    answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
+    answered = transitions.after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
     match answered:
-        case Runs() if row["state"] == "sending" and store.row_cache.is_unblamed(targets_of(measurement_in(row))):
+        case transitions.Runs() if row["state"] == "sending" and store.row_cache.is_unblamed(
+            targets_of(measurement_in(row))
+        ):
             actions = _sent(row, answered.atlas_ids, now_ms=now_ms)
             after = after_move(row, **_sent_changes(answered.atlas_ids, now_ms=now_ms))
-        case IsUnknown():
+        case transitions.IsUnknown():
             actions = _unsure(row, answered)
             after = after_move(row, state="unknown", **answered._asdict())
         case _:
@@ -131,11 +117,11 @@ def _answer(
         if out is None:
             return False
         if isinstance(effect, MeterFull):
-            out = out._replace(account=freshened(store.db, out.account, now_ms=now_ms))
+            out = out._replace(account=meters.freshened(store.db, out.account, now_ms=now_ms))
         write, actions = _following(out, outcome, now_ms=now_ms)
         if touches_account(effect) or write.adds:
             write = account_after(out.account, write, effect, now_ms=now_ms)
-            actions.append(account_action(out.row["account"], write))
+            actions.append(meters.account_action(out.row["account"], write))
         actions += actions_beside(
             effect, account=out.row["account"], key=key_id(out.row["key_number"]), seen=out.refused_item
         )
@@ -145,7 +131,7 @@ def _answer(
         if effect is not None:
             store.row_cache.forget_gates()
         if isinstance(outcome, Sent):
-            account = applied(out.account, write)
+            account = meters.applied(out.account, write)
             clear_effects(store.db, account=account, gate=out.gate, targets=out.targets, now_ms=now_ms)
             store.row_cache.forget_gates()
         return True
@@ -160,7 +146,7 @@ def _out(
     beside = [] if known is None or "account" not in known[0] else _concerned(known[0], effect)
     found = database.get_many(LEDGER, [*keys, *beside])
     row, job, line, gate = (found.get(key) for key in keys)
-    if row is None or job is None or not may_answer(row["state"], is_attempt=row["attempt"] == attempt):
+    if row is None or job is None or not transitions.may_answer(row["state"], is_attempt=row["attempt"] == attempt):
         return None
     concerned = _concerned(row, effect)
     if missing := [key for key in concerned if key not in beside]:
@@ -184,26 +170,26 @@ def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
     return [account_key(row["account"]), *targets, *([beside] if beside else [])]
 
 
-def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[Write, list[Action]]:
+def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.Write, list[Action]]:
     """Returns the write to the account, and the actions beside it."""
     row = out.row
-    answered = after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
+    answered = transitions.after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
     match answered:
-        case Runs():
-            return empty_write(), _sent(row, answered.atlas_ids, now_ms=now_ms)
-        case IsUnknown():
-            return empty_write(), _unsure(row, answered)
-        case GoesBack():
+        case transitions.Runs():
+            return meters.empty_write(), _sent(row, answered.atlas_ids, now_ms=now_ms)
+        case transitions.IsUnknown():
+            return meters.empty_write(), _unsure(row, answered)
+        case transitions.GoesBack():
             actions = _back(out, answered)
-        case EndsUnsent():
+        case transitions.EndsUnsent():
             actions = unsent_ends(row, out.job, answered, now_ms=now_ms)
         case _:
             assert_never(answered)
-    closing = refunding(row, now_ms=now_ms)
+    closing = meters.refunding(row, now_ms=now_ms)
     return closing.write, [*actions, *closing.beside, *sending_over(row)]
 
 
-def _back(out: _Out, back: GoesBack) -> list[Action]:
+def _back(out: _Out, back: transitions.GoesBack) -> list[Action]:
     row = moved(out.row, **back._asdict(), slot=0, account=None, key_number=None)
     actions = [row, job_adds(out.job, waiting=1)]
     if back.state == "queued":
@@ -211,7 +197,7 @@ def _back(out: _Out, back: GoesBack) -> list[Action]:
     return actions
 
 
-def _unsure(row: Item, unknown: IsUnknown) -> list[Action]:
+def _unsure(row: Item, unknown: transitions.IsUnknown) -> list[Action]:
     return [moved(row, state="unknown", **unknown._asdict()), *sending_over(row)]
 
 
@@ -246,9 +232,11 @@ def lose(store: JobParts, *, intent_before_ms: int, look_ms: int) -> int:
 def _lose_one(database: Database, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
     for _ in tries():
         [row] = read(database, [row_key(handle)])
-        if row is None or not is_given_up(row["state"], row.get("intent_ms", 0), intent_before_ms=intent_before_ms):
+        if row is None or not transitions.is_given_up(
+            row["state"], row.get("intent_ms", 0), intent_before_ms=intent_before_ms
+        ):
             return False
-        move = moved(row, state="unknown", next_ms=look_ms, reason=LOST)
+        move = moved(row, state="unknown", next_ms=look_ms, reason=transitions.LOST)
         if database.transact([move, *sending_over(row)]).won:
             return True
     raise too_busy()

@@ -7,16 +7,8 @@ from collections.abc import Iterable, Sequence
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs import meters
 from paceline.adapters.aws.jobs.keys import GATE, account_key, key_key, read, target_key, type_key
-from paceline.adapters.aws.jobs.meters import (
-    Write,
-    applied,
-    balance_of,
-    balance_write,
-    difference,
-    joined_write,
-    meter_of,
-)
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import refusals as rules
 from paceline.core.jobs.names import key_number
@@ -47,20 +39,20 @@ def site(store: JobParts, proposed: str) -> str:
     return str(written.item["site"])
 
 
-def account_after(account: Item, write: Write, effect: RefusalEffect | None, *, now_ms: int) -> Write:
+def account_after(account: Item, write: meters.Write, effect: RefusalEffect | None, *, now_ms: int) -> meters.Write:
     """Returns the write to the account with what the refusal adds to it."""
     match effect:
         case MeterFull(meter="balance"):
-            balance = rules.too_low_balance(balance_of(applied(account, write)), effect, now_ms=now_ms)
-            return balance_write(account, write, balance)
+            balance = rules.too_low_balance(meters.balance_of(meters.applied(account, write)), effect, now_ms=now_ms)
+            return meters.balance_write(account, write, balance)
         case MeterFull():
-            meter = meter_of(applied(account, write), effect.meter)
+            meter = meters.meter_of(meters.applied(account, write), effect.meter)
             full = rules.full_meter(meter, effect, now_ms=now_ms)
-            return joined_write(write, difference(applied(account, write), {meter.name: full}))
+            return meters.joined_write(write, meters.difference(meters.applied(account, write), {meter.name: full}))
         case AccountClosed():
             until_ms = rules.closed_until(account["closed_until_ms"], effect)
-            return joined_write(
-                write, Write({}, {"closed_until_ms": until_ms, "reason": effect.reason}, bound=account["v"])
+            return meters.joined_write(
+                write, meters.Write({}, {"closed_until_ms": until_ms, "reason": effect.reason}, bound=account["v"])
             )
         case _:
             return write

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, check, update
 from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs import meters
 from paceline.adapters.aws.jobs.keys import (
     LINE,
     account_key,
@@ -23,18 +24,6 @@ from paceline.adapters.aws.jobs.keys import (
     tries,
 )
 from paceline.adapters.aws.jobs.measurement_actions import job_started, unsent_ends
-from paceline.adapters.aws.jobs.meters import (
-    Write,
-    account_action,
-    balance_of,
-    cost_of,
-    freshened,
-    hold_posting,
-    joined_write,
-    meters_of,
-    needs_of,
-    taking,
-)
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import chances, stored_measurement
 from paceline.adapters.aws.jobs.turns import leaves, served
@@ -108,7 +97,7 @@ def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredM
                     return None
                 continue
         assert account_item is not None
-        account_item = freshened(store.db, account_item, now_ms=now_ms)
+        account_item = meters.freshened(store.db, account_item, now_ms=now_ms)
         if (short := _short(account_item, item, now_ms=now_ms)) is not None:
             return short
         sender = sender._replace(intent_ms=store.db.write_ms(now_ms))
@@ -120,10 +109,10 @@ def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredM
 
 def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | None:
     """Returns the meter or the balance of the account that has too little room."""
-    balance = balance_of(account)
+    balance = meters.balance_of(account)
     if short := short_of_balance(account["name"], item.cost, None if balance is None else balance.free):
         return short
-    taken = take("", needs_of(account["name"], item.cost), meters_of(account), now_ms=now_ms)
+    taken = take("", meters.needs_of(account["name"], item.cost), meters.meters_of(account), now_ms=now_ms)
     return taken if isinstance(taken, Short) else None
 
 
@@ -134,7 +123,7 @@ def _intents(row: Item, job: Item, sender: _Sender, took: Action, *, turn: int) 
         moved(row, **_intent(row, sender)),
         took,
         check(LEDGER, key, when="#enabled = :yes AND #quarantine = :none", yes=True, none=""),
-        hold_posting(sender.account, row, attempt=row["attempt"] + 1, now_ms=sender.now_ms),
+        meters.hold_posting(sender.account, row, attempt=row["attempt"] + 1, now_ms=sender.now_ms),
         _sending(sender.sending_max),
         served(row["owner"], job["user"], turn=turn),
         job_started(job, now_ms=sender.now_ms),
@@ -178,7 +167,7 @@ def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
 
 def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Action:
     """Returns the action that holds the cost on each meter, on condition that there is room when it is written."""
-    write = taking(cost_of(row))
+    write = meters.taking(meters.cost_of(row))
     conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
     values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
     for name, amount in write.adds.items():
@@ -188,8 +177,8 @@ def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Actio
         elif name.endswith("_free") and amount:
             conditions.append(f"#{name} >= :need_{name}")
             values[f"need_{name}"] = -amount
-    counted = joined_write(write, Write({"sends": 1}, {}))
-    return account_action(sender.account, counted, when=" AND ".join(conditions), **values)
+    counted = meters.joined_write(write, meters.Write({"sends": 1}, {}))
+    return meters.account_action(sender.account, counted, when=" AND ".join(conditions), **values)
 
 
 def _sending(sending_max: int) -> Action:

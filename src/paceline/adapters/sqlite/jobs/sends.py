@@ -9,31 +9,13 @@ from typing import Any, NamedTuple, assert_never
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import accounts, jobs, ledger
 from paceline.adapters.sqlite.kept_counts import tally
+from paceline.core.jobs import transitions
 from paceline.core.jobs.atlas import expected_end_ms
 from paceline.core.jobs.cost import Cost, needs_of
 from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
 from paceline.core.jobs.meters import Short
 from paceline.core.jobs.names import INDEX_BITS, OWNERS_HOLD, hold_of, key_number
 from paceline.core.jobs.send_order import Turn, next_turns
-from paceline.core.jobs.transitions import (
-    ENDED,
-    LOST,
-    OUT,
-    RUNNING,
-    WOKEN_MAX,
-    EndsUnsent,
-    GoesBack,
-    IsUnknown,
-    Runs,
-    account_actual,
-    after_answer,
-    is_usable,
-    job_sums,
-    refuse_begin,
-    short_of_balance,
-    spent_before,
-    with_progress,
-)
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import (
     Busy,
@@ -142,7 +124,7 @@ def begin(
     if row is None:
         return None
     sending = db.execute("SELECT count(*) FROM measurement WHERE slot = 1 AND state = 'sending'").get
-    refused = refuse_begin(
+    refused = transitions.refuse_begin(
         attempt=item.attempt,
         reason=item.reason,
         sending=sending,
@@ -152,14 +134,16 @@ def begin(
     match refused:
         case Busy():
             return refused
-        case EndsUnsent():
+        case transitions.EndsUnsent():
             _end_unsent(db, item.handle, refused, now_ms=now_ms)
             return None
         case "unusable":
             return None
     assert numbers is not None
     account_number, *meters = numbers
-    if (short := short_of_balance(account, item.cost, accounts.balance_free(db, account_number))) is not None:
+    if (
+        short := transitions.short_of_balance(account, item.cost, accounts.balance_free(db, account_number))
+    ) is not None:
         return short
     needs = dict(zip(meters, needs_of(item.cost).values(), strict=True))
     short = ledger.take_all(db, hold_of(item.handle, item.attempt + 1), needs, now_ms=now_ms)
@@ -205,26 +189,26 @@ def refuse(db: Connection, fences: Sequence[tuple[int, int]], *, reason: str, no
         ).fetchone()
         won.append(there is not None)
         if there is not None:
-            _end_unsent(db, handle, EndsUnsent("failed", reason), now_ms=now_ms)
+            _end_unsent(db, handle, transitions.EndsUnsent("failed", reason), now_ms=now_ms)
     return won
 
 
 def answer(
     db: Connection, handle: int, attempt: int, outcome: SendOutcome, *, effect: RefusalEffect | None = None, now_ms: int
 ) -> bool:
-    out = _out(db, handle, attempt, OUT)
+    out = _out(db, handle, attempt, transitions.OUT)
     if out is None:
         return False
-    answered = after_answer(outcome, lookups=out.lookups, stopping=bool(out.stopping))
+    answered = transitions.after_answer(outcome, lookups=out.lookups, stopping=bool(out.stopping))
     match answered:
-        case Runs():
+        case transitions.Runs():
             _note_sent(db, out, answered.atlas_ids, now_ms=now_ms)
-        case IsUnknown():
+        case transitions.IsUnknown():
             db.execute(
                 "UPDATE measurement SET state = 'unknown', reason = ?, next_ms = ?, lookups = ? WHERE id = ?",
                 (*answered, handle),
             )
-        case GoesBack():
+        case transitions.GoesBack():
             _refund_account(db, out, now_ms=now_ms)
             db.execute(
                 """UPDATE measurement SET state = ?, reason = ?, next_ms = ?, slot = 0, account = NULL, "key" = NULL
@@ -233,7 +217,7 @@ def answer(
             )
             if answered.state == "queued":
                 jobs.join_turn(db, out.owner)
-        case EndsUnsent():
+        case transitions.EndsUnsent():
             _refund_account(db, out, now_ms=now_ms)
             _end_unsent(db, handle, answered, now_ms=now_ms)
         case _:
@@ -248,7 +232,7 @@ def lose(db: Connection, *, intent_before_ms: int, look_ms: int) -> int:
     db.execute(
         """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = ?
            WHERE slot = 1 AND state = 'sending' AND intent_ms < ?""",
-        (look_ms, LOST, intent_before_ms),
+        (look_ms, transitions.LOST, intent_before_ms),
     )
     return db.changes()
 
@@ -272,11 +256,11 @@ def holding(db: Connection, state: HeldState, *, after: int, limit: int) -> list
 def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
     won = []
     for one in progress:
-        there = _out(db, one.handle, one.attempt, RUNNING) is not None
+        there = _out(db, one.handle, one.attempt, transitions.RUNNING) is not None
         won.append(there)
         if there:
             pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.told)], one.told, one.scheduled)
-            after = (with_progress(*pair) for pair in pairs)
+            after = (transitions.with_progress(*pair) for pair in pairs)
             db.executemany(
                 """UPDATE atlas_measurement SET status = ?, delivered = ?, scheduled = ?
                    WHERE measurement = ? AND atlas_id = ?""",
@@ -294,12 +278,12 @@ def end(db: Connection, endings: Sequence[Ending], *, now_ms: int) -> list[Ended
 def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
     won = []
     for handle, attempt in fences:
-        out = _out(db, handle, attempt, ENDED)
+        out = _out(db, handle, attempt, transitions.ENDED)
         won.append(out is not None)
         if out is not None:
             delivered = sum(one.delivered for one in jobs.atlas_of(db, handle))
             settled = db.execute("SELECT settled FROM measurement WHERE id = ?", (handle,)).get
-            spent = spent_before(out.cost, settled=settled, delivered=delivered)
+            spent = transitions.spent_before(out.cost, settled=settled, delivered=delivered)
             _let_account_go(db, out, *spent, now_ms=now_ms)
     return won
 
@@ -329,7 +313,7 @@ def _wake(db: Connection, *, now_ms: int) -> None:
         """UPDATE measurement SET state = 'queued', next_ms = NULL WHERE id IN
                (SELECT id FROM measurement WHERE state = 'parked' AND next_ms <= ? ORDER BY next_ms LIMIT ?)
            RETURNING owner""",
-        (now_ms, WOKEN_MAX),
+        (now_ms, transitions.WOKEN_MAX),
     ).fetchall()
     for owner in {row[0] for row in rows}:
         jobs.join_turn(db, owner)
@@ -350,7 +334,7 @@ def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int
     if row is None:
         return None
     enabled, closed_until_ms, key_enabled, quarantine, *numbers = row
-    usable = is_usable(
+    usable = transitions.is_usable(
         enabled=bool(enabled),
         closed_until_ms=closed_until_ms,
         key_enabled=bool(key_enabled),
@@ -395,7 +379,7 @@ def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
     accounts.move_balance(db, out.account, out.cost.daily_credits)
 
 
-def _end_unsent(db: Connection, handle: int, end: EndsUnsent, *, now_ms: int) -> None:
+def _end_unsent(db: Connection, handle: int, end: transitions.EndsUnsent, *, now_ms: int) -> None:
     """Refunds the user whole. What the account held is closed already."""
     ledger.refund_all(db, hold_of(handle, OWNERS_HOLD), now_ms=now_ms)
     _record_end(db, handle, end.state, end.reason, settled=0, now_ms=now_ms)
@@ -403,7 +387,7 @@ def _end_unsent(db: Connection, handle: int, end: EndsUnsent, *, now_ms: int) ->
 
 
 def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
-    out = _out(db, ending.handle, ending.attempt, RUNNING)
+    out = _out(db, ending.handle, ending.attempt, transitions.RUNNING)
     if out is None:
         return Ended(won=False)
     owners = {out.meter: ending.credits}
@@ -418,7 +402,7 @@ def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
 def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
     """Closes all that the account holds for the measurement, and frees its slot."""
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
-    settled = account_actual(out.cost, credits_spent=credits_spent, results=results)
+    settled = transitions.account_actual(out.cost, credits_spent=credits_spent, results=results)
     actual, day_credits = dict(zip(row, settled, strict=True)), settled[2]
     accounts.move_balance(db, out.account, out.cost.daily_credits - day_credits)
     ledger.close_lines(db, hold_of(out.handle, out.attempt), actual, now_ms=now_ms)
@@ -433,7 +417,7 @@ def _record_end(db: Connection, handle: int, state: EndState, reason: str, *, se
         "UPDATE measurement SET state = ?, reason = ?, ended_ms = ?, settled = ?, next_ms = NULL WHERE id = ?",
         (state, reason, now_ms, settled, handle),
     )
-    sums = job_sums(state, was=was, held=held, settled=settled, definitions=definitions)
+    sums = transitions.job_sums(state, was=was, held=held, settled=settled, definitions=definitions)
     db.execute(
         """UPDATE job SET open = open + :open, done = done + :done, failed = failed + :failed,
                   cancelled = cancelled + :cancelled, settled = settled + :settled, refunded = refunded + :refunded,
