@@ -184,7 +184,7 @@ def test_request_that_takes_longer_than_the_timeout_is_given_up() -> None:
     with ScriptedServer(slow) as server, Client(server.url, "t", timeout=5.0, tries=1) as client:
         assert client.users.get().id == "bob"
         with pytest.raises(NoAnswer) as caught:
-            client.with_timeout("100ms").users.get()
+            client.with_options(timeout="100ms").users.get()
     assert caught.value.may_have_counted
 
 

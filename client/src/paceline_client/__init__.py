@@ -3,6 +3,8 @@
 from paceline_client.client import AsyncClient, Client
 from paceline_client.durations import Duration
 from paceline_client.items import AsyncItems, Items
+from paceline_client.models.batches import ClaimedRecord
+from paceline_client.models.monitors import ClaimedRun
 from paceline_client.problems import (
     AlreadyExists,
     ClientError,
@@ -25,6 +27,8 @@ from paceline_client.problems import (
     UnexpectedAnswer,
 )
 from paceline_client.resources.jobs import AsyncJob, Job
+from paceline_client.worker.outcomes import Retry
+from paceline_client.worker.worker import Worker
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +36,8 @@ __all__ = [
     "AsyncClient",
     "AsyncItems",
     "AsyncJob",
+    "ClaimedRecord",
+    "ClaimedRun",
     "Client",
     "ClientError",
     "Conflict",
@@ -49,9 +55,11 @@ __all__ = [
     "OverBudget",
     "PreconditionFailed",
     "Problem",
+    "Retry",
     "StaleLease",
     "Throttled",
     "Unauthenticated",
     "Unavailable",
     "UnexpectedAnswer",
+    "Worker",
 ]

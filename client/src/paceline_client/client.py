@@ -83,9 +83,9 @@ class Client(Operations[SyncTransport]):
         http = httpx.Client(**connection.options, transport=transport)
         super().__init__(SyncTransport(connection, http))
 
-    def with_timeout(self, timeout: DurationLike | float) -> Self:
-        """The same client, with its connections, and another timeout."""
-        return self._over(self._transport.with_timeout(seconds(timeout)))
+    def with_options(self, *, timeout: DurationLike | float | None = None, tries: int | None = None) -> Self:
+        """The same client, with its connections, and another timeout or number of tries."""
+        return self._over(self._transport.over(_with_options(self.connection, timeout, tries)))
 
     def close(self) -> None:
         """Closes the connections."""
@@ -117,9 +117,9 @@ class AsyncClient(Operations[AsyncTransport]):
         """A client of the same service as another one."""
         return cls._over(AsyncTransport(connection))
 
-    def with_timeout(self, timeout: DurationLike | float) -> Self:
-        """The same client, with its connections, and another timeout."""
-        return self._over(self._transport.with_timeout(seconds(timeout)))
+    def with_options(self, *, timeout: DurationLike | float | None = None, tries: int | None = None) -> Self:
+        """The same client, with its connections, and another timeout or number of tries."""
+        return self._over(self._transport.over(_with_options(self.connection, timeout, tries)))
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -150,3 +150,7 @@ def _connection(
         verify=True if ca_file is None else ssl.create_default_context(cafile=str(ca_file)),
         retries=replace(Retries(), tries_max=tries),
     )
+
+
+def _with_options(connection: Connection, timeout: DurationLike | float | None, tries: int | None) -> Connection:
+    return connection.with_options(None if timeout is None else seconds(timeout), tries)

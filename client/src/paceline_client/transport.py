@@ -36,6 +36,11 @@ class Connection:
     verify: ssl.SSLContext | bool = True
     retries: Retries = field(default_factory=Retries)
 
+    def with_options(self, timeout_s: float | None, tries_max: int | None) -> Connection:
+        """The same service with another patience. None: as it is."""
+        retries = self.retries if tries_max is None else replace(self.retries, tries_max=tries_max)
+        return replace(self, timeout_s=self.timeout_s if timeout_s is None else timeout_s, retries=retries)
+
     @property
     def options(self) -> dict[str, Any]:
         """Arguments that both clients of httpx take."""
@@ -74,8 +79,9 @@ class SyncTransport:
         self.connection = connection
         self._http = http or httpx.Client(**connection.options)
 
-    def with_timeout(self, timeout_s: float) -> Self:
-        return type(self)(replace(self.connection, timeout_s=timeout_s), self._http)
+    def over(self, connection: Connection) -> Self:
+        """The same connections with other options."""
+        return type(self)(connection, self._http)
 
     def run(self, described: Described[T]) -> T:
         """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""
@@ -147,8 +153,9 @@ class AsyncTransport:
         self.connection = connection
         self._http = http or httpx.AsyncClient(**connection.options)
 
-    def with_timeout(self, timeout_s: float) -> Self:
-        return type(self)(replace(self.connection, timeout_s=timeout_s), self._http)
+    def over(self, connection: Connection) -> Self:
+        """The same connections with other options."""
+        return type(self)(connection, self._http)
 
     async def run(self, described: Described[T]) -> T:
         """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""

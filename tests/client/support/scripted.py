@@ -71,9 +71,9 @@ class ScriptedServer:
     def _act(self, request: Request) -> Act:
         with self._lock:
             self.requests.append(request)
-            if callable(self._script):
-                return self._script(request)
-            return self._script[min(len(self.requests), len(self._script)) - 1]
+            if not callable(self._script):
+                return self._script[min(len(self.requests), len(self._script)) - 1]
+        return self._script(request)
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         scripted = self

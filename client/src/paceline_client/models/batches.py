@@ -305,6 +305,50 @@ class BatchRun(Model, frozen=True):
     dead: bool
 
 
+class RecordWork(Model, frozen=True):
+    """The record of a claimed run. ``body`` is JSON; None: no body."""
+
+    id: str
+    provider: str
+    endpoint: str
+    body: Any
+
+
+class ClaimedRecord(Model, frozen=True):
+    """A run of an outgoing provider that is yours until ``lease_until``, and its record."""
+
+    run: str
+    lease: str
+    record: RecordWork
+    due: datetime
+    attempt: int
+    batch: str
+    date: Date
+    lease_until: datetime
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    @property
+    def provider(self) -> str:
+        return self.record.provider
+
+    @property
+    def endpoint(self) -> str:
+        return self.record.endpoint
+
+    @property
+    def body(self) -> Any:
+        return self.record.body
+
+
+class RecordClaimAnswer(Model, frozen=True):
+    """Runs that were leased together, in the order in which they shall start."""
+
+    items: list[ClaimedRecord]
+
+
 class Redriven(Model, frozen=True):
     """How many dead letters were put back."""
 

@@ -152,6 +152,7 @@ class OutcomeItem(TypedDict):
     lease: str
     status: OutcomeStatus
     detail: NotRequired[dict[str, Any]]
+    after: NotRequired[DurationLike]
 
 
 class OutcomeResult(Model, frozen=True):

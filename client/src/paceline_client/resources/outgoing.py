@@ -8,7 +8,7 @@ from typing import Any
 from paceline_client.answers import Json
 from paceline_client.calls import Call, Plan, Resource, Transport, given, operation
 from paceline_client.durations import DurationLike, duration_text, seconds
-from paceline_client.models.batches import BatchRun
+from paceline_client.models.batches import BatchRun, ClaimedRecord, RecordClaimAnswer
 from paceline_client.models.monitors import (
     ClaimAnswer,
     ClaimedRun,
@@ -35,14 +35,29 @@ class Outgoing(Resource[Transport]):
         lease: DurationLike | None = None,
         wait: DurationLike = "0s",
         user: str | None = None,
+        queue: str | None = None,
     ) -> Plan[list[ClaimedRun]]:
         """Leases up to ``max`` runs of outgoing monitors; waits for the first, up to ``wait`` (20 s at most).
 
-        ``user``: whose, for admins. A claim whose answer is lost is not made again: its runs come back when their
-        lease is over.
+        ``user``: whose, for admins. ``queue``: those of monitors whose check names it. A claim whose answer is lost is
+        not made again: its runs come back when their lease is over.
         """
-        body = given(max=max, lease=lease, wait=duration_text(wait), user=user)
+        body = given(max=max, lease=lease, wait=duration_text(wait), user=user, queue=queue)
         answer = yield from Call("POST", _CLAIM, Json(ClaimAnswer), body=body, wait_s=seconds(wait))
+        return answer.items
+
+    @operation
+    def claim_records(
+        self,
+        provider: str,
+        *,
+        max: int | None = None,
+        lease: DurationLike | None = None,
+        wait: DurationLike = "0s",
+    ) -> Plan[list[ClaimedRecord]]:
+        """Leases up to ``max`` runs of batches at an outgoing provider, in order; waits as ``claim`` does."""
+        body = given(provider=provider, max=max, lease=lease, wait=duration_text(wait))
+        answer = yield from Call("POST", _CLAIM, Json(RecordClaimAnswer), body=body, wait_s=seconds(wait))
         return answer.items
 
     @operation
@@ -77,11 +92,55 @@ class Runs(Resource[Transport]):
 
     @operation
     def report(
-        self, run: str, *, lease: str, status: OutcomeStatus, detail: Mapping[str, Any] | None = None
+        self,
+        run: str,
+        *,
+        lease: str,
+        status: OutcomeStatus,
+        detail: Mapping[str, Any] | None = None,
+        after: DurationLike | None = None,
     ) -> Call[Run]:
-        """Settles a leased run. May be sent again: if it counted already, the second answer is ``StaleLease``."""
-        body = {"lease": lease, "status": status, "detail": dict(detail or {})}
-        return Call("POST", f"{_RUN}/outcome", Json(Run), {"run": run}, body=body, repeatable=True)
+        """Settles a leased run of a monitor. ``after`` is for ``retry``: the run comes again no sooner.
+
+        May be sent again: if it counted already, the second answer is ``StaleLease``.
+        """
+        return Call(
+            "POST",
+            f"{_RUN}/outcome",
+            Json(Run),
+            {"run": run},
+            body=given(lease=lease, status=status, detail=dict(detail or {}), after=after),
+            repeatable=True,
+        )
+
+    @operation
+    def report_of_batch(
+        self,
+        run: str,
+        *,
+        lease: str,
+        status: OutcomeStatus,
+        detail: Mapping[str, Any] | None = None,
+        after: DurationLike | None = None,
+    ) -> Call[BatchRun]:
+        """Settles a leased run of a batch; otherwise as ``report``."""
+        return Call(
+            "POST",
+            f"{_RUN}/outcome",
+            Json(BatchRun),
+            {"run": run},
+            body=given(lease=lease, status=status, detail=dict(detail or {}), after=after),
+            repeatable=True,
+        )
+
+    @operation
+    def claim_of_batch(
+        self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None
+    ) -> Call[ClaimedRecord]:
+        """Leases one run of a batch, if it is the next of its provider."""
+        return Call(
+            "POST", f"{_RUN}/claim", Json(ClaimedRecord), {"run": run}, body=given(attempt=attempt, lease=lease)
+        )
 
     @operation
     def extend(self, run: str, *, lease: str, by: DurationLike) -> Call[ExtendAnswer]:

@@ -1,0 +1,121 @@
+"""Workers as processes beside a real daemon: killed, and stopped in the middle of their work."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from paceline_client import Client
+from tests.shells.support.daemons import free_port, new_user, start_daemon
+from tests.shells.support.job_daemons import stop, wait_for
+
+ROOT = Path(__file__).parents[2]
+MONITORS, KILLS, CONCURRENCY = 8, 6, 3
+ENDED = ("ok", "failed", "dead", "unknown")
+
+
+@pytest.fixture
+def ann(tmp_path: Path) -> Iterator[Client]:
+    """A user of a real daemon."""
+    token, port = new_user(tmp_path, "ann"), free_port()
+    daemon = start_daemon(tmp_path, port)
+    try:
+        with Client(f"http://127.0.0.1:{port}", token) as client:
+            yield client
+    finally:
+        stop(daemon)
+
+
+def start_worker(client: Client, diary: Path, seconds: float, *words: str) -> subprocess.Popen[str]:
+    """Returns when it is about to claim."""
+    environment = os.environ | {"PACELINE_URL": client.connection.url, "PACELINE_TOKEN": client.connection.token}
+    command = [sys.executable, "-m", "tests.client.support.checker_program", str(diary), str(seconds), *words]
+    worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    assert worker.stdout is not None
+    assert worker.stdout.readline() == "ready\n"
+    return worker
+
+
+def end(worker: subprocess.Popen[str], how: signal.Signals) -> int:
+    worker.send_signal(how)
+    code = worker.wait(60)
+    assert worker.stdout is not None
+    worker.stdout.close()
+    return code
+
+
+def notes(diary: Path) -> list[list[str]]:
+    return [line.split() for line in diary.read_text().splitlines()] if diary.exists() else []
+
+
+@pytest.mark.slow
+def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_only_what_they_had_out(
+    ann: Client, tmp_path: Path
+) -> None:
+    diary, chance = tmp_path / "diary", random.Random(7)
+    for number in range(MONITORS):
+        ann.monitors.put(f"m{number}", check={"kind": "outgoing"}, every="1s", overlap="queue")
+    workers = [start_worker(ann, diary, 0.2) for _ in range(2)]
+    for _ in range(KILLS):
+        time.sleep(0.5 + chance.random())
+        assert end(workers.pop(0), signal.SIGKILL) == -signal.SIGKILL
+        workers.append(start_worker(ann, diary, 0.2))
+    for number in range(MONITORS):
+        ann.monitors.pause(f"m{number}")
+    runs = [f"m{number}" for number in range(MONITORS)]
+    wait_for(lambda: all(one.state in ENDED for name in runs for one in ann.monitors.runs(name)), lambda: notes(diary))
+    assert [end(worker, signal.SIGTERM) for worker in workers] == [0, 0]
+
+    ended = {one.run: one for name in runs for one in ann.monitors.runs(name)}
+    assert len(ended) >= MONITORS * 3
+    assert {one.state for one in ended.values()} == {"ok"}, "nothing is lost, and nothing is called failed"
+    begun = Counter(run for word, run, *_ in notes(diary) if word == "begin")
+    assert set(begun) == set(ended)
+    assert {run: one.attempt for run, one in ended.items() if begun[run] > one.attempt} == {}, "each under a lease"
+    repeated = sum(begun.values()) - len(begun)
+    assert repeated <= KILLS * CONCURRENCY, "only what was out when its process was killed"
+
+
+@pytest.mark.slow
+def test_sigterm_lets_the_run_that_is_out_end_and_nothing_is_repeated(ann: Client, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    ann.monitors.put("slow", check={"kind": "outgoing"}, every="1h")
+    worker = start_worker(ann, diary, 3.0)
+    wait_for(lambda: len(notes(diary)) == 1, lambda: notes(diary))
+    assert end(worker, signal.SIGTERM) == 0
+    (run,) = ann.monitors.runs("slow")
+    assert (run.state, run.attempt, run.detail["pid"]) == ("ok", 1, worker.pid)
+    assert [word for word, *_ in notes(diary)] == ["begin", "end"]
+    assert run.ended_at is not None
+    assert run.started_at is not None
+    assert (run.ended_at - run.started_at).total_seconds() >= 3.0, "its lease of two seconds was extended"
+
+
+@pytest.mark.slow
+def test_frozen_worker_drops_its_result_when_another_has_the_run(ann: Client, tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    ann.monitors.put("slow", check={"kind": "outgoing"}, every="1h")
+    frozen = start_worker(ann, diary, 0.5)
+    wait_for(lambda: len(notes(diary)) == 1, lambda: notes(diary))
+    frozen.send_signal(signal.SIGSTOP)
+    other = start_worker(ann, diary, 0.5)
+    wait_for(lambda: [one.state for one in ann.monitors.runs("slow")] == ["ok"], lambda: notes(diary))
+    frozen.send_signal(signal.SIGCONT)
+    assert frozen.stdout is not None
+    line = ""
+    while "result_dropped" not in line:
+        line = frozen.stdout.readline()
+        assert line, "it ended without a word"
+    assert [end(worker, signal.SIGTERM) for worker in (frozen, other)] == [0, 0]
+    (run,) = ann.monitors.runs("slow")
+    assert run.attempt >= 2, "the claim of the frozen one may have taken it once more"
+    assert run.detail["pid"] == other.pid
