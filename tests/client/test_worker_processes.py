@@ -10,11 +10,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from paceline_client import Client
+from paceline_client import ClaimedRecord, Client, Retry, Worker
 from tests.shells.support.daemons import free_port, new_user, start_daemon
 from tests.shells.support.job_daemons import stop, wait_for
 
@@ -33,6 +34,13 @@ def ann(tmp_path: Path) -> Iterator[Client]:
             yield client
     finally:
         stop(daemon)
+
+
+@pytest.fixture
+def root(ann: Client, tmp_path: Path) -> Iterator[Client]:
+    """An admin of the same daemon."""
+    with Client(ann.connection.url, new_user(tmp_path, "root", role="admin")) as client:
+        yield client
 
 
 def start_worker(client: Client, diary: Path, seconds: float, *words: str) -> subprocess.Popen[str]:
@@ -83,6 +91,63 @@ def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_o
     assert {run: one.attempt for run, one in ended.items() if begun[run] > one.attempt} == {}, "each under a lease"
     repeated = sum(begun.values()) - len(begun)
     assert repeated <= KILLS * CONCURRENCY, "only what was out when its process was killed"
+
+
+@pytest.mark.slow
+def test_promise_10_workers_of_a_batch_killed_with_kill_minus_nine_lose_no_record_and_keep_the_order(
+    root: Client, tmp_path: Path
+) -> None:
+    """One place, records in order, and a worker that is killed in the middle of some of them."""
+    diary, date = tmp_path / "diary", (datetime.now(UTC) - timedelta(days=1)).date()
+    root.providers.put("shop", kind="outgoing", max_in_flight=1, retry={"base": "100ms", "cap": "1s"})
+    root.batches.put("nightly", window="4s", missed="all")
+    root.records.put("nightly", [{"id": f"r{number:02}", "provider": "shop", "body": number} for number in range(12)])
+    assert root.days.plan("nightly", date).enqueued == 12
+    worker = start_worker(root, diary, 0.1, "--batch")
+    for _ in range(2):
+        seen = len(notes(diary))
+        wait_for(lambda seen=seen: len(notes(diary)) > seen + 3, lambda: notes(diary))  # type: ignore[misc]
+        assert end(worker, signal.SIGKILL) == -signal.SIGKILL
+        worker = start_worker(root, diary, 0.1, "--batch")
+    wait_for(lambda: root.days.get("nightly", date).totals.get("done") == 12, lambda: notes(diary))
+    assert end(worker, signal.SIGTERM) == 0
+    runs = root.days.runs("nightly", date).to_list()
+    assert {one.state for one in runs} == {"done"}
+    due = [one.run for one in sorted(runs, key=lambda one: one.due)]
+    begun = [run for word, run, *_ in notes(diary) if word == "begin"]
+    assert list(dict.fromkeys(begun)) == due, "in order, a repeated one in its old place"
+    assert len(begun) - len(due) <= 2, "only what was out when its process was killed"
+    assert root.dead.list().to_list() == []
+
+
+@pytest.mark.slow
+def test_worker_retries_and_fails_records_as_its_function_says(root: Client) -> None:
+    date = (datetime.now(UTC) - timedelta(days=1)).date()
+    root.providers.put("shop", kind="outgoing", max_in_flight=1, retry={"base": "1ms", "cap": "1ms"})
+    root.batches.put("nightly", window="4s", missed="all")
+    root.records.put("nightly", [{"id": name, "provider": "shop"} for name in ("good", "hard", "bad")])
+    root.days.plan("nightly", date)
+    worker, began_s = Worker(root), dict[str, list[float]]()
+
+    @worker.batch("shop")
+    def order(record: ClaimedRecord) -> dict[str, int]:
+        began_s.setdefault(record.id, []).append(time.monotonic())
+        if sum(len(times) for times in began_s.values()) == 4:
+            worker.stop()
+        if record.id == "hard" and record.attempt == 1:
+            raise Retry("not yet", after="1s")
+        if record.id == "bad":
+            raise ValueError("no such order")
+        return {"length": len(record.id)}
+
+    worker.run()
+    ended = {one.record: one for one in root.days.runs("nightly", date)}
+    assert {name: one.state for name, one in ended.items()} == {"good": "done", "hard": "done", "bad": "failed"}
+    assert (ended["hard"].attempt, ended["bad"].reason) == (2, "ValueError: no such order")
+    assert began_s["hard"][1] - began_s["hard"][0] >= 1.0
+    assert ended["good"].payload is not None
+    assert '"length":4' in ended["good"].payload
+    assert [one.record for one in root.dead.list(provider="shop")] == ["bad"]
 
 
 @pytest.mark.slow

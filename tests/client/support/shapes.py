@@ -247,7 +247,9 @@ class Comparison:
             self.compare_fields(theirs[tag], ours[tag], f"{where}<{tag}>", answer=answer)
 
     def _compare_words(self, schema: Schema, hint: Any, where: str) -> None:
-        theirs = {word for one in self.branches(schema) for word in one.get("enum", ())}
+        theirs = {
+            word for one in self.branches(schema) for word in one.get("enum", [one["const"]] if "const" in one else ())
+        }
         ours = {word for one in options(hint) if get_origin(one) is Literal for word in get_args(one)}
         if (ours or len(theirs) > 1) and theirs and theirs != ours:
             self.wrong.append(f"{where}: {sorted(theirs)} in the schema, {sorted(ours)} in the client")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.users import Role
 from paceline.steps.access import add_user
 
 SECRET = "a secret key that is long enough"
@@ -48,12 +49,12 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def new_user(folder: Path, name: str) -> str:
+def new_user(folder: Path, name: str, *, role: Role = "user") -> str:
     """A user in the store that the daemons of this folder share; returns the token."""
     store = SqliteStore(str(folder / "p.db"))
     key = hashlib.sha256(SECRET.encode()).digest()
     made = add_user(
-        store, name, role="user", daily_credits=0, token_bytes=secrets.token_bytes(32), secret_key=key, now_ms=now_ms()
+        store, name, role=role, daily_credits=0, token_bytes=secrets.token_bytes(32), secret_key=key, now_ms=now_ms()
     )
     store.close()
     return made[1].secret

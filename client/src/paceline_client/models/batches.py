@@ -15,6 +15,7 @@ from paceline_client.models.states import (
     HttpMethod,
     Missed,
     PlanWarningKind,
+    ProviderKind,
     StandingState,
     UnknownRule,
 )
@@ -51,7 +52,7 @@ class Provider(Model, frozen=True):
     """A provider as it is stored, and how it is doing. ``etag`` is None in lists."""
 
     id: str
-    kind: str
+    kind: ProviderKind
     base_url: str
     headers: dict[str, str]
     method: HttpMethod | None
@@ -86,8 +87,11 @@ class BreakerDocument(TypedDict, total=False):
     open_for: DurationLike
 
 
-class _ProviderOptions(TypedDict, total=False):
-    kind: str
+class ProviderDefinition(TypedDict, total=False):
+    """A provider to be put, or what an edit changes: None means the default. Kind ``http`` needs a ``base_url``."""
+
+    kind: ProviderKind
+    base_url: str
     headers: Mapping[str, str]
     method: HttpMethod | None
     max_in_flight: int
@@ -99,18 +103,6 @@ class _ProviderOptions(TypedDict, total=False):
     look_up: str | None
     verify_tls: bool
     paused: bool
-
-
-class ProviderDefinition(_ProviderOptions):
-    """A provider to be put."""
-
-    base_url: str
-
-
-class ProviderChanges(_ProviderOptions, total=False):
-    """What an edit changes. None means the default."""
-
-    base_url: str
 
 
 class Batch(Model, frozen=True):

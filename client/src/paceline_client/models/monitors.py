@@ -18,6 +18,7 @@ from paceline_client.models.states import (
     Overlap,
     RunOutcome,
     RunState,
+    SettledState,
 )
 from paceline_client.problems import ProblemDocument
 
@@ -160,7 +161,7 @@ class OutcomeResult(Model, frozen=True):
 
     run: str | None
     disposition: OutcomeDisposition
-    state: RunOutcome | None = None
+    state: SettledState | None = None
     error: ProblemDocument | None = None
 
 

@@ -96,6 +96,7 @@ class Status(Model, frozen=True):
     providers: int
     batches: int
     calls_waiting: int
+    calls_for_workers: int
     dead_letters: int
     dead_messages: dict[str, int]
     call_age_s: float

@@ -19,16 +19,20 @@ if TYPE_CHECKING:
     Missed = Literal["all", "once", "skip"]
     OutcomeDisposition = Literal["refused", "retried", "settled", "stale"]
     Overlap = Literal["queue", "skip"]
+    ProviderKind = Literal["http", "outgoing"]
     PlanWarningKind = Literal["latency", "paused", "rate", "time_out"]
     Role = Literal["admin", "user"]
     RunOutcome = Literal["dead", "failed", "ok", "unknown"]
     RunState = Literal["dead", "failed", "held", "later", "ok", "out", "parked", "retry", "unknown", "waiting"]
+    SettledState = Literal["dead", "done", "failed", "ok", "unknown"]
     StandingState = Literal["closed", "open", "paused"]
     UnknownRule = Literal["hold", "look_up", "retry"]
 else:
     AccountState = BatchRunState = BulkDisposition = DaemonKind = DaemonState = DayState = Health = HttpMethod = str
-    JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = Role = str
-    RunOutcome = RunState = StandingState = UnknownRule = str
+    JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = ProviderKind = (
+        str
+    )
+    Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = str
 
 OutcomeStatus = Literal["failed", "ok", "retry"]
 """What a checker reports."""

@@ -9,7 +9,6 @@ from paceline_client.models.batches import (
     Batch,
     BatchDefinition,
     Provider,
-    ProviderChanges,
     ProviderDefinition,
 )
 from paceline_client.resources.editing import guarded_edit
@@ -49,7 +48,7 @@ class Providers(Resource[Transport]):
         return Call("GET", _PROVIDER, IfChanged(Provider), {"provider": provider}, headers=headers)
 
     @operation
-    def edit(self, provider: str, change: Callable[[Provider], ProviderChanges]) -> Plan[Provider]:
+    def edit(self, provider: str, change: Callable[[Provider], ProviderDefinition]) -> Plan[Provider]:
         """Reads the provider, puts what ``change`` makes of it, and does so again if somebody else was faster.
 
         ``change`` gets the provider and returns the fields that are to be different, such as ``{"rate": "5/1s"}``.
