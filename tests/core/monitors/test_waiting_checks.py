@@ -94,6 +94,24 @@ def test_run_at_a_full_target_lets_those_behind_it_pass_and_starts_when_there_is
     assert queue.choose(Seats(9, Places(9, 1))) == [("a", 2, "full")]
 
 
+@given(owners=st.integers(2, 12), target_max=st.integers(12, 60), quick=st.integers(1, 5))
+def test_promise_13_owners_that_wait_at_one_target_share_its_places_evenly(
+    owners: int, target_max: int, quick: int
+) -> None:
+    """In the first claim nobody knows yet who else is there for the target; from then on everybody gets as much."""
+    queue = waiting(*[(f"owner{number % owners}", "shared") for number in range(owners * 200)])
+    held: Counter[tuple[str, str]] = Counter()
+    for claim in range(4):
+        places = Places(100, target_max, {pair: count for pair, count in held.items() if count})
+        chosen = queue.choose(Seats(100 - held.total(), places))
+        held.update((owner, target) for owner, _, target in chosen)
+        if claim:
+            assert max(held.values()) - min(held.values()) <= 1
+        held.subtract((owner, target) for owner, _, target in chosen[::quick])
+        if not claim:
+            held.clear()
+
+
 def test_retried_run_goes_before_waiting_runs() -> None:
     queue = waiting(("a", ""), ("a", ""))
     queue.put_first([(7, ("a", "")), (8, ("a", ""))])

@@ -78,6 +78,8 @@ class Seats:
         self._pairs: dict[tuple[str, str], int] = dict(places.held) if places else {}
         self._owners: dict[str, int] = {}
         self._targets: dict[str, int] = {}
+        self._parts: dict[tuple[str, str], int] = {}
+        """How many places of a target that was divided each owner may still take."""
         for (owner, target), held in self._pairs.items():
             self._owners[owner] = self._owners.get(owner, 0) + held
             self._targets[target] = self._targets.get(target, 0) + held
@@ -89,6 +91,15 @@ class Seats:
         if self._places is None:
             return fair_shares(self.room, claimants)
         return spared_shares(self.room, claimants, ceiling=self._places.owner_max)
+
+    def divide(self, target: str, wishes: Sequence[Wish]) -> None:
+        """Gives each of these owners a part of the target's free places, max-min fair: else the first takes most."""
+        if self._places is None or not target:
+            return
+        free = self._places.target_max - self._targets.get(target, 0)
+        claimants = [Claimant(wanted, self._pairs.get((owner, target), 0)) for owner, wanted in wishes]
+        parts = spared_shares(free, claimants, ceiling=self._places.target_max)
+        self._parts.update(((wish.owner, target), part) for wish, part in zip(wishes, parts, strict=True))
 
     def held_by(self, owner: str) -> int:
         """How many checks of the owner are out."""
@@ -108,7 +119,10 @@ class Seats:
         return ""
 
     def room_at(self, owner: str, target: str) -> int:
-        """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start."""
+        """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start.
+
+        Less, if the target was divided and this is not the owner's part.
+        """
         if self._places is None:
             return self.room
         most = min(self.room, self._places.owner_max - self._owners.get(owner, 0))
@@ -118,6 +132,7 @@ class Seats:
                 return 0
             held = self._pairs.get((owner, target), 0)
             most = min(most, max((SPARE * free - held) // (SPARE + 1), int(held == 0)))
+            most = min(most, self._parts.get((owner, target), most))
         return max(0, most)
 
     def is_ample(self, runs: int) -> bool:
@@ -153,6 +168,8 @@ class Seats:
         owners[owner] = owners.get(owner, 0) + runs
         targets[target] = targets.get(target, 0) + runs
         pairs[pair] = pairs.get(pair, 0) + runs
+        if pair in self._parts:
+            self._parts[pair] -= runs
 
 
 def noted_reason(reasons: Mapping[str, str], target: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Any
 
 from paceline.core.monitors.places import Seats, Wish
 
@@ -16,8 +17,8 @@ TARGETS_MAX = 64
 """So many full targets of one owner are asked for a free place in one claim; the next claim asks the others."""
 
 
-Chosen = tuple[str, int, str]
-"""A run that waits or may start: its owner, handle and target."""
+Chosen = tuple[str, Any, str]
+"""A run that waits or may start: its owner, the run as it was given, and its target."""
 
 
 class Waiting:
@@ -33,20 +34,19 @@ class Waiting:
     def __len__(self) -> int:
         return self._count
 
-    def add(self, runs: Iterable[tuple[int, tuple[str, str]]]) -> None:
-        """Adds runs behind their owners' other runs. Each is given by its handle with its owner and target."""
+    def add(self, runs: Iterable[tuple[Any, tuple[str, str]]]) -> None:
+        """Adds runs behind their owners' other runs. Each is given with its owner and target."""
         owners = self._owners
-        count = 0
-        for count, (handle, (owner, target)) in enumerate(runs, start=1):  # noqa: B007  counted, used below
+        for run, (owner, target) in runs:
             if owner not in owners:
                 owners[owner] = _Runs()
-            owners[owner].line.append((owner, handle, target))
-        self._count += count
+            owners[owner].line.append((owner, run, target))
+            self._count += 1
 
-    def put_first(self, runs: Sequence[tuple[int, tuple[str, str]]]) -> None:
+    def put_first(self, runs: Sequence[tuple[Any, tuple[str, str]]]) -> None:
         """Adds runs before their owners' other runs, given as for ``add``."""
-        for handle, (owner, target) in reversed(runs):
-            self._owners.setdefault(owner, _Runs()).line.appendleft((owner, handle, target))
+        for run, (owner, target) in reversed(runs):
+            self._owners.setdefault(owner, _Runs()).line.appendleft((owner, run, target))
         self._count += len(runs)
 
     def choose(self, seats: Seats) -> list[Chosen]:
@@ -80,6 +80,8 @@ class Waiting:
             before = len(chosen)
             wishes = self._wishes(asked, seats) if before else self._asked(seats)
             asked = [wish.owner for wish in wishes]
+            if self._divide_targets(asked, seats):
+                wishes = [Wish(owner, self._owners[owner].wanted(owner, seats)) for owner in asked]
             shares = seats.shares(wishes)
             served: set[str] = set()
             for owner, share in zip(asked, shares, strict=True):
@@ -122,6 +124,17 @@ class Waiting:
         """What those who were asked still want."""
         left = ((owner, self._owners[owner].wanted(owner, seats)) for owner in owners if owner in self._owners)
         return [Wish(owner, wanted) for owner, wanted in left if wanted]
+
+    def _divide_targets(self, owners: Sequence[str], seats: Seats) -> bool:
+        """Divides the places of the targets at which several of these owners wait. Returns whether there are any."""
+        waiting: dict[str, list[Wish]] = {}
+        for owner in owners:
+            for target, runs in islice(self._owners[owner].aside.items(), TARGETS_MAX):
+                waiting.setdefault(target, []).append(Wish(owner, len(runs)))
+        shared = {target: wishes for target, wishes in waiting.items() if len(wishes) > 1}
+        for target, wishes in shared.items():
+            seats.divide(target, wishes)
+        return bool(shared)
 
     def _rotate(self, asked: Sequence[str], served: set[str]) -> None:
         """Puts the owners that were asked behind those that were not, and those that were served behind all."""

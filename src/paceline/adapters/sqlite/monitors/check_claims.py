@@ -7,7 +7,6 @@ owner and target, and a new process reads it again, from the position up to whic
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import msgspec
@@ -34,8 +33,6 @@ WAITING_MAX = 200_000
 PASSED_MAX, ASIDE_MAX = 20_000, 256
 """If so many runs have started behind one that waits, it is set aside, with others, so many in one claim: else a new
 process would have to read all of them again."""
-FACTS_MAX = 10_000
-"""Of so many waiting runs a process remembers what it read; of the others it reads it again when they start."""
 KNOWN_MAX = 100_000
 """So many monitors a process remembers, so that it does not read their names and checks for each run."""
 ROUNDS_MAX = 64
@@ -57,8 +54,8 @@ FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON
 Known = tuple[tuple[str, str], int, str, Check | None]
 """A monitor as runs need it: its owner and target, its revision, its name, its check."""
 GONE: Known = (("", ""), -1, "", None)
-Facts = tuple[int, int, int, int]
-"""A run's handle, generation, counter and due time. They never change."""
+Run = tuple[int, int, int, int]
+"""Its handle, generation, counter and due time. They never change."""
 
 
 class CheckQueue:
@@ -72,16 +69,12 @@ class CheckQueue:
         self._waiting = Waiting()
         self._seen = -1
         """Runs up to this one have been read."""
-        self._order: deque[int] = deque()
+        self._order: dict[int, None] = {}
         """Waiting runs that were never set aside: in the stored queue, the position is before the first of them."""
-        self._passed: set[int] = set()
-        """Of these, those that wait no more."""
         self._aside: set[int] = set()
         """Waiting runs that were set aside."""
         self._told: dict[tuple[str, str], str] = {}
         self._told_ms = -TOLD_MS
-        self._facts: dict[int, Facts] = {}
-        """Of waiting runs that were read lately: what is needed to start them."""
         self._known: dict[int, Known] = {}
         """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
         which may have changed since, only the order is decided in which runs start."""
@@ -124,16 +117,15 @@ class CheckQueue:
                 WHERE open.lane = {CHECKS_LANE} AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608
             (leases.now_ms, limit),
         ).fetchall()
-        back: list[tuple[int, int]] = []
+        back: list[Run] = []
         for run in [Candidate(*row) for row in rows]:
             if may_start(clear=bool(run.clear), disabled=bool(run.disabled)) == "lease":
-                back.append((run.handle, run.generation))  # leased when it is chosen
+                back.append((run.handle, run.generation, run.counter, run.due_ms))  # leased when it is chosen
             else:
                 leases.start(run)
-        handles = [handle for handle, _ in back]
-        places = self._places_of(db, [generation for _, generation in back])
-        known = zip(handles, places, strict=True)
-        self._waiting.put_first([run for run in known if run[0] not in self._aside])
+        handles = [run[0] for run in back]
+        new = [run for run in back if run[0] not in self._aside]
+        self._waiting.put_first(list(zip(new, self._places_of(db, new), strict=True)))
         self._aside.update(handles)
         return handles
 
@@ -150,81 +142,78 @@ class CheckQueue:
         if opened:
             rows = [row for row in rows if row[0] not in opened]
         self._seen = end
-        handles = [row[0] for row in rows]
-        self._waiting.add(zip(handles, self._places_of(db, [row[1] for row in rows]), strict=True))
-        self._order.extend(handles)
-        if len(self._facts) > FACTS_MAX:
-            self._facts.clear()
-        self._facts.update(zip(handles, rows, strict=True))
+        self._waiting.add(zip(rows, self._places_of(db, rows), strict=True))
+        self._order.update(dict.fromkeys([row[0] for row in rows]))
 
-    def _places_of(self, db: Connection, generations: Sequence[int]) -> list[tuple[str, str]]:
-        """Owner and target of each of these monitors. One that is gone has neither."""
+    def _places_of(self, db: Connection, runs: Sequence[Run]) -> list[tuple[str, str]]:
+        """Owner and target of each of these runs. One whose monitor is gone has neither."""
+        return [monitor[0] for monitor in self._monitors_of(db, runs)]
+
+    def _monitors_of(self, db: Connection, runs: Sequence[Run]) -> list[Known]:
         known = self._known
-        unknown = {generation for generation in generations if generation not in known}
-        if unknown:
-            if len(known) > KNOWN_MAX:
-                known.clear()
-                self._pairs.clear()
-                unknown = set(generations)
-            known.update(dict.fromkeys(unknown, GONE))
-            for generation, revision, owner, monitor, spec in db.execute(
-                """SELECT monitor.generation, monitor.revision, user.name, monitor.name, monitor.spec
-                   FROM monitor JOIN user ON user.id = monitor.owner WHERE monitor.generation IN carray(?)""",
-                (integers(unknown),),
-            ):
-                check, target = check_of(spec)
-                place = self._pairs.setdefault((owner, target), (owner, target))
-                known[generation] = (place, revision, monitor, check)
-        return [known[generation][0] for generation in generations]
+        try:
+            return [known[run[1]] for run in runs]
+        except KeyError:
+            self._learn(db, {run[1] for run in runs})
+        return [known[run[1]] for run in runs]
+
+    def _learn(self, db: Connection, generations: set[int]) -> None:
+        """Remembers these monitors."""
+        known = self._known
+        if len(known) > KNOWN_MAX:
+            known.clear()
+            self._pairs.clear()
+        unknown = generations.difference(known)
+        known.update(dict.fromkeys(unknown, GONE))
+        for generation, revision, owner, monitor, spec in db.execute(
+            """SELECT monitor.generation, monitor.revision, user.name, monitor.name, monitor.spec
+               FROM monitor JOIN user ON user.id = monitor.owner WHERE monitor.generation IN carray(?)""",
+            (integers(unknown),),
+        ):
+            check, target = check_of(spec)
+            place = self._pairs.setdefault((owner, target), (owner, target))
+            known[generation] = (place, revision, monitor, check)
 
     def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
         """Leases these, as far as they still wait: some may have been claimed elsewhere, or have ended, since."""
         if not chosen:
             return
-        handles = sorted([handle for _, handle, _ in chosen])  # neighbours are read and written together
-        self._passed.update(handles)
+        runs: list[Run] = sorted([run for _, run, _ in chosen])  # neighbours are read and written together
+        handles = [run[0] for run in runs]
+        for handle in handles:
+            self._order.pop(handle, None)
         if self._aside:
             self._aside.difference_update(handles)
-        self._lease_plain(db, handles, leases)
+        self._lease_plain(db, runs, handles, leases)
         if len(leases.claimed) == len(handles):
             return
         plain = set(leases.first)
         _judge(db, [handle for handle in handles if handle not in plain], leases)
         started = {item.handle for item in leases.claimed}
-        for owner, handle, target in chosen:
-            if handle not in started:
+        for owner, run, target in chosen:
+            if run[0] not in started:
                 seats.take(owner, target, -1)
 
-    def _lease_plain(self, db: Connection, handles: list[int], leases: Leases) -> None:
+    def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: Leases) -> None:
         """Leases what may simply start, which is nearly all. Fast path of core.monitors.claim.may_start."""
         until_ms = leases.until_ms
         there, revisions, others = db.execute(_PLAIN, (integers(handles),)).fetchone()
         if others != "[]":
-            handles = sorted(set(handles).difference(msgspec.json.decode(others)))
+            odd = set(msgspec.json.decode(others))
+            runs = [run for run in runs if run[0] not in odd]
+            handles = [run[0] for run in runs]
             there, revisions, _ = db.execute(_PLAIN, (integers(handles),)).fetchone()
-        runs = self._facts_of(db, handles)
-        generations = [run[1] for run in runs]
-        self._places_of(db, generations)
-        monitors = [self._known[generation] for generation in generations]
+        monitors = self._monitors_of(db, runs)
         # A monitor's revision only grows. So if no run is gone and the sum is the remembered one, each revision is.
         if there < len(handles) or revisions != sum([monitor[1] for monitor in monitors]):
-            for generation in generations:
-                self._known.pop(generation, None)
+            for run in runs:
+                self._known.pop(run[1], None)
             return
         leases.first = handles
         leases.claimed = [
             Claimed(handle, 1, place[0], monitor, generation, counter, due_ms, until_ms, False, check, place[1])
             for (handle, generation, counter, due_ms), (place, _, monitor, check) in zip(runs, monitors, strict=True)
         ]
-
-    def _facts_of(self, db: Connection, handles: Sequence[int]) -> list[Facts]:
-        """What is remembered of these runs, or is read again. Shorter if some are gone."""
-        facts = self._facts
-        missing = [handle for handle in handles if handle not in facts]
-        if missing:
-            query = "SELECT handle, generation, counter, due_ms FROM run WHERE handle IN carray(?)"
-            facts.update((row[0], row) for row in db.execute(query, (integers(missing),)).fetchall())
-        return [facts.pop(handle) for handle in handles if handle in facts]
 
     def _set_aside(self, db: Connection, back: Sequence[int], *, now_ms: int) -> None:
         """What came back and did not start waits in this process' memory, and for all others until a time."""
@@ -242,17 +231,13 @@ class CheckQueue:
 
     def _move_on(self, db: Connection, *, now_ms: int, position: int, tail: int, ready_ms: int) -> None:
         """Writes up to where everything has left the queue, and when a claim may find something again."""
-        order, passed = self._order, self._passed
         stuck: list[int] = []
-        if not self._waiting:
-            order.clear()
-        while order:
-            if order[0] in passed:
-                passed.discard(order.popleft())
-            elif len(passed) > PASSED_MAX and len(stuck) < ASIDE_MAX:
-                stuck.append(order.popleft())
-            else:
+        while (first := next(iter(self._order), None)) is not None:
+            passed = self._seen - (first - _BEGIN) - (len(self._order) - 1)
+            if passed <= PASSED_MAX or len(stuck) == ASIDE_MAX:
                 break
+            del self._order[first]
+            stuck.append(first)
         if stuck:
             # Another process may have claimed or ended some of them; those are dropped when they are chosen.
             db.execute(
@@ -262,9 +247,7 @@ class CheckQueue:
                 (CHECKS_LANE, now_ms + ASIDE_MS, integers(stuck)),
             )
             self._aside.update(stuck)
-        if not order:
-            passed.clear()
-        reached = max(position, order[0] - 1 - _BEGIN if order else self._seen)
+        reached = max(position, first - 1 - _BEGIN if first is not None else self._seen)
         next_ms = 0
         if reached == tail:
             query = f"SELECT min(at_ms) FROM open WHERE lane = {CHECKS_LANE} AND at_ms < ?"  # noqa: S608
