@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 WAL_BYTES_MAX = 8 * 1024 * 1024
 """So much of the write-ahead log, from its beginning, is compared in each look; SQLite keeps it at about 4 MB."""
+PIECE_BYTES = 65_536
+"""The log is compared in pieces of this size: new memory for all of it takes ten times longer to get than to fill."""
 LOOKS_PER_LOG = 4
 """The log is read in every fourth look: it takes milliseconds, the rest microseconds."""
 FRAMES_MAX = 100
@@ -70,8 +72,7 @@ class Log(NamedTuple):
     """A part of the log that stays as it is until the log begins again."""
 
     salts: bytes
-    data: bytes
-    """Kept as it was read: comparing it costs a tenth of a checksum, and it is 8 MB at most."""
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ class FileWatch:
         ]
         self._main: Main | None = None
         self._log: Log | None = None
+        self._data = bytearray()
+        """The log as it was read: comparing it costs a tenth of a checksum, and it is 8 MB at most."""
         self._looks = 0
         self._lock = threading.Lock()
 
@@ -146,18 +149,18 @@ class FileWatch:
 
     def _look_at_log(self, index: Index) -> Seen | None:
         """Frames that were committed are never written again before the log begins again."""
-        path, before = self._paths[1], self._log
+        path, log = self._paths[1], self._log
+        known = log.size if log is not None and log.salts == index.salts else 0
         size = min(index.log_bytes, WAL_BYTES_MAX)
-        data = _begin_of(path, size)
+        unchanged = _read_on(path, self._data, known, size)
+        self._log = None
         if (after := self._index()) is None or after.salts != index.salts:
-            self._log = None  # it began again meanwhile
-            return None
-        if len(data) < size or path.stat().st_size < index.log_bytes:
+            return None  # it began again meanwhile
+        if path.stat().st_size < index.log_bytes:
             return Seen(f"{path} was cut short by something other than SQLite")
-        known = before.data if before is not None and before.salts == index.salts else b""
-        if not (data.startswith(known) and frames_are_whole(data, new=len(known), page_bytes=index.page_bytes)):
+        if not (unchanged and frames_are_whole(memoryview(self._data)[:size], new=known, page_bytes=index.page_bytes)):
             return Seen(f"{path} was written by something other than SQLite")
-        self._log = Log(index.salts, data)
+        self._log = Log(index.salts, size)
         return None
 
     def _index(self) -> Index | None:
@@ -176,7 +179,7 @@ class FileWatch:
         return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
 
 
-def frames_are_whole(log: bytes, *, new: int, page_bytes: int) -> bool:
+def frames_are_whole(log: memoryview, *, new: int, page_bytes: int) -> bool:
     """Whether the frames from ``new`` on have the checksums that SQLite gave them; each goes on from the one before."""
     frame_bytes = FRAME_HEADER_BYTES + page_bytes
     at = max(new, WAL_HEADER_BYTES)
@@ -212,8 +215,15 @@ def _identity(path: str) -> Identity | None:
     return Identity(status.st_dev, status.st_ino)
 
 
-def _begin_of(path: Path, size: int) -> bytes:
-    if not size:
-        return b""
+def _read_on(path: Path, data: bytearray, known: int, size: int) -> bool:
+    """Compares a file with ``data`` up to ``known``, and reads it from there up to ``size``.
+
+    Returns whether it is as it was, and as long as it should be.
+    """
+    data.extend(bytes(max(0, size - len(data))))
     with path.open("rb", buffering=0) as file:
-        return file.read(size) or b""
+        for first in range(0, known, PIECE_BYTES):
+            before = data[first : min(first + PIECE_BYTES, known)]
+            if file.read(len(before)) != before:
+                return False
+        return file.readinto(memoryview(data)[known:size]) == size - known
