@@ -26,6 +26,7 @@ TITLES = {
     "checks": "HTTP checks per CPU-second",
     "fairness": "Fairness: one user's checks beside another's that hang",
     "rest": "REST writes",
+    "client": "The Python client",
     "plan": "Plan: a day of a million records, and their import",
     "dispatch": "Dispatch: a batch's runs from claim to result",
     "day": "A whole day on a virtual clock",
@@ -64,6 +65,10 @@ time-out of 60 s; another has 20 that fire each second. How late the other's che
 firing that came to no start counts as late by the whole time. What is in flight is read at the end.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
+    "client": """\
+Requests for each second of the client process's CPU, one after the other on a kept-alive connection, to the real API in
+a process of its own. The floor is bare httpx with the same request, which reads the same JSON into dictionaries; the
+client reads it into typed values. The cost ratio is the client's CPU over the floor's.""",
     "plan": """\
 Over 1,000 providers, `synchronous=FULL`, through the steps. The floor inserts exactly the rows that are left behind,
 each table in the order of its own keys, ready-made, without further indexes. Import is from JSON text. The target for

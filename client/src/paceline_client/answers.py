@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import httpx
@@ -139,6 +139,10 @@ def document_of(value: Any) -> Any:
             return value
 
 
+_duration = lru_cache(maxsize=1_024)(Duration.parse)
+"""Few durations are written by people, and each many times by the service."""
+
+
 @cache
 def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(type_, dec_hook=_read_own_type)
@@ -146,5 +150,5 @@ def _decoder(type_: Any) -> msgspec.json.Decoder[Any]:
 
 def _read_own_type(type_: type, value: Any) -> Any:
     if type_ is Duration:
-        return Duration.parse(value)
+        return _duration(value)
     raise NotImplementedError(type_)
