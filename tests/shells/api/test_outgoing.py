@@ -388,5 +388,18 @@ def test_claim_with_a_queue_takes_only_runs_of_checks_that_name_it(world: World,
     assert alice("POST", CLAIM, {"queue": "files"}).json == {"items": []}
     (page,) = alice("POST", CLAIM, {"queue": "browser", "wait": "1s"}).json["items"]
     assert (page["monitor"], page["check"]) == ("page", browser["check"])
+    assert alice("POST", f"{run_path(page['run'])}/extend", {"lease": page["lease"], "by": "60s"}).status == 200
+    settled = alice("POST", f"{run_path(page['run'])}/outcome", {"lease": page["lease"], "status": "ok"})
+    assert (settled.status, settled.json["state"]) == (200, "ok")
     wrong = alice("PUT", f"{MONITORS}/page", OUTGOING | {"check": {"kind": "outgoing", "queue": "a b"}})
     assert (wrong.status, wrong.pointers) == (422, ["/check/queue"])
+
+
+@pytest.mark.parametrize(
+    "lease", ["ffffffffffffffff.1", "8000000000000000.1", "7fffffffffffffff.999999999", "1", "x.1"]
+)
+@pytest.mark.parametrize("run", ["root/page#1@0", "nightly/r1@2026-11-15"])
+def test_lease_that_was_never_given_is_not_found(admin: Client, run: str, lease: str) -> None:
+    body = {"lease": lease, "status": "ok"}
+    assert admin("POST", f"{run_path(run)}/outcome", body).code == "not_found"
+    assert admin("POST", f"{run_path(run)}/extend", {"lease": lease, "by": "60s"}).code == "not_found"

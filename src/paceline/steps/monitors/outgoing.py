@@ -32,7 +32,8 @@ from paceline.steps.views.report import no_run
 
 LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
 LATENCY_MS_MAX = 10**9
-_LEASE = re.compile(r"[0-9a-f]{1,15}\.[0-9]{1,9}")
+_LEASE = re.compile(r"[0-7]?[0-9a-f]{1,15}\.[0-9]{1,9}")
+"""The handle is below 2^63. That of a run in a named queue has sixteen digits."""
 
 
 class OutgoingItem(msgspec.Struct, frozen=True):
