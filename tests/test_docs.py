@@ -289,7 +289,7 @@ def test_every_environment_variable_is_a_setting(file: Path) -> None:
 def test_every_metric_is_in_the_reference(file: Path) -> None:
     reference = (ROOT / "docs/reference/metrics.md").read_text()
     named = set(re.findall(r"\bpaceline_[a-z][a-z_]+\b", file.read_text()))
-    assert {name for name in named if name not in reference} == set()
+    assert {name for name in named if name not in reference} - {"paceline_client"} == set()
 
 
 @every_own
