@@ -69,6 +69,10 @@ def test_monitors_in_bulk_are_judged_one_by_one_and_progress_is_told(alice: Any)
     assert [one.id for one in alice.monitors.list(limit=150)] == [f"m{number:04}" for number in range(150)]
 
 
+def test_bulk_put_of_nothing_asks_nothing(alice: Any) -> None:
+    assert alice.monitors.put_many([]) == []
+
+
 def test_list_with_a_limit_asks_for_no_more_than_that(alice: Any) -> None:
     alice.monitors.put_many([{"id": f"m{number}", "check": OUTGOING, "every": "1h"} for number in range(5)])
     found = alice.monitors.list(limit=3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import ssl
 import subprocess
 import sys
 import tomllib
@@ -82,11 +81,6 @@ def test_address_and_token_come_from_the_environment_when_left_out(monkeypatch: 
         AsyncClient()
     with pytest.raises(ValueError, match="http"):
         Client("127.0.0.1:8080", "t")
-
-
-def test_own_certificates_are_trusted_in_place_of_the_usual_ones(tmp_path: Path) -> None:
-    with pytest.raises((ssl.SSLError, OSError)):
-        Client("https://127.0.0.1:9", "t", ca_file=tmp_path / "none.pem")
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from paceline.adapters.certificates import make_certificates
 from paceline_client import (
     Client,
     NoAnswer,
@@ -205,3 +209,16 @@ def test_pauses_grow_at_random_up_to_their_cap() -> None:
 def test_lines_of_a_generator_may_not_be_repeated() -> None:
     assert not Call("PUT", "/", Nothing(), lines=Lines(iter([]))).may_repeat
     assert Call("PUT", "/", Nothing(), lines=Lines([])).may_repeat
+
+
+def test_service_under_a_certificate_of_its_own_is_trusted_only_with_its_authority(
+    connect: Connect, tmp_path: Path
+) -> None:
+    files = make_certificates(tmp_path, "p", names=(), now=datetime.now(UTC))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.server)
+    with ScriptedServer([GOOD], tls=context) as server:
+        assert connect(server.url, "t", ca_file=files.authority).users.get().id == "bob"
+        with pytest.raises(NoAnswer, match="CERTIFICATE_VERIFY_FAILED"):
+            quick(connect(server.url, "t")).users.get()
+        assert len(server.requests) == 1

@@ -86,8 +86,8 @@ class SyncTransport:
     def run(self, described: Described[T]) -> T:
         """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""
         plan = iter(described)
-        act = next(plan)
         try:
+            act = next(plan)
             while True:
                 try:
                     got = self._do(act)
@@ -98,6 +98,8 @@ class SyncTransport:
         except StopIteration as end:
             answer: T = end.value
             return answer
+        finally:
+            plan.close()
 
     def items(self, source: Source[T]) -> Items[T]:
         if isinstance(source, Pages):
@@ -123,7 +125,7 @@ class SyncTransport:
             response = self._http.send(self.connection.request(self._http, call), stream=call.streamed)
             if call.streamed and response.status_code >= 400:
                 response.read()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _no_answer(call, error)
         return _reply(response, call)
 
@@ -138,7 +140,7 @@ class SyncTransport:
             for piece in response.iter_bytes():
                 for line in splitter.feed(piece):
                     yield stream.read(line)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _broken_off(stream.call, error) from error
         finally:
             response.close()
@@ -160,8 +162,8 @@ class AsyncTransport:
     async def run(self, described: Described[T]) -> T:
         """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""
         plan = iter(described)
-        act = next(plan)
         try:
+            act = next(plan)
             while True:
                 try:
                     got = await self._do(act)
@@ -172,6 +174,8 @@ class AsyncTransport:
         except StopIteration as end:
             answer: T = end.value
             return answer
+        finally:
+            plan.close()
 
     def items(self, source: Source[T]) -> AsyncItems[T]:
         if isinstance(source, Pages):
@@ -197,7 +201,7 @@ class AsyncTransport:
             response = await self._http.send(self.connection.request(self._http, call), stream=call.streamed)
             if call.streamed and response.status_code >= 400:
                 await response.aread()
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             return _no_answer(call, error)
         return _reply(response, call)
 
@@ -213,7 +217,7 @@ class AsyncTransport:
             async for piece in response.aiter_bytes():
                 for line in splitter.feed(piece):
                     yield stream.read(line)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise _broken_off(stream.call, error) from error
         finally:
             await response.aclose()
@@ -252,7 +256,7 @@ def _reply(response: httpx.Response, call: Call[Any]) -> Reply:
     return Reply(response.status_code, response.headers, b"" if is_open else response.content, response)
 
 
-def _no_answer(call: Call[Any], error: httpx.TransportError) -> NoAnswer:
+def _no_answer(call: Call[Any], error: httpx.RequestError) -> NoAnswer:
     not_sent = isinstance(error, _NOT_SENT)
     what = "The service cannot be reached" if not_sent else "The connection ended before the answer"
     detail = f"{what}: {call.method} {call.path}: {type(error).__name__} {error}".rstrip()
@@ -261,6 +265,6 @@ def _no_answer(call: Call[Any], error: httpx.TransportError) -> NoAnswer:
     return no_answer
 
 
-def _broken_off(call: Call[Any], error: httpx.TransportError) -> NoAnswer:
+def _broken_off(call: Call[Any], error: httpx.RequestError) -> NoAnswer:
     detail = f"The answer broke off: {call.method} {call.path}: {type(error).__name__} {error}".rstrip()
     return NoAnswer(detail, may_have_counted=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -47,17 +48,20 @@ def problem(status: int, code: str, detail: str = "no", **members: Any) -> Say:
 class ScriptedServer:
     """Takes the acts one by one; the last one stays. Or asks a function what to answer."""
 
-    def __init__(self, script: Sequence[Act] | Answering) -> None:
+    def __init__(self, script: Sequence[Act] | Answering, *, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         self._script = script
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
+        self._scheme = "http" if tls is None else "https"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
         self._thread.start()

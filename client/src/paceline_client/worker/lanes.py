@@ -111,12 +111,11 @@ class Lane(Generic[Item]):
         stop = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else None
         finally:
             stop.cancel()
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task})
+            task.cancel()
+        await asyncio.wait({task})
+        return None if task.cancelled() else task.result()
 
     async def _carry_out(self, item: Item) -> None:
         """Runs the function under a lease that is kept, and reports what came of it."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from paceline_client.client import AsyncClient
 from paceline_client.log import Log
 from paceline_client.models.monitors import OutcomeItem, OutcomeResult
-from paceline_client.problems import ClientError, Problem
+from paceline_client.problems import ClientError, Problem, Throttled
 from paceline_client.worker.outcomes import Outcome
 
 TOGETHER_MAX = 100
@@ -63,7 +63,7 @@ class Reporter:
 
     def _still_worth(self, reports: list[Report], error: ClientError) -> list[Report]:
         """Those whose lease may still hold; the others are dropped, and said to be."""
-        refused = isinstance(error, Problem) and error.status < 500
+        refused = isinstance(error, Problem) and error.status < 500 and not isinstance(error, Throttled)
         now_s = asyncio.get_running_loop().time()
         kept = [one for one in reports if one.give_up_s > now_s and not refused]
         self._log.warning("report_failed", runs=len(reports), dropped=len(reports) - len(kept), error=str(error))
