@@ -6,6 +6,7 @@ PacelineError
 ├── Unauthenticated       401  unauthenticated
 ├── OverDailyCredits      402  over_daily_credits   ``cost``, ``credits_left`` and ``resets_ms`` are the figures
 ├── Forbidden             403  forbidden            the route is for admins
+├── OutOfScope            403  out_of_scope         the token's scope does not cover the request
 ├── NotFound              404  not_found            also for things that belong to another user
 ├── AlreadyExists         409  already_exists
 ├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
@@ -89,6 +90,12 @@ class OverDailyCredits(PacelineError):
 class Forbidden(PacelineError):
     code = "forbidden"
     title = "Only an admin may do this"
+    status = 403
+
+
+class OutOfScope(PacelineError):
+    code = "out_of_scope"
+    title = "The token's scope does not cover this"
     status = 403
 
 

@@ -4,6 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import replace
 
 from paceline.core.monitors.values import RemoveMonitor
 from paceline.core.users import UserEdit
@@ -191,3 +192,17 @@ def test_tokens_of_a_user_stop_at_the_limit_and_go_on_when_one_is_revoked(store:
     assert store.add_token(token("t5", "ann"), tokens_max=3) == "added"
     assert store.add_token(token("t6", "ann"), tokens_max=3) == "full"
     assert {found.id for found in store.tokens("ann")} == {"t0", "t2", "t5"}
+
+
+def test_a_token_keeps_its_scope_and_its_end(store: Store) -> None:
+    scoped = replace(token("one", "ann"), scope="worker:shop", expires_ms=T0_MS + 5)
+    plain = token("two", "ann")
+    for one in (scoped, plain):
+        assert store.add_token(one, tokens_max=10) == "added"
+        found = store.token(one.id)
+        assert found is not None
+        assert found[0] == one
+    assert {one.id: one for one in store.tokens("ann")} == {"one": scoped, "two": plain}
+    assert not scoped.has_expired(T0_MS + 4)
+    assert scoped.has_expired(T0_MS + 5)
+    assert not plain.has_expired(T0_MS + 5)

@@ -40,7 +40,7 @@ def new_token(store: Store, user_id: str, *, seed: int, label: str = "another") 
 
 
 def whose(store: Store, secret: str, *, key: bytes = KEY) -> str | None:
-    user = authenticate(store, secret, secret_key=key)
+    user = authenticate(store, secret, secret_key=key, now_ms=T0_MS)
     return None if user is None else user.id
 
 

@@ -18,7 +18,7 @@ from paceline.core.monitors.schedule import Rest
 from paceline.core.monitors.values import Reacted
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Store
-from paceline.steps.access import authenticate
+from paceline.steps.access import TOKEN_BYTES, add_token, authenticate
 from paceline.steps.batches.plan import plan_due
 from paceline.steps.move.move_in import import_lines
 from paceline.steps.move.stream import obstacles
@@ -54,7 +54,7 @@ def test_all_definitions_survive_a_move_and_fire_at_their_times(source: Store, t
     assert (report.users, report.tokens, report.monitors, report.records, report.keys) == (3, 2, 5, 13, 3)
     assert imported.counts["monitors"] == {"created": 5}
     assert imported.lines == len(stream.splitlines())
-    there = authenticate(target, secret, secret_key=SECRET_KEY)
+    there = authenticate(target, secret, secret_key=SECRET_KEY, now_ms=0)
     assert there is not None
     assert there.role == "admin"
     assert secret.encode() not in stream
@@ -344,7 +344,7 @@ def test_from_sqlite_to_aws_and_back_nothing_is_lost_and_no_run_is_doubled(
     take_in(aws_store, there, now_ms=NOON_MS)
     assert picture(aws_store) == picture(source)
     assert open_runs(aws_store) == waiting
-    assert authenticate(aws_store, secret, secret_key=SECRET_KEY) is not None
+    assert authenticate(aws_store, secret, secret_key=SECRET_KEY, now_ms=0) is not None
     again = take_in(aws_store, there, now_ms=NOON_MS)
     assert {word for counts in again.counts.values() for word in counts} == {"unchanged"}
     assert obstacles(aws_store, now_ms=NOON_MS) == []
@@ -352,3 +352,22 @@ def test_from_sqlite_to_aws_and_back_nothing_is_lost_and_no_run_is_doubled(
     take_in(target, back, now_ms=NOON_MS)
     assert picture(target) == picture(source)
     assert open_runs(target) == waiting
+
+
+def test_scope_and_end_of_a_token_survive_a_move(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    name = source.users(after="", limit=1)[0].id
+    made = add_token(
+        source,
+        name,
+        label="worker",
+        token_bytes=bytes([9]) * TOKEN_BYTES,
+        secret_key=SECRET_KEY,
+        now_ms=0,
+        scope="worker:shop",
+        expires="2030-01-01T00:00:00Z",
+    )
+    take_in(target, take_out(source)[0])
+    there = {token.id: token for token in target.tokens(name)}
+    assert there[made.token.id] == made.token
+    assert (made.token.scope, made.token.expires_ms) == ("worker:shop", 1_893_456_000_000)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
+_INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?Z", re.ASCII)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -20,6 +22,16 @@ def to_datetime(ms: int) -> datetime:
 def to_text(ms: int) -> str:
     """ISO 8601 in UTC with Z, to the millisecond."""
     return f"{_second_text(ms // 1000)}.{ms % 1000:03d}Z"
+
+
+def parse_instant_ms(text: str) -> int | None:
+    """The inverse of ``to_text``, to whole seconds or milliseconds; None for what is no instant in UTC with Z."""
+    if not _INSTANT.fullmatch(text):
+        return None
+    try:
+        return to_ms(datetime.fromisoformat(text))
+    except ValueError:
+        return None
 
 
 def to_text_or_none(ms: int | None) -> str | None:

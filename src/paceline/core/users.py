@@ -22,6 +22,13 @@ class User(msgspec.Struct, frozen=True):
     """How many monitors the user has; kept by the store."""
 
 
+class TokenUser(User, frozen=True):
+    """The user of a token that was checked, and what the token may do (``core.scopes``)."""
+
+    scope: str = ""
+    expires_ms: int | None = None
+
+
 class UserEdit(msgspec.Struct, frozen=True):
     """None leaves a field as it is."""
 
@@ -38,3 +45,9 @@ class Token(msgspec.Struct, frozen=True):
     label: str
     digest: bytes
     created_ms: int
+    scope: str = ""
+    """What it may do, by ``core.scopes``; empty: all that its user may."""
+    expires_ms: int | None = None
+
+    def has_expired(self, now_ms: int) -> bool:
+        return self.expires_ms is not None and self.expires_ms <= now_ms

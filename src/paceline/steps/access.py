@@ -6,9 +6,13 @@ import hmac
 from hashlib import sha256
 from typing import NamedTuple, assert_never
 
+from msgspec.structs import asdict
+
 from paceline.core.ids import id_problem
+from paceline.core.instants import parse_instant_ms
 from paceline.core.parsing import line_problem
-from paceline.core.users import Role, Token, User, UserEdit
+from paceline.core.scopes import scope_problem
+from paceline.core.users import Role, Token, TokenUser, User, UserEdit
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReached, NotFound
 from paceline.ports import Store
 from paceline.steps.monitors.react import react_to_all
@@ -56,15 +60,30 @@ def add_user(
 
 
 def add_token(
-    store: Store, user_id: str, *, label: str, token_bytes: bytes, secret_key: bytes, now_ms: int
+    store: Store,
+    user_id: str,
+    *,
+    label: str,
+    token_bytes: bytes,
+    secret_key: bytes,
+    now_ms: int,
+    scope: str = "",
+    expires: str | None = None,
 ) -> NewToken:
-    """Add a token of 32 random bytes; LimitReached if the user has TOKENS_MAX."""
+    """Add a token of 32 random bytes; LimitReached if the user has TOKENS_MAX.
+
+    ``scope``: what it may do (``core.scopes``). ``expires``: when it ends, ISO 8601 in UTC with Z.
+    """
     assert len(token_bytes) == TOKEN_BYTES
-    if problem := line_problem(label, "/label", chars_max=LABEL_CHARS_MAX):
-        raise InvalidInput.of(problem)
+    expires_ms = parse_instant_ms(expires) if expires is not None else None
+    problems = [line_problem(label, "/label", chars_max=LABEL_CHARS_MAX), scope_problem(scope, "/scope")]
+    if expires is not None and (expires_ms is None or expires_ms <= now_ms):
+        problems.append(FieldProblem("/expires", "a time to come, ISO 8601 in UTC with Z"))
+    if found := [problem for problem in problems if problem is not None]:
+        raise InvalidInput.of(*found)
     token_id = sha256(b"id" + token_bytes).hexdigest()[:TOKEN_ID_CHARS]
     secret = f"pl_{token_id}_{token_bytes.hex()}"
-    token = Token(id=token_id, user=user_id, label=label, digest=digest(secret, secret_key), created_ms=now_ms)
+    token = Token(token_id, user_id, label, digest(secret, secret_key), now_ms, scope, expires_ms)
     match store.add_token(token, tokens_max=TOKENS_MAX):
         case "added":
             return NewToken(token, secret)
@@ -81,16 +100,21 @@ def revoke_token(store: Store, user_id: str, token_id: str) -> None:
         raise NotFound(f"User {user_id!r} has no token {token_id[:64]!r}.")
 
 
-def authenticate(store: Store, secret: str, *, secret_key: bytes) -> User | None:
+def authenticate(store: Store, secret: str, *, secret_key: bytes, now_ms: int) -> TokenUser | None:
     """Return the token's user, or None. A wrong token takes the same time as a right one."""
     parts = secret.split("_", 2)
     token_id = parts[1] if len(parts) == 3 and parts[0] == "pl" else ""
     found = store.token(token_id) if 0 < len(token_id) <= 64 and token_id.isascii() else None
     expected = found[0].digest if found else bytes(32)
     matches = hmac.compare_digest(digest(secret, secret_key), expected)
-    if not matches or found is None or found[1].disabled:
+    if not matches or found is None or found[1].disabled or found[0].has_expired(now_ms):
         return None
-    return found[1]
+    return user_of_token(*found)
+
+
+def user_of_token(token: Token, user: User) -> TokenUser:
+    """The user with what the token may do. Called for a token that was checked."""
+    return TokenUser(**asdict(user), scope=token.scope, expires_ms=token.expires_ms)
 
 
 def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> User:

@@ -80,7 +80,8 @@ def test_a_disabled_user_is_out_at_the_next_request_and_back_when_enabled(admin:
 def test_tokens_are_made_listed_without_their_secret_and_revoked_at_once(world: World, alice: Client) -> None:
     made = alice("POST", "/v1/users/me/tokens", {"label": "laptop"})
     assert made.status == 201
-    assert set(made.json) == {"id", "label", "created_at", "token"}
+    assert set(made.json) == {"id", "label", "scope", "expires", "created_at", "token"}
+    assert (made.json["scope"], made.json["expires"]) == (None, None)
     second = world.client(made.json["token"])
     assert second("GET", "/v1/users/me").json["id"] == "alice"
     listed = alice("GET", "/v1/users/me/tokens")

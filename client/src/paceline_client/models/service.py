@@ -27,10 +27,12 @@ class NewUser(Model, frozen=True):
 
 
 class Token(Model, frozen=True):
-    """A token without its secret."""
+    """A token without its secret. ``scope``: what it may do; None: all that its user may."""
 
     id: str
     label: str
+    scope: str | None
+    expires: datetime | None
     created_at: datetime
 
 

@@ -63,9 +63,15 @@ class Tokens(Resource[Transport]):
     """Tokens of a user."""
 
     @operation
-    def add(self, user: str = "me", *, label: str = "") -> Call[NewToken]:
-        """Makes a token; its secret is shown this once."""
-        return Call("POST", f"{_USER}/tokens", Json(NewToken), {"user": user}, body={"label": label})
+    def add(
+        self, user: str = "me", *, label: str = "", scope: str | None = None, expires: str | None = None
+    ) -> Call[NewToken]:
+        """Makes a token; its secret is shown this once.
+
+        ``scope``: ``read``, ``checker`` or ``worker:`` and a provider. ``expires``: ISO 8601 in UTC with Z.
+        """
+        body = given(label=label, scope=scope, expires=expires)
+        return Call("POST", f"{_USER}/tokens", Json(NewToken), {"user": user}, body=body)
 
     @listing
     def list(self, user: str = "me", *, limit: int | None = None) -> Pages[Token]:

@@ -84,28 +84,27 @@ def add_token(db: Connection, token: Token, *, tokens_max: int) -> TokenAdded:
     if tokens_now >= tokens_max:
         return "full"
     db.execute(
-        "INSERT INTO token (id, user, label, digest, created_ms) VALUES (?, ?, ?, ?, ?)",
-        (token.id, owner, token.label, token.digest, token.created_ms),
+        "INSERT INTO token (id, user, label, digest, created_ms, scope, expires_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (token.id, owner, token.label, token.digest, token.created_ms, token.scope, token.expires_ms),
     )
     return "added"
 
 
 def token(db: Connection, token_id: str) -> tuple[Token, User] | None:
     row = db.execute(
-        """SELECT token.id, token.label, token.digest, token.created_ms,
+        """SELECT token.id, user.name, token.label, token.digest, token.created_ms, token.scope, token.expires_ms,
                   user.name, user.role, user.daily_credits, user.disabled, user.created_ms, user.monitors
            FROM token JOIN user ON user.id = token.user WHERE token.id = ?""",
         (token_id,),
     ).fetchone()
     if row is None:
         return None
-    owner = _user(row[4:])
-    return Token(id=row[0], user=owner.id, label=row[1], digest=row[2], created_ms=row[3]), owner
+    return Token(*row[:7]), _user(row[7:])
 
 
 def tokens(db: Connection, name: str) -> list[Token]:
     rows = db.execute(
-        """SELECT token.id, user.name, token.label, token.digest, token.created_ms
+        """SELECT token.id, user.name, token.label, token.digest, token.created_ms, token.scope, token.expires_ms
            FROM token JOIN user ON user.id = token.user WHERE user.name = ? ORDER BY token.created_ms LIMIT 1000""",
         (name,),
     )

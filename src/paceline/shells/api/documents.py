@@ -17,6 +17,7 @@ from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id, Instant, sentence, shown
+from paceline.core.scopes import SCOPE_PATTERN, SCOPE_RULE
 from paceline.core.users import Role
 from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
@@ -77,7 +78,11 @@ class UserPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewTokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``scope``: what the token may do; left out, all that its user may. ``worker:`` tokens are made by admins."""
+
     label: Label = ""
+    scope: Annotated[str, shown(sentence(SCOPE_RULE), pattern=f"^{SCOPE_PATTERN}$")] | msgspec.UnsetType = msgspec.UNSET
+    expires: Annotated[Instant, shown("When it ends.", format="date-time")] | msgspec.UnsetType = msgspec.UNSET
 
 
 class TokenMade(msgspec.Struct, frozen=True):
@@ -85,6 +90,8 @@ class TokenMade(msgspec.Struct, frozen=True):
 
     id: str
     label: str
+    scope: str | None
+    expires: Instant | None
     created_at: Instant
     token: str
 

@@ -43,7 +43,7 @@ from paceline.shells.api.documents import (
     WorkerClaimAnswer,
 )
 from paceline.shells.api.http.answers import Answer, json_answer
-from paceline.shells.api.http.auth import owner_of, require_admin, viewer_of
+from paceline.shells.api.http.auth import RunRights, owner_of, require_admin, rights_of, viewer_of
 from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.long_poll import Found, poll
@@ -82,6 +82,7 @@ RUNS = Group("Runs")
     waits=True,
     problems=(NotFound, Forbidden, NotClaimable),
     hot=True,
+    scopes=("checker", "worker"),
 )
 async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
@@ -112,19 +113,20 @@ async def claim_runs(call: Call) -> Answer:
     body_needed=False,
     problems=(NotClaimable,),
     hot=True,
+    scopes=("checker", "worker"),
 )
 async def claim_run(call: Call) -> Answer:
     """Leases one run by its id, for a checker or a worker that was told of it by a message."""
     body: RunClaimBody = call.body
-    api, viewer = call.api, viewer_of(call.user)
+    api, rights = call.api, rights_of(call.user)
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
-    if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
-        asked = workers.CallRunClaim(call_run, attempt, lease_ms)
+    if (call_run := _call_run(rights, call.params["run"])) is not None:
+        asked = workers.CallRunClaim(call_run, attempt, lease_ms, rights.provider)
         work = await api.write(lambda: workers.claim_call_run(api.store, asked, now_ms=api.now_ms()))
         _count_call_starts(call, [work])
         return json_answer(200, work)
-    ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, viewer)
+    ask = outgoing.RunClaim(canonical_run(call.params["run"]), attempt, lease_ms, rights.viewer)
     item = await api.do(api.writes.claim_runs, ask)
     _count_starts(call, [item])
     return json_answer(200, item)
@@ -138,11 +140,12 @@ async def claim_run(call: Call) -> Answer:
     body=OutcomeBody,
     problems=(StaleLease,),
     hot=True,
+    scopes=("checker", "worker"),
 )
 async def report_outcome(call: Call) -> Answer:
     """Settles a leased run: ok, failed, or retry."""
     api = call.api
-    report = _report(call.params["run"], call.body, viewer_of(call.user))
+    report = _report(call.params["run"], call.body, rights_of(call.user))
     if parse_call_run_id(report.run) is not None:
         ended = await api.do(api.writes.report_calls, report)
         api.hooks.metrics.count_runs("batch", ended.state)
@@ -163,14 +166,15 @@ async def report_outcome(call: Call) -> Answer:
     body=OutcomesBody,
     body_bytes_max=sys.maxsize,
     hot=True,
+    scopes=("checker", "worker"),
 )
 async def report_outcomes(call: Call) -> Answer:
     """Settles up to 1,000 leased runs; answers a disposition for each.
 
     All are written in one act; each item is judged by itself.
     """
-    api, viewer = call.api, viewer_of(call.user)
-    reports, results = _parse_outcomes(call.body, viewer)
+    api = call.api
+    reports, results = _parse_outcomes(call.body, rights_of(call.user))
     weight = 1 + len(reports) // OUTCOMES_PER_PUT
     done = await api.do(api.writes.report_lists, list(reports.values()), weight=weight) if reports else []
     for (index, report), recorded in zip(reports.items(), done, strict=True):
@@ -187,17 +191,25 @@ async def report_outcomes(call: Call) -> Answer:
     return json_answer(200, OutcomesAnswer(results))
 
 
-@Route(OUTGOING, "POST", "/v1/runs/{run}/extend", {200: ExtendAnswer}, body=ExtendBody, problems=(StaleLease,))
+@Route(
+    OUTGOING,
+    "POST",
+    "/v1/runs/{run}/extend",
+    {200: ExtendAnswer},
+    body=ExtendBody,
+    problems=(StaleLease,),
+    scopes=("checker", "worker"),
+)
 async def extend_lease(call: Call) -> Answer:
     """Moves the end of a lease, counted from now."""
     body: ExtendBody = call.body
     api, run = call.api, canonical_run(call.params["run"])
     by_ms = _duration(body.by, "/by", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
-    viewer = viewer_of(call.user)
-    if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
-        extend = partial(workers.extend_call_lease, api.store, call_run, provider=None)
+    rights = rights_of(call.user)
+    if (call_run := _call_run(rights, call.params["run"])) is not None:
+        extend = partial(workers.extend_call_lease, api.store, call_run, provider=rights.provider)
     else:
-        extend = partial(outgoing.extend_lease, api.store, run, viewer=viewer)
+        extend = partial(outgoing.extend_lease, api.store, run, viewer=rights.viewer)
     until_ms = await api.write(lambda: extend(lease=body.lease, by_ms=by_ms, now_ms=api.now_ms()))
     return json_answer(200, ExtendAnswer(to_text(until_ms)))
 
@@ -220,20 +232,35 @@ async def _look_for_work(call: Call, ask: WorkerAsk, weight: int) -> Found[worke
     return Found(*await call.api.do(call.api.writes.claim_for_workers, ask, weight=weight))
 
 
-def _report(run: str, body: OutcomeBody | OutcomeItem, viewer: str | None, pointer: str = "") -> outgoing.OutcomeReport:
-    """What a body says of a run. A batch's run is for admins: to others its id is no id."""
+def _call_run(rights: RunRights, text: str) -> str | None:
+    """The id of a batch's run that the token may touch; None: it is taken for a monitor's run.
+
+    To a token without a scope whose user is no admin, a batch's run does not exist.
+    """
+    call_run = canonical_call_run(text)
+    if call_run is not None and rights.calls:
+        return call_run
+    if call_run is not None and rights.scope:
+        raise rights.out_of_scope("it does not touch runs of batches")
+    if not rights.checks:
+        raise rights.out_of_scope("it does not touch runs of monitors")
+    return None
+
+
+def _report(run: str, body: OutcomeBody | OutcomeItem, rights: RunRights, pointer: str = "") -> outgoing.OutcomeReport:
     after_ms = None
     if not isinstance(body.after, msgspec.UnsetType):
         if body.status != "retry":
             raise InvalidInput.of(FieldProblem(f"{pointer}/after", 'is for status "retry"'))
         after_ms = _duration(body.after, f"{pointer}/after", ms_min=0, ms_max=AFTER_MS_MAX)
-    call_run = canonical_call_run(run) if viewer is None else None
-    name = canonical_run(run) if call_run is None else call_run
-    return outgoing.OutcomeReport(name, body.lease, body.status, body.detail, viewer, _chance(), after_ms)
+    name = _call_run(rights, run) or canonical_run(run)
+    return outgoing.OutcomeReport(
+        name, body.lease, body.status, body.detail, rights.viewer, _chance(), after_ms, rights.provider
+    )
 
 
 def _parse_outcomes(
-    body: OutcomesBody, viewer: str | None
+    body: OutcomesBody, rights: RunRights
 ) -> tuple[dict[int, outgoing.OutcomeReport], list[OutcomeResult]]:
     """The valid reports by their index, and a list of results with the refusals in it."""
     if len(body.items) > OUTCOMES_MAX:
@@ -243,7 +270,7 @@ def _parse_outcomes(
     for index, raw in enumerate(body.items):
         try:
             item = decode(_OUTCOME, bytes(raw), f"/items/{index}")
-            reports[index] = _report(item.run, item, viewer, f"/items/{index}")
+            reports[index] = _report(item.run, item, rights, f"/items/{index}")
         except PacelineError as error:
             results[index] = OutcomeResult(_named(raw), "refused", error=problem_of(error))
     return reports, results
@@ -310,11 +337,18 @@ def _worker_provider(call: Call, body: ClaimBody) -> str:
         raise InvalidInput.of(FieldProblem("/user", 'has no meaning with "provider": batches belong to no user'))
     if body.queue != DEFAULT_QUEUE:
         raise InvalidInput.of(FieldProblem("/queue", 'has no meaning with "provider": a provider is its own queue'))
-    require_admin(call.user)
+    rights = rights_of(call.user)
+    if rights.scope and (not rights.calls or rights.provider != body.provider):
+        raise rights.out_of_scope(f"it does not claim from provider {body.provider!r}")
+    if not rights.scope:
+        require_admin(call.user)
     return body.provider
 
 
 async def _claimed_owner(call: Call, body: ClaimBody) -> str | None:
+    rights = rights_of(call.user)
+    if not rights.checks:
+        raise rights.out_of_scope('name its provider in "provider"')
     if isinstance(body.user, msgspec.UnsetType):
         return viewer_of(call.user)
     return (await call.api.read(get_user, call.api.store, owner_of(call.user, body.user))).id

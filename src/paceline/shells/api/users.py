@@ -7,11 +7,12 @@ from typing import TypeVar
 
 import msgspec
 
+from paceline.core.scopes import worker_provider
 from paceline.core.users import Token, UserEdit
-from paceline.errors import AlreadyExists, LimitReached
+from paceline.errors import AlreadyExists, Forbidden, LimitReached
 from paceline.shells.api.documents import NewTokenBody, NewUser, NewUserBody, TokenMade, UserPatchBody
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
-from paceline.shells.api.http.auth import owner_of
+from paceline.shells.api.http.auth import owner_of, require_admin
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
 from paceline.shells.api.http.route import Group, Route
@@ -79,16 +80,26 @@ async def remove_user(call: Call) -> Answer:
 
 
 @Route(
-    USERS, "POST", f"{_USER}/tokens", {201: TokenMade}, body=NewTokenBody, body_needed=False, problems=(LimitReached,)
+    USERS,
+    "POST",
+    f"{_USER}/tokens",
+    {201: TokenMade},
+    body=NewTokenBody,
+    body_needed=False,
+    problems=(LimitReached, Forbidden),
 )
 async def add_token(call: Call) -> Answer:
     """Makes a token, which is shown this once."""
     body: NewTokenBody = call.body
     api, owner = call.api, call.owner
-    made = await api.write(lambda: _add_token(api, owner, body.label))
+    scope = _given(body.scope) or ""
+    if worker_provider(scope) is not None:
+        require_admin(call.user)  # its workers see what batches hold
+    made = await api.write(lambda: _add_token(api, owner, body.label, scope, _given(body.expires)))
     view = token_view(made.token)
     path = f"/v1/users/{owner}/tokens/{view.id}".encode()
-    return json_answer(201, TokenMade(view.id, view.label, view.created_at, made.secret), (b"location", path))
+    answer = TokenMade(view.id, view.label, view.scope, view.expires, view.created_at, made.secret)
+    return json_answer(201, answer, (b"location", path))
 
 
 @Route(USERS, "GET", f"{_USER}/tokens", {200: Page[TokenView]}, paged=True)
@@ -111,7 +122,7 @@ async def revoke_token(call: Call) -> Answer:
     return empty_answer(204)
 
 
-def _add_token(api: ApiContext, owner: str, label: str) -> access.NewToken:
+def _add_token(api: ApiContext, owner: str, label: str, scope: str, expires: str | None) -> access.NewToken:
     return access.add_token(
         api.store,
         owner,
@@ -119,6 +130,8 @@ def _add_token(api: ApiContext, owner: str, label: str) -> access.NewToken:
         token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
         secret_key=api.system.secret_key,
         now_ms=api.now_ms(),
+        scope=scope,
+        expires=expires,
     )
 
 

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="token", help="Make, list and revoke tokens.")
 
-TOKEN_COLUMNS: Columns = {"TOKEN ID": "id", "LABEL": "label", "CREATED": "created_at"}
+TOKEN_COLUMNS: Columns = {
+    "TOKEN ID": "id",
+    "LABEL": "label",
+    "SCOPE": "scope",
+    "EXPIRES": "expires",
+    "CREATED": "created_at",
+}
 UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
 
 
@@ -31,6 +37,12 @@ def new(
     *,
     user: UserOption = None,
     label: Annotated[str, typer.Option(metavar="TEXT", help="What the token is for.")] = "",
+    scope: Annotated[
+        str, typer.Option(metavar="SCOPE", help="read, checker or worker:PROVIDER. [default: all that its user may]")
+    ] = "",
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When it ends, for example 2027-01-01T00:00:00Z.")
+    ] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown this once."""
     made = call.on_store(
@@ -41,6 +53,8 @@ def new(
             token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
             secret_key=at.secret_key,
             now_ms=at.clock.now_ms(),
+            scope=scope,
+            expires=expires,
         )
     )
     view = {"user": made.token.user, **msgspec.to_builtins(report.token_view(made.token)), "token": made.secret}

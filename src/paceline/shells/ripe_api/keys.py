@@ -6,9 +6,10 @@ import binascii
 from base64 import b64decode
 from collections.abc import Mapping
 
-from paceline.core.users import User
+from paceline.core.scopes import ScopeKind
+from paceline.core.users import TokenUser, User
 from paceline.errors import Unauthenticated
-from paceline.shells.api.http.auth import identify
+from paceline.shells.api.http.auth import check_scope, identify
 from paceline.shells.api.http.context import ApiContext
 from paceline.steps.jobs.compatible_keys import authenticate_uuid, grant_page, granted_user, is_uuid
 
@@ -21,18 +22,27 @@ def find_user(
 ) -> User | None:
     """None: no key was sent. A wrong one raises Unauthenticated, and is counted as in the rest of the API.
 
+    OutOfScope for a token that has a scope, unless it is to read and something is read.
+
     ``page``: the path, if it is only read; then the grant in a link will do.
     """
     secret = find_secret(headers, query)
     if not secret:
         return None if page is None or GRANT not in query else _granted(api, query, page)
     now_ms, secret_key = api.now_ms(), api.system.secret_key
-    if is_uuid(secret) and (user := authenticate_uuid(api.store, secret, secret_key=secret_key)) is not None:
-        return user
+    user = authenticate_uuid(api.store, secret, secret_key=secret_key, now_ms=now_ms) if is_uuid(secret) else None
+    if user is None:
+        user = _identify(api, secret, address=address, now_ms=now_ms)
+    covers: tuple[ScopeKind, ...] = () if page is None else ("read",)
+    check_scope(user, covers)
+    return user
+
+
+def _identify(api: ApiContext, secret: str, *, address: str, now_ms: int) -> TokenUser:
     return identify(
         api.store,
         {b"authorization": b"Bearer " + secret.encode("utf-8", "replace")},
-        secret_key=secret_key,
+        secret_key=api.system.secret_key,
         tokens=api.tokens,
         wrong_tokens=api.wrong_tokens,
         address=address,

@@ -14,7 +14,8 @@ from paceline.core.batches.provider import Policy, ProviderDefinition, policy_of
 from paceline.core.batches.values import CallRun, ClaimedCall, OutCall
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text
-from paceline.errors import NotClaimable, NotFound, PacelineError, StaleLease
+from paceline.core.schema import Date, Instant
+from paceline.errors import NotClaimable, NotFound, OutOfScope, PacelineError, StaleLease
 from paceline.ports import BatchStore
 from paceline.steps.batches.providers import get_provider
 from paceline.steps.monitors.outgoing import OutcomeReport, read_detail
@@ -37,11 +38,11 @@ class CallItem(msgspec.Struct, frozen=True):
     run: str
     lease: str
     record: RecordItem
-    due: str
+    due: Instant
     attempt: int
     batch: str
-    date: str
-    lease_until: str
+    date: Date
+    lease_until: Instant
 
 
 class WorkerClaim(NamedTuple):
@@ -199,8 +200,10 @@ def _item(item: ClaimedCall, provider: str) -> CallItem:
 def _find(store: BatchStore, ask: CallRunClaim) -> CallRun:
     name = parse_call_run_id(ask.run)
     found = store.find_call_run(name.batch, name.record, name.date) if name is not None else None
-    if found is None or ask.provider not in (None, found.provider):
+    if found is None:
         raise NotFound(f"There is no run {ask.run[:300]!r}. Ids of a batch's runs look like batch/record@2026-11-15.")
+    if ask.provider not in (None, found.provider):
+        raise _another_provider(ask.run, ask.provider)
     return found
 
 
@@ -229,7 +232,10 @@ def _leased_run(
     provider: str | None,
     policies: _Policies,
 ) -> OutCall:
-    """The run of a lease. NotFound: it is another's; StaleLease: it is not out, whether it exists or not."""
+    """The run of a lease. NotFound: it is another run's; StaleLease: it is not out, whether it exists or not.
+
+    OutOfScope: it is of another provider than the one that is asked for.
+    """
     if fence is None or parse_call_run_id(run) is None:
         raise _no_lease(run)
     found = out.get(fence[0])
@@ -238,7 +244,7 @@ def _leased_run(
     if call_run_id(found.batch, found.record, found.date) != run:
         raise _no_lease(run)
     if provider is not None and policies.name(found.provider) != provider:
-        raise _no_lease(run)
+        raise _another_provider(run, provider)
     if found.attempt != fence[1]:
         raise _stale(run)
     return found
@@ -264,6 +270,10 @@ def _parse_lease(lease: str) -> tuple[int, int] | None:
     handle, _, attempt = lease.partition(".")
     number = int(handle, 16)
     return (number, int(attempt)) if number < 1 << 62 else None
+
+
+def _another_provider(run: str, provider: str | None) -> OutOfScope:
+    return OutOfScope(f"This token is for runs of provider {provider!r} only, and {run[:300]!r} is not one of them.")
 
 
 def _no_lease(run: str) -> NotFound:

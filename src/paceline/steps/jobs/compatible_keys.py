@@ -9,9 +9,9 @@ import hmac
 import re
 from uuid import UUID
 
-from paceline.core.users import Token, User
+from paceline.core.users import Token, TokenUser, User
 from paceline.ports import Store
-from paceline.steps.access import TOKEN_ID_CHARS
+from paceline.steps.access import TOKEN_ID_CHARS, user_of_token
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _MAC_BYTES = 10
@@ -30,14 +30,14 @@ def uuid_of(token: Token, *, secret_key: bytes) -> str:
     return str(UUID(hex=token.id + mac.hex()))
 
 
-def authenticate_uuid(store: Store, text: str, *, secret_key: bytes) -> User | None:
+def authenticate_uuid(store: Store, text: str, *, secret_key: bytes, now_ms: int) -> TokenUser | None:
     """Returns the token's user, or None."""
     given = text.lower().replace("-", "")
     found = store.token(given[:TOKEN_ID_CHARS])
-    if found is None or found[1].disabled:
+    if found is None or found[1].disabled or found[0].has_expired(now_ms):
         return None
     expected = uuid_of(found[0], secret_key=secret_key).replace("-", "")
-    return found[1] if hmac.compare_digest(given, expected) else None
+    return user_of_token(*found) if hmac.compare_digest(given, expected) else None
 
 
 def grant_page(user: User, path: str, *, secret_key: bytes, now_ms: int) -> str:

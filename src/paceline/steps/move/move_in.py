@@ -181,9 +181,9 @@ class _Move:
                 self._store.edit_user(line.id, UserEdit(line.role, line.daily_credits, line.disabled))
                 react_to_all(self._store, now_ms=self._now_ms)
         for token in line.tokens:
-            self.tally.add(
-                "tokens", self._token(Token(token.id, line.id, token.label, *_digest(token.digest), token.created_ms))
-            )
+            digest = _digest(token.digest)
+            moved = Token(token.id, line.id, token.label, digest, token.created_ms, token.scope, token.expires_ms)
+            self.tally.add("tokens", self._token(moved))
         return done
 
     def _token(self, token: Token) -> str:
@@ -192,7 +192,7 @@ class _Move:
             if self._store.add_token(token, tokens_max=TOKENS_MAX) == "full":
                 raise LimitReached(f"user {token.user!r} has {TOKENS_MAX} tokens already: revoke some there first")
             return "created"
-        if (found[0].user, found[0].digest) != (token.user, token.digest):
+        if (found[0].user, found[0].digest, found[0].scope) != (token.user, token.digest, token.scope):
             raise AlreadyExists(f"token {token.id} is there already and is another one: revoke it first")
         return "unchanged"
 
@@ -309,9 +309,9 @@ def _check_id(text: str) -> None:
         raise InvalidInput.of(problem)
 
 
-def _digest(text: str) -> tuple[bytes]:
+def _digest(text: str) -> bytes:
     try:
-        return (bytes.fromhex(text),)
+        return bytes.fromhex(text)
     except ValueError:
         raise MalformedBody("a token's digest is not hexadecimal") from None
 

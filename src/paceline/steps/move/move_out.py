@@ -102,7 +102,10 @@ def _users(store: Store, now_ms: int) -> Iterator[UserLine]:
         user = store.user(user_id)
         if user is None:
             continue
-        tokens = tuple(MovedToken(t.id, t.label, t.digest.hex(), t.created_ms) for t in store.tokens(user.id))
+        tokens = tuple(
+            MovedToken(t.id, t.label, t.digest.hex(), t.created_ms, t.scope, t.expires_ms)
+            for t in store.tokens(user.id)
+        )
         yield UserLine(user.id, user.role, user.daily_credits, user.disabled, user.created_ms, tokens)
 
 

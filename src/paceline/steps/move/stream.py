@@ -44,6 +44,8 @@ class MovedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label: str
     digest: str
     created_ms: int
+    scope: str = ""
+    expires_ms: int | None = None
 
 
 class UserLine(Line, frozen=True, tag="user"):

@@ -160,8 +160,12 @@ class UserView(msgspec.Struct, frozen=True):
 
 
 class TokenView(msgspec.Struct, frozen=True):
+    """``scope``: what it may do; None: all that its user may."""
+
     id: str
     label: str
+    scope: str | None
+    expires: Instant | None
     created_at: Instant
 
 
@@ -272,7 +276,7 @@ def user_view(user: User) -> UserView:
 
 
 def token_view(token: Token) -> TokenView:
-    return to_view(token, TokenView)
+    return to_view(token, TokenView, scope=token.scope or None, expires=to_text_or_none(token.expires_ms))
 
 
 def status_view(store: Store, *, now_ms: int) -> StatusView:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.core.users import User
+from paceline.core.users import TokenUser
 from paceline.shells.api.http.auth import ADDRESSES_MAX, TokenCache, WrongTokenLimit
 from tests.shells.api.conftest import HTTP, Client, World, serving
 
@@ -65,7 +65,7 @@ def test_many_wrong_tokens_are_throttled_and_a_valid_token_is_not(
 
 def test_token_that_was_read_before_a_change_is_not_cached_after_it() -> None:
     """A remote store is asked in a thread: a token may be revoked between the answer of the store and the cache."""
-    tokens, user = TokenCache(), User(id="ann", role="user", daily_credits=0, disabled=False, created_ms=0)
+    tokens, user = TokenCache(), TokenUser(id="ann", role="user", daily_credits=0, disabled=False, created_ms=0)
     version = tokens.version
     tokens.forget()
     tokens.keep("secret", user, now_ms=1, version=version)
@@ -93,3 +93,11 @@ def test_wrong_token_limit_counts_an_ipv6_network_as_one_and_forgets_the_oldest(
     for number in range(ADDRESSES_MAX + 5):
         brake.count(f"host-{number}", now_ms=0)
     assert brake.count("2001:db8::1", now_ms=0) is None
+
+
+def test_token_is_not_served_from_the_cache_once_it_has_expired() -> None:
+    tokens = TokenCache()
+    user = TokenUser("ann", "user", 0, disabled=False, created_ms=0, scope="read", expires_ms=5)
+    tokens.keep("secret", user, now_ms=1, version=tokens.version)
+    assert tokens.user("secret", now_ms=4) == user
+    assert tokens.user("secret", now_ms=5) is None

@@ -202,6 +202,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         root = world.add("root", "admin")
         world.add("alice")
         root("PUT", "/v1/providers/shop", {"base_url": "https://shop.example"})
+        root("PUT", "/v1/providers/depot", {"kind": "outgoing"})
         root("PUT", "/v1/batches/daily", {})
         root("PUT", "/v1/accounts/lab", {})
         root("PUT", "/v1/users/alice/monitors/there", HTTP)
@@ -264,7 +265,8 @@ def test_the_server_takes_an_example_of_a_body(
 ) -> None:
     names, sent = aim(served, operation_id, body, number)
     outgoing = operation_id in ("claim_runs", "claim_run", "report_outcome", "report_outcomes", "extend_lease")
-    client = Client(served.port, served.tokens["alice" if outgoing else "root"])
+    worker = "provider" in sent
+    client = Client(served.port, served.tokens["alice" if outgoing and not worker else "root"])
     where = re.sub(r"{(\w+)}", lambda match: quote(names[match[1]], safe=""), path)
     query = "?check=false" if operation_id == "add_key" else ""
     reply = client(method.upper(), where + query, sent)

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from msgspec.structs import replace
+
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import (
@@ -171,6 +173,8 @@ def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action
         "label": token.label,
         "digest": token.digest,
         "created_ms": token.created_ms,
+        "scope": token.scope,
+        "expires_ms": token.expires_ms,
     }
     return [
         _set_tokens(owner, tokens_now + 1),
@@ -286,4 +290,5 @@ def _delete_tokens(db: Database, number: int) -> None:
 
 
 def _token(item: Item) -> Token:
-    return Token(item["id"], item["owner"], item["label"], item["digest"], item["created_ms"])
+    token = Token(item["id"], item["owner"], item["label"], item["digest"], item["created_ms"])
+    return replace(token, scope=item.get("scope", ""), expires_ms=item.get("expires_ms"))

@@ -14,11 +14,11 @@ from starlette import routing
 from starlette.types import Receive, Scope, Send
 
 from paceline.core.parsing import decode
-from paceline.core.users import User
+from paceline.core.users import TokenUser
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.shells.api.http import pages
 from paceline.shells.api.http.answers import Answer, Header, Stream, problem_answer, send_answer, send_stream
-from paceline.shells.api.http.auth import identify, owner_of, require_admin, viewer_of
+from paceline.shells.api.http.auth import check_scope, identify, owner_of, require_admin, viewer_of
 from paceline.shells.api.http.bodies import ClientGone, read_body
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
 from paceline.shells.api.http.documentation import documentation_routes
@@ -33,7 +33,7 @@ SLOW_S = 1.0
 """An answer that took longer is worth a line in the log."""
 GONE = 499
 """Status in the metrics for a client that did not wait for its answer."""
-_NOBODY = User(id="", role="user", daily_credits=0, disabled=True, created_ms=0)
+_NOBODY = TokenUser(id="", role="user", daily_credits=0, disabled=True, created_ms=0)
 _CONVERTED = {"{run}": "{run:path}"}
 
 
@@ -111,6 +111,7 @@ class Endpoint:
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         params: Mapping[str, str] = scope["path_params"]
         user = _NOBODY if route.access == "open" else await self._identify(scope, headers)
+        check_scope(user, route.covered_by)
         if route.access == "admin":
             require_admin(user)
         elif route.access == "user":
@@ -121,11 +122,11 @@ class Endpoint:
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
         return await route.handler(Call(self._api.of_user(user.id), user, params, headers, query_string, body, receive))
 
-    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> User:
+    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> TokenUser:
         api, client = self._api, scope["client"]
         address = client[0] if client else ""
 
-        def look() -> User:
+        def look() -> TokenUser:
             return identify(
                 api.store,
                 headers,
@@ -165,11 +166,14 @@ class Endpoint:
             write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
 
 
-def _check_owner(user: User, params: Mapping[str, str]) -> None:
-    """NotFound for another user's things, before anything else is read."""
+def _check_owner(user: TokenUser, params: Mapping[str, str]) -> None:
+    """NotFound for another user's things, before anything else is read.
+
+    Runs are left to their routes where the token has a scope: a worker's is for runs of batches, which nobody owns.
+    """
     if "user" in params:
         owner_of(user, params["user"])
-    elif "run" in params and (viewer := viewer_of(user)) is not None:
+    elif "run" in params and not user.scope and (viewer := viewer_of(user)) is not None:
         check_run_owner(params["run"], viewer)
 
 

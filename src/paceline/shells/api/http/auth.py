@@ -6,10 +6,12 @@ import ipaddress
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-from paceline.core.users import User
-from paceline.errors import Forbidden, Throttled, Unauthenticated
+from paceline.core.scopes import ScopeKind, scope_kind, worker_provider
+from paceline.core.users import TokenUser, User
+from paceline.errors import Forbidden, OutOfScope, Throttled, Unauthenticated
 from paceline.ports import Store
 from paceline.steps.access import authenticate, no_user
 
@@ -28,15 +30,17 @@ class TokenCache:
     SECRETS_MAX = 1_000
 
     def __init__(self) -> None:
-        self._users: dict[str, tuple[User, int]] = {}
+        self._users: dict[str, tuple[TokenUser, int]] = {}
         self.version = 0
         """Rises with each ``forget``. A look-up takes it before it reads the store."""
 
-    def user(self, secret: str, *, now_ms: int) -> User | None:
+    def user(self, secret: str, *, now_ms: int) -> TokenUser | None:
         user, seen_ms = self._users.get(secret, (None, 0))
-        return user if 0 <= now_ms - seen_ms < self.KEPT_MS else None
+        if user is None or not 0 <= now_ms - seen_ms < self.KEPT_MS:
+            return None
+        return user if user.expires_ms is None or now_ms < user.expires_ms else None
 
-    def keep(self, secret: str, user: User, *, now_ms: int, version: int) -> None:
+    def keep(self, secret: str, user: TokenUser, *, now_ms: int, version: int) -> None:
         """Cache the user, unless something was forgotten since ``version``: the read may be from before that change."""
         users = self._users
         if version != self.version:
@@ -83,7 +87,7 @@ def identify(
     wrong_tokens: WrongTokenLimit,
     address: str,
     now_ms: int,
-) -> User:
+) -> TokenUser:
     """The user of the token. A valid token is accepted, however many wrong ones came from its address."""
     scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
     secret = credentials.strip().decode("latin-1")
@@ -92,19 +96,54 @@ def identify(
     user = tokens.user(secret, now_ms=now_ms)
     if user is None and len(secret) <= SECRET_CHARS_MAX:
         version = tokens.version
-        user = authenticate(store, secret, secret_key=secret_key)
+        user = authenticate(store, secret, secret_key=secret_key, now_ms=now_ms)
         if user is not None:
             tokens.keep(secret, user, now_ms=now_ms, version=version)
     if user is not None:
         return user
     if (seconds := wrong_tokens.count(address, now_ms=now_ms)) is not None:
         raise Throttled("Too many wrong tokens from your address. Wait, and use a valid one.", retry_after_s=seconds)
-    raise Unauthenticated("This token is wrong or revoked, or its user is disabled. Ask an admin for a new one.")
+    raise Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for a new one.")
 
 
 def secret_of(headers: Mapping[bytes, bytes]) -> str:
     """The token of a request that was authenticated before."""
     return headers.get(b"authorization", b"").partition(b" ")[2].strip().decode("latin-1")
+
+
+def check_scope(user: TokenUser, covers: Collection[ScopeKind]) -> None:
+    """OutOfScope, unless the token has no scope or one of these."""
+    kind = scope_kind(user.scope)
+    if kind is not None and kind not in covers:
+        raise OutOfScope(f"This token is for {user.scope!r} only, which does not cover this request. Use another one.")
+
+
+class RunRights(NamedTuple):
+    """Which runs a token may claim, settle and extend.
+
+    ``viewer``: monitors' runs of this owner; None: of any. ``checks`` and ``calls``: runs of monitors and of batches at
+    all. ``provider``: of batches those of this provider alone; None: of any.
+    """
+
+    viewer: str | None
+    checks: bool
+    calls: bool
+    provider: str | None
+    scope: str
+
+    def out_of_scope(self, what: str) -> OutOfScope:
+        return OutOfScope(f"This token is for {self.scope!r} only: {what}.")
+
+
+def rights_of(user: TokenUser) -> RunRights:
+    viewer = viewer_of(user)
+    match scope_kind(user.scope):
+        case "worker":
+            return RunRights(viewer, checks=False, calls=True, provider=worker_provider(user.scope), scope=user.scope)
+        case "checker":
+            return RunRights(viewer, checks=True, calls=False, provider=None, scope=user.scope)
+        case _:
+            return RunRights(viewer, checks=True, calls=viewer is None, provider=None, scope=user.scope)
 
 
 def require_admin(user: User) -> None:

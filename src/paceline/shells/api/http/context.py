@@ -14,7 +14,7 @@ from starlette.types import Receive
 from paceline.core.monitors.definition import SpecLimits, duration_ms
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.values import PutMonitor
-from paceline.core.users import User
+from paceline.core.users import TokenUser
 from paceline.ports import Store
 from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.http.auth import TokenCache, WrongTokenLimit, owner_of
@@ -147,7 +147,7 @@ class Call(NamedTuple):
     """One request, authenticated and parsed as its route declares."""
 
     api: ApiContext
-    user: User
+    user: TokenUser
     params: Mapping[str, str]
     headers: Mapping[bytes, bytes]
     query_string: bytes

@@ -21,7 +21,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "AccountSpec": {"standard": {"concurrent": 100, "daily_results": 100_000, "daily_credits": 1_000_000}},
     "BatchSpec": {"standard": {"start": "02:00", "window": "6h", "timezone": "Europe/Berlin", "missed": "once"}},
     "BulkBody": {"standard": {"items": [{"id": "home", **_INTERVAL}, {"id": "certificate", **_CRON}]}},
-    "ClaimBody": {"standard": {"max": 10, "lease": "60s", "wait": "20s"}},
+    "ClaimBody": {
+        "standard": {"max": 10, "lease": "60s", "wait": "20s"},
+        "queue": {"queue": "browser"},
+        "worker": {"provider": "depot", "max": 1, "lease": "60s"},
+    },
     "DeadBody": {"runs": {"runs": [CALL_RUN]}, "batch": {"batch": "daily", "date": DATE}},
     "ExtendBody": {"standard": {"lease": _OUTCOME["lease"], "by": "60s"}},
     "JobBody": {
@@ -46,7 +50,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "NewKeyBody": {"standard": {"key": "00000000-0000-4000-8000-000000000000", "label": "lab"}},
     "NewTokenBody": {"standard": {"label": "laptop"}},
     "NewUserBody": {"standard": {"id": "carol", "role": "user", "daily_credits": 100_000}},
-    "OutcomeBody": {"standard": _OUTCOME},
+    "OutcomeBody": {"standard": _OUTCOME, "later": {**_OUTCOME, "status": "retry", "after": "30s"}},
     "OutcomesBody": {"standard": {"items": [{"run": RUN, **_OUTCOME}]}},
     "PlanBody": {"standard": {"date": DATE}},
     "ProviderSpec": {
@@ -55,7 +59,8 @@ BODIES: dict[str, dict[str, Any]] = {
             "headers": {"Authorization": "Bearer a-secret"},
             "max_in_flight": 2,
             "rate": "5/1s",
-        }
+        },
+        "outgoing": {"kind": "outgoing", "max_in_flight": 4},
     },
     "RecordsBody": {"standard": {"items": [_RECORD]}},
     "RedriveBody": {"provider": {"provider": "shop"}, "batch": {"batch": "daily", "date": DATE}},
@@ -119,7 +124,7 @@ _BY_FIELD: dict[str, Any] = {
     "run": RUN,
     "secret": "whsec_c2VjcmV0",
     "spent": 120,
-    "start_late_s": {"checks": 0.0, "outgoing": 0.0, "batches": 0.0},
+    "start_late_s": {"checks": 0.0, "outgoing": 0.0, "batches": 0.0, "workers": 0.0},
     "status_code": 200,
     "tags": ["web"],
     "targets": ["192.0.2.1"],
@@ -150,6 +155,7 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "AddedKeyView": {"id": "k1", "label": "lab", "state": "ready", "unverified": []},
     "BatchView": {"id": "daily", "start": "02:00", "next_start": LATER},
     "BulkResult": {"disposition": "created"},
+    "CallItem": {"run": CALL_RUN, "record": _RECORD, "date": DATE},
     "CallRunView": {"run": CALL_RUN, "state": "done", "payload": None},
     "CountsView": {"unknown": 0},
     "DaemonView": {"id": "vm-1-4711", "state": "running"},

@@ -68,9 +68,10 @@ def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
     The same if its user was disabled or has another role.
     """
     store = call.api.store
-    user = authenticate(store, secret_of(call.headers), secret_key=call.api.system.secret_key)
+    secret_key, now_ms = call.api.system.secret_key, call.api.now_ms()
+    user = authenticate(store, secret_of(call.headers), secret_key=secret_key, now_ms=now_ms)
     if user is not None and user.role == call.user.role:
         return
-    give_back(now_ms=call.api.now_ms())
+    give_back(now_ms=now_ms)
     call.api.hooks.arrivals.notify()
-    raise Unauthenticated("While this request waited, its token was revoked, or its user disabled or changed.")
+    raise Unauthenticated("While this request waited, its token was revoked or ended, or its user disabled or changed.")

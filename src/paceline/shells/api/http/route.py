@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from paceline import errors
+from paceline.core.scopes import ScopeKind
 from paceline.errors import PacelineError
 from paceline.shells.api.http.answers import Answer, Stream
 from paceline.shells.api.http.context import Call
@@ -64,6 +65,8 @@ class Route:
     """Problems beyond those that access, body and pages bring with them."""
     hot: bool = False
     """Matched before the others."""
+    scopes: tuple[ScopeKind, ...] = ()
+    """Scopes of tokens that cover the route, beside ``read``, which covers every GET."""
     handler: Handler = _undeclared
     summary: str = ""
 
@@ -71,6 +74,10 @@ class Route:
         summary = (handler.__doc__ or "").partition("\n")[0]
         self.group.routes.append(replace(self, handler=handler, summary=summary))
         return handler
+
+    @property
+    def covered_by(self) -> tuple[ScopeKind, ...]:
+        return ("read", *self.scopes) if self.method == "GET" else self.scopes
 
     @property
     def has_body(self) -> bool:
@@ -82,6 +89,7 @@ class Route:
         problems: list[type[PacelineError]] = [errors.InvalidInput]
         if self.access != "open":
             problems += [errors.Unauthenticated, errors.Throttled, errors.StoreUnavailable, errors.StoreDamaged]
+            problems.append(errors.OutOfScope)
         if self.access == "admin":
             problems.append(errors.Forbidden)
         if self.has_body:
