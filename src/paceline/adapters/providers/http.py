@@ -44,12 +44,12 @@ def prepare(transfer: Transfer, check: HttpCheck) -> None:
     transfer.aim(check.url, check.timeout)
     transfer.judge = judge
     transfer.bytes_max = check.max_bytes
-    transfer.wanted = _wanted(check.expect)
 
 
 def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
     """For a handle that was reset."""
     prepare(transfer, check)
+    transfer.wanted = _wanted(check.expect)
     set_option = transfer.curl.setopt
     headers = [_header_line(name, value) for name, value in check.headers.items()]
     if check.method == "HEAD":

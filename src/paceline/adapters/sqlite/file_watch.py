@@ -19,7 +19,7 @@ PIECE_BYTES = 65_536
 """The log is compared in pieces of this size: new memory for all of it takes ten times longer to get than to fill."""
 LOOKS_PER_LOG = 4
 """The log is read in every fourth look: it takes milliseconds, the rest microseconds."""
-FRAMES_MAX = 100
+FRAMES_MAX = 25
 """So many frames that are new to a look are compared with SQLite's own checksums: 0.1 ms each."""
 INDEX_BYTES = 136
 HEADER_BYTES = 48

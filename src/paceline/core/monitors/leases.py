@@ -49,11 +49,12 @@ def ended(item: Settlement) -> Ended:
     """How the run of a settlement that is no retry ends."""
     outcome = item.outcome
     assert not isinstance(outcome, Retry)
-    state, times = terminal_state(outcome), (item.started_ms, item.ended_ms)
+    state = terminal_state(outcome)
     if not isinstance(outcome, Done):
-        return Ended(state, item.attempt, *times, None, None, outcome.reason, "{}")
+        return Ended(state, item.attempt, item.started_ms, item.ended_ms, None, None, outcome.reason, "{}")
     detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
-    return Ended(state, item.attempt, *times, outcome.latency_ms, outcome.code, outcome.reason, detail)
+    latency_ms, code, reason = outcome.latency_ms, outcome.code, outcome.reason
+    return Ended(state, item.attempt, item.started_ms, item.ended_ms, latency_ms, code, reason, detail)
 
 
 def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> Ended:

@@ -36,12 +36,13 @@ class Waiting:
 
     def add(self, runs: Iterable[tuple[Any, tuple[str, str]]]) -> None:
         """Adds runs behind their owners' other runs. Each is given with its owner and target."""
-        owners = self._owners
+        owners, count = self._owners, 0
         for run, (owner, target) in runs:
             if owner not in owners:
                 owners[owner] = _Runs()
             owners[owner].line.append((owner, run, target))
-            self._count += 1
+            count += 1
+        self._count += count
 
     def put_first(self, runs: Sequence[tuple[Any, tuple[str, str]]]) -> None:
         """Adds runs before their owners' other runs, given as for ``add``."""

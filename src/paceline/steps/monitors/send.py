@@ -120,11 +120,11 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
     # A lease is worked out once for all that have the same end and time-out: most of what was claimed together.
     leases = {
         term: check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
-        for term in {_term(order) for order in orders}
+        for term in {(order.lease_until_ms, order.check.timeout) for order in orders}
     }
     if all(fits_lease(lease, now_ms=now_ms) for lease in leases.values()):
         return orders, []
-    return sort_out(orders, lambda order: leases[_term(order)], now_ms=now_ms)
+    return sort_out(orders, lambda order: leases[order.lease_until_ms, order.check.timeout], now_ms=now_ms)
 
 
 def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
@@ -136,10 +136,6 @@ def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
         return SettleReport(list(finished), 0)
     settled = [item for item, ok in zip(finished, won, strict=True) if ok]
     return SettleReport(settled, len(finished) - len(settled))
-
-
-def _term(order: Order) -> tuple[int, str]:
-    return order.lease_until_ms, order.check.timeout
 
 
 def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:
