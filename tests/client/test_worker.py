@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -82,6 +83,21 @@ def test_retry_comes_again_after_its_time_and_any_other_exception_is_a_failure()
     assert (again["status"], again["detail"]["reason"], "after" in again) == ("retry", "the door is closed", False)
     assert (failed["status"], failed["detail"]["reason"]) == ("failed", "ValueError: no such page")
     assert [line["run"] for line in lines if line["event"] == "run_failed"] == ["ann/m2#1@0"]
+
+
+def test_function_that_wants_to_end_the_program_or_cancels_itself_has_failed() -> None:
+    def leave(_: ClaimedRun) -> None:
+        sys.exit(3)
+
+    async def cancel(_: ClaimedRun) -> None:
+        raise asyncio.CancelledError
+
+    functions: list[tuple[Callable[[Any], object], str]] = [(leave, "SystemExit: 3"), (cancel, "CancelledError")]
+    for function, reason in functions:
+        with serving_queue(check_item(1)) as (script, url):
+            carry_out(script, url, function, ends=1)
+        report = script.reported["ann/m1#1@0"]
+        assert (report["status"], report["detail"]["reason"]) == ("failed", reason)
 
 
 def test_record_of_a_batch_has_its_fields_and_is_claimed_by_its_provider() -> None:

@@ -13,7 +13,19 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from dataclasses import dataclass, field
 from types import MethodType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 from urllib.parse import quote
 
 from paceline_client.answers import Page, Reader, Reply
@@ -33,8 +45,8 @@ _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 class Call(Generic[T]):
     """One request and how its answer is read.
 
-    ``path`` is the template of the route, ``places`` what stands in its braces. What is None in ``query``, ``headers``
-    and ``body`` is left out. ``repeatable``: doing it twice does what doing it once does, so a lost answer may be asked
+    ``path`` is the template of the route, ``places`` what stands in its braces. What is None in ``query`` and
+    ``headers`` is left out. ``repeatable``: doing it twice does what doing it once does, so a lost answer may be asked
     for again.
     """
 
@@ -107,19 +119,32 @@ class Resource(Generic[Transport]):
 
 
 R = TypeVar("R", bound=Resource[Any])
+D = TypeVar("D")
 
 
-class operation(Generic[R, P, T]):  # noqa: N801  a decorator
-    """Makes a method that describes a call or a plan one that does it."""
+class _Method(Generic[R, P, D]):
+    """A method that hands what it describes to its resource's transport."""
 
-    def __init__(self, describe: Callable[Concatenate[R, P], Described[T]]) -> None:
+    verb: ClassVar[str]
+    """The transport's method that does it."""
+
+    def __init__(self, describe: Callable[Concatenate[R, P], D]) -> None:
         @functools.wraps(describe)
-        def run(resource: R, *args: P.args, **kwargs: P.kwargs) -> Any:
-            return resource._transport.run(describe(resource, *args, **kwargs))  # noqa: SLF001
+        def do(resource: R, *args: P.args, **kwargs: P.kwargs) -> Any:
+            return getattr(resource._transport, self.verb)(describe(resource, *args, **kwargs))  # noqa: SLF001
 
         self.describe = describe
         self.__doc__ = describe.__doc__
-        self._run = run
+        self._do = do
+
+    def _bound(self, resource: Resource[Any] | None) -> Any:
+        return self if resource is None else MethodType(self._do, resource)
+
+
+class operation(_Method[R, P, Described[T]]):  # noqa: N801  a decorator
+    """Makes a method that describes a call or a plan one that does it."""
+
+    verb = "run"
 
     @overload
     def __get__(self, resource: None, owner: type) -> Self: ...
@@ -128,7 +153,7 @@ class operation(Generic[R, P, T]):  # noqa: N801  a decorator
     @overload
     def __get__(self, resource: Resource[AsyncTransport], owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(self, resource: Resource[Any] | None, owner: type) -> Any:
-        return self if resource is None else MethodType(self._run, resource)
+        return self._bound(resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +175,10 @@ class Stream(Generic[T]):
 Source: TypeAlias = Pages[T] | Stream[T]
 
 
-class listing(Generic[R, P, T]):  # noqa: N801  a decorator
+class listing(_Method[R, P, Source[T]]):  # noqa: N801  a decorator
     """Makes a method that describes a list or a stream one that iterates over it."""
 
-    def __init__(self, describe: Callable[Concatenate[R, P], Source[T]]) -> None:
-        @functools.wraps(describe)
-        def run(resource: R, *args: P.args, **kwargs: P.kwargs) -> Any:
-            return resource._transport.items(describe(resource, *args, **kwargs))  # noqa: SLF001
-
-        self.describe = describe
-        self.__doc__ = describe.__doc__
-        self._run = run
+    verb = "items"
 
     @overload
     def __get__(self, resource: None, owner: type) -> Self: ...
@@ -169,7 +187,7 @@ class listing(Generic[R, P, T]):  # noqa: N801  a decorator
     @overload
     def __get__(self, resource: Resource[AsyncTransport], owner: type) -> Callable[P, AsyncItems[T]]: ...
     def __get__(self, resource: Resource[Any] | None, owner: type) -> Any:
-        return self if resource is None else MethodType(self._run, resource)
+        return self._bound(resource)
 
 
 def given(**fields: Any) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from functools import partial
+from typing import Unpack
 
 from paceline_client.answers import IfChanged, Json, Nothing, Page
-from paceline_client.calls import Call, Described, Pages, Plan, Resource, Transport, given, listing, operation
+from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.models.accounts import Account, AccountDefinition, AddedKey, Key
 from paceline_client.resources.editing import guarded_edit
 
 _ACCOUNT = "/v1/accounts/{account}"
 _KEY = f"{_ACCOUNT}/keys/{{key_id}}"
-_FIELDS = frozenset(AccountDefinition.__annotations__)
 TRIAL_S = 120.0
 """A new key is tried at RIPE first."""
 
@@ -50,15 +50,8 @@ class Accounts(Resource[Transport]):
 
         ``change`` gets the account and returns the limits that are to be different, such as ``{"enabled": False}``.
         """
-
-        def put(wanted: dict[str, Any], etag: str | None) -> Described[Account]:
-            return Accounts.put.describe(self, account, if_match=etag, **wanted)
-
-        def changed(seen: Account) -> dict[str, Any]:
-            return dict(change(seen))
-
-        read = Accounts.get.describe(self, account)
-        return guarded_edit(read, put, _FIELDS, changed)
+        read, put = Accounts.get.describe(self, account), partial(Accounts.put.describe, self, account)
+        return guarded_edit(read, put, AccountDefinition, change)
 
     @listing
     def list(self, *, limit: int | None = None) -> Pages[Account]:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Unpack
+from functools import partial
+from typing import Unpack
 
 from paceline_client.answers import IfChanged, Json, Nothing, Page
-from paceline_client.calls import Call, Described, Pages, Plan, Resource, Transport, given, listing, operation
+from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.models.batches import (
     Batch,
     BatchDefinition,
@@ -15,8 +16,6 @@ from paceline_client.resources.editing import guarded_edit
 
 _PROVIDER = "/v1/providers/{provider}"
 _BATCH = "/v1/batches/{batch}"
-_PROVIDER_FIELDS = frozenset(ProviderDefinition.__annotations__)
-_BATCH_FIELDS = frozenset(BatchDefinition.__annotations__)
 
 
 class Providers(Resource[Transport]):
@@ -53,15 +52,8 @@ class Providers(Resource[Transport]):
 
         ``change`` gets the provider and returns the fields that are to be different, such as ``{"rate": "5/1s"}``.
         """
-
-        def put(wanted: dict[str, Any], etag: str | None) -> Described[Provider]:
-            return Providers.put.describe(self, provider, if_match=etag, **wanted)
-
-        def changed(seen: Provider) -> dict[str, Any]:
-            return dict(change(seen))
-
-        read = Providers.get.describe(self, provider)
-        return guarded_edit(read, put, _PROVIDER_FIELDS, changed)
+        read, put = Providers.get.describe(self, provider), partial(Providers.put.describe, self, provider)
+        return guarded_edit(read, put, ProviderDefinition, change)
 
     @operation
     def remove(self, provider: str) -> Call[None]:
@@ -117,15 +109,8 @@ class Batches(Resource[Transport]):
 
         ``change`` gets the batch and returns the fields that are to be different, such as ``{"window": "6h"}``.
         """
-
-        def put(wanted: dict[str, Any], etag: str | None) -> Described[Batch]:
-            return Batches.put.describe(self, batch, if_match=etag, **wanted)
-
-        def changed(seen: Batch) -> dict[str, Any]:
-            return dict(change(seen))
-
-        read = Batches.get.describe(self, batch)
-        return guarded_edit(read, put, _BATCH_FIELDS, changed)
+        read, put = Batches.get.describe(self, batch), partial(Batches.put.describe, self, batch)
+        return guarded_edit(read, put, BatchDefinition, change)
 
     @operation
     def pause(self, batch: str) -> Call[Batch]:

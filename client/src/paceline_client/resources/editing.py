@@ -20,27 +20,25 @@ class Tagged(Protocol):
 
 
 M = TypeVar("M", bound=Tagged)
-Change = Callable[[M], Mapping[str, Any]]
-"""Gets what is stored, returns the fields that are to be different."""
 
 
 def guarded_edit(
-    read: Described[M],
-    put: Callable[[dict[str, Any], str | None], Described[M]],
-    fields: Iterable[str],
-    change: Change[M],
+    read: Described[M], put: Callable[..., Described[M]], definition: type, change: Callable[[M], Mapping[str, object]]
 ) -> Plan[M]:
     """Puts the changed definition only onto the one that was read; returns the new one.
+
+    ``definition`` is the document that ``put`` takes. ``change`` gets what is stored and returns the fields that are to
+    be different.
 
     If a put was cut off and then refused, it may be our own that made the difference: changing it again could do the
     change twice. What is stored then decides: it is what we wanted, or the refusal is raised.
     """
-    names = tuple(fields)
+    names = tuple(definition.__annotations__)
     for _ in range(EDITS_MAX):
         seen = yield from read
         wanted = _definition(seen, names) | plain(change(seen))
         try:
-            return (yield from put(wanted, seen.etag))
+            return (yield from put(if_match=seen.etag, **wanted))
         except PreconditionFailed as error:
             lost = error
         if lost.may_have_counted:

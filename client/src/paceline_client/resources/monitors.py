@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import islice
-from typing import Any, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 from paceline_client.answers import IfChanged, Json, Nothing, Page
-from paceline_client.calls import Call, Described, Pages, Plan, Resource, Transport, given, listing, operation
+from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.lines import Progress
 from paceline_client.models.monitors import (
     BulkAnswer,
@@ -22,7 +23,6 @@ CHUNK_ITEMS = 1_000
 _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = _MONITORS + "/{id}"
 Results: TypeAlias = list[BulkResult]
-_FIELDS = frozenset(MonitorDefinition.__annotations__)
 
 
 class Monitors(Resource[Transport]):
@@ -73,17 +73,14 @@ class Monitors(Resource[Transport]):
         ``lambda home: {"tags": [*home.tags, "web"]}``. ``every`` drives out ``cron``, and the other way round.
         """
 
-        def put(wanted: dict[str, Any], etag: str | None) -> Described[Monitor]:
-            return Monitors.put.describe(self, monitor, user=user, if_match=etag, **wanted)
-
-        def changed(seen: Monitor) -> dict[str, Any]:
-            changes: dict[str, Any] = dict(change(seen))
+        def changed(seen: Monitor) -> dict[str, object]:
+            changes: dict[str, object] = dict(change(seen))
             if changes.get("every") is not None:
                 return {"cron": None, "timezone": None} | changes
             return {"every": None} | changes if changes.get("cron") is not None else changes
 
         read = Monitors.get.describe(self, monitor, user=user)
-        return guarded_edit(read, put, _FIELDS, changed)
+        return guarded_edit(read, partial(Monitors.put.describe, self, monitor, user=user), MonitorDefinition, changed)
 
     @operation
     def remove(self, monitor: str, *, user: str = "me", if_match: str | None = None) -> Call[None]:

@@ -104,14 +104,8 @@ class Runs(Resource[Transport]):
 
         May be sent again: if it counted already, the second answer is ``StaleLease``.
         """
-        return Call(
-            "POST",
-            f"{_RUN}/outcome",
-            Json(Run),
-            {"run": run},
-            body=given(lease=lease, status=status, detail=dict(detail or {}), after=after),
-            repeatable=True,
-        )
+        body = given(lease=lease, status=status, detail=dict(detail or {}), after=after)
+        return Call("POST", f"{_RUN}/outcome", Json(Run), {"run": run}, body=body, repeatable=True)
 
     @operation
     def report_of_batch(
@@ -124,23 +118,16 @@ class Runs(Resource[Transport]):
         after: DurationLike | None = None,
     ) -> Call[BatchRun]:
         """Settles a leased run of a batch; otherwise as ``report``."""
-        return Call(
-            "POST",
-            f"{_RUN}/outcome",
-            Json(BatchRun),
-            {"run": run},
-            body=given(lease=lease, status=status, detail=dict(detail or {}), after=after),
-            repeatable=True,
-        )
+        body = given(lease=lease, status=status, detail=dict(detail or {}), after=after)
+        return Call("POST", f"{_RUN}/outcome", Json(BatchRun), {"run": run}, body=body, repeatable=True)
 
     @operation
     def claim_of_batch(
         self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None
     ) -> Call[ClaimedRecord]:
         """Leases one run of a batch, if it is the next of its provider."""
-        return Call(
-            "POST", f"{_RUN}/claim", Json(ClaimedRecord), {"run": run}, body=given(attempt=attempt, lease=lease)
-        )
+        body = given(attempt=attempt, lease=lease)
+        return Call("POST", f"{_RUN}/claim", Json(ClaimedRecord), {"run": run}, body=body)
 
     @operation
     def extend(self, run: str, *, lease: str, by: DurationLike) -> Call[ExtendAnswer]:

@@ -123,10 +123,10 @@ class Lane(Generic[Item]):
         keeping = asyncio.create_task(self._keep(item, calling))
         try:
             await asyncio.wait({calling})
-            if calling.cancelled():
+            if calling.cancelled() and keeping.done():
                 self._log.warning("result_dropped", run=item.run, why="the lease was lost, and the function cancelled")
                 return
-            outcome = calling.result()
+            outcome = outcome_of_error(asyncio.CancelledError()) if calling.cancelled() else calling.result()
             result = await self._report(item, outcome)
             if result is not None and result.error is not None and result.error.code == "invalid_input":
                 # The work is done: without a report it would be done again.
@@ -155,7 +155,7 @@ class Lane(Generic[Item]):
                 value = await asyncio.get_running_loop().run_in_executor(self._threads, function, item)
                 if inspect.isawaitable(value):
                     value = await value
-        except Exception as error:  # noqa: BLE001  whatever a function raises is the outcome of its run
+        except (Exception, SystemExit) as error:  # noqa: BLE001  whatever a function raises is its run's outcome
             outcome = outcome_of_error(error, latency_ms=_since_ms(started_s))
             if outcome.status == "failed":
                 self._log.warning("run_failed", run=item.run, reason=outcome.detail["reason"], exc_info=error)

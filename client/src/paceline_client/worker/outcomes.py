@@ -37,12 +37,13 @@ def outcome_of_value(value: object, *, latency_ms: float) -> Outcome:
     return Outcome("ok", _fitting({"latency_ms": latency_ms} | detail, latency_ms))
 
 
-def outcome_of_error(error: BaseException, *, latency_ms: float) -> Outcome:
+def outcome_of_error(error: BaseException, *, latency_ms: float | None = None) -> Outcome:
     """Again for Retry, else failed with the text of the error."""
+    measured = {} if latency_ms is None else {"latency_ms": latency_ms}
     if isinstance(error, Retry):
-        return Outcome("retry", {"latency_ms": latency_ms, "reason": _text(str(error))}, error.after)
+        return Outcome("retry", measured | {"reason": _text(str(error))}, error.after)
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Outcome("failed", {"latency_ms": latency_ms, "reason": _text(text)})
+    return Outcome("failed", measured | {"reason": _text(text)})
 
 
 def without_detail(outcome: Outcome, why: str) -> Outcome:

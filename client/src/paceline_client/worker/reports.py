@@ -45,7 +45,12 @@ class Reporter:
             reports = [await self._waiting.get()]
             while len(reports) < TOGETHER_MAX and not self._waiting.empty():
                 reports.append(self._waiting.get_nowait())
-            await self._send(reports)
+            try:
+                await self._send(reports)
+            except Exception as error:  # noqa: BLE001  a mistake of ours; raised where the report is waited for
+                for one in reports:
+                    if not one.answered.done():
+                        one.answered.set_exception(error)
 
     async def _send(self, reports: list[Report]) -> None:
         tried = 0

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from paceline_client.client import AsyncClient, Client
@@ -136,9 +136,12 @@ class Worker:
                 loop.remove_signal_handler(one)  # a second one ends the process as usual
             self.stop()
 
-        handled = _SIGNALS if threading.current_thread() is threading.main_thread() else ()
-        for one in handled:
-            loop.add_signal_handler(one, on_signal)
+        handled: list[signal.Signals] = []
+        if threading.current_thread() is threading.main_thread():
+            with suppress(NotImplementedError):  # on Windows
+                for one in _SIGNALS:
+                    loop.add_signal_handler(one, on_signal)
+                    handled.append(one)
         with self._lock:
             self._wake = lambda: loop.call_soon_threadsafe(stopping.set)
             if self._stopped.is_set():
