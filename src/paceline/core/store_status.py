@@ -16,7 +16,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     runs_out: int
     next_due_ms: int | None
     oldest_waiting_due_ms: int | None
-    """Since when the oldest waiting run of a monitor waits, by ``core.monitors.lateness``; None: none waits."""
+    """Since when the oldest waiting run of a monitor waits, by ``core.monitors.wait_reasons``; None: none waits."""
     file_bytes: int
     providers: int = 0
     batches: int = 0

@@ -144,15 +144,17 @@ class MonitorStore(Protocol):
     def claim(
         self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
-        """Takes runs that may start now and leases them, an owner's earliest first.
+        """Takes runs that may start now and leases them. Returns them in any order.
 
-        Of an owner's new runs those first that were due first, of equals that of the older monitor. Of those that come
-        back (retries, leases that ran out) those first whose time came first. Where both wait, SQLite takes what comes
-        back before what is new; AWS takes whichever may start for longer.
+        Of an owner's runs those first that were due first, of equals that of the older monitor. A run that comes back
+        (a retry, a lease that ran out, a run that is made up for) keeps its place among them. Outgoing runs of one tick
+        may be taken in the order in which it made them; and where more wait than a claim looks at, the order holds for
+        those that it looks at.
 
         Owners take turns: shares are max-min fair (``core.monitors.places``), and what one leaves the others use. With
         ``places``, what an owner and a target may have out is limited; a run that has to wait for a place blocks
-        neither other owners nor the owner's other targets.
+        neither other owners nor the owner's other targets. Which of an owner's targets comes first when several have
+        places again is not promised.
 
         Runs of one monitor are a group: they start in due order, one at a time; a run behind an unsettled one parks.
         A run whose lease ran out, or whose retry is due, comes back with the next attempt.

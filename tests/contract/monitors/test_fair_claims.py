@@ -77,6 +77,24 @@ def test_promise_13_the_odd_place_goes_round(store: Store, queue: Queue, check: 
         assert sorted(turns[begin : begin + 3]) == ["ann", "bob", "cem"]
 
 
+def test_promise_13_owner_who_begins_to_wait_for_a_check_has_a_turn_behind_all_who_wait(store: Store) -> None:
+    """Also if the others were served after that owner's last turn: they have waited since."""
+    let_wait(store, "bob", 1)
+    let_wait(store, "ann", 3)
+    assert [claim(store, runs_max=1)[0].owner for _ in range(2)] == ["bob", "ann"]
+    let_wait(store, "bob", 2, prefix="more")
+    assert [claim(store, runs_max=1)[0].owner for _ in range(4)] == ["ann", "bob", "ann", "bob"]
+
+
+@QUEUES
+def test_promise_13_claim_uses_all_its_room_though_some_of_an_owner_s_runs_wait_behind_others(
+    store: Store, queue: Queue, check: Check
+) -> None:
+    make_runs(store, armed(store, "many", check=check, owner="ann"), 5)
+    let_wait(store, "bob", 4, check)
+    assert Counter(item.owner for item in claim(store, queue, runs_max=4)) == {"ann": 1, "bob": 3}
+
+
 def test_promise_13_one_owner_never_gets_all_places_and_a_newcomer_starts_at_once(store: Store) -> None:
     let_wait(store, "ann", 25)
     out = claim_checks(store, [], places=20, owner_max=16, target_max=20)
@@ -208,39 +226,47 @@ def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
     assert waiting_runs(store, "ann") == []
 
 
-def test_promise_6_new_runs_of_one_owner_start_in_order_of_their_due_times(store: Store) -> None:
-    """Of equals that of the older monitor."""
-    late = armed(store, "late", due_ms=T0_MS + 2_000)
-    early, twin = armed_all(store, ["early", "twin"], due_ms=T0_MS)
-    middle = armed(store, "middle", due_ms=T0_MS + 1_000)
-    now_ms = T0_MS + 10_000
-    for monitors in ([early, twin], [middle], [late]):
-        make_run_of_each(store, monitors, now_ms=now_ms)
-    assert one_by_one(store, 4, now_ms=now_ms) == ["early", "twin", "middle", "late"]
-
-
-def test_promise_6_retried_runs_of_one_owner_start_in_order_of_their_retry_times(store: Store) -> None:
-    make_run_of_each(store, armed_all(store, ["a", "b", "c"]))
-    out = {item.monitor: item for item in claim(store)}
-    for name, wait_ms in {"a": 3_000, "b": 1_000, "c": 2_000}.items():
-        settle(store, [out[name]], Retry("again", T0_MS + wait_ms))
-    assert one_by_one(store, 3, now_ms=T0_MS + 10_000) == ["b", "c", "a"]
-
-
-def test_retried_runs_start_before_new_runs_on_sqlite_and_in_order_of_time_on_aws(
-    store: Store,
-    by_request: bool,  # noqa: FBT001  pytest passes it by name
+@QUEUES
+def test_promise_6_runs_of_one_owner_start_in_order_of_their_due_times(
+    store: Store, queue: Queue, check: Check
 ) -> None:
-    """The one difference in the order of an owner's runs, as the port states it."""
-    make_run_of_each(store, [armed(store, "back")])
-    settle(store, claim(store), Retry("again", T0_MS + 1_000))
-    make_run_of_each(store, [armed(store, "new", due_ms=T0_MS + 500)], now_ms=T0_MS + 10_000)
-    order = one_by_one(store, 2, now_ms=T0_MS + 10_000)
-    assert order == (["new", "back"] if by_request else ["back", "new"])
+    """Of equals that of the older monitor. Checks may have been made in any order."""
+    late = armed(store, "late", check=check, due_ms=T0_MS + 2_000)
+    early, twin = armed_all(store, ["early", "twin"], check=check, due_ms=T0_MS)
+    middle = armed(store, "middle", check=check, due_ms=T0_MS + 1_000)
+    now_ms = T0_MS + 10_000
+    made = [[early, twin], [middle], [late]]
+    for monitors in made if queue.outgoing else reversed(made):
+        make_run_of_each(store, monitors, now_ms=now_ms)
+    assert one_by_one(store, queue, 4, now_ms=now_ms) == ["early", "twin", "middle", "late"]
 
 
-def one_by_one(store: Store, count: int, *, now_ms: int) -> list[str]:
-    return [item.monitor for _ in range(count) for item in claim(store, now_ms=now_ms, runs_max=1)]
+@QUEUES
+def test_promise_6_retried_run_keeps_its_place_among_its_owner_s_runs(store: Store, queue: Queue, check: Check) -> None:
+    """When its pause ended does not count, nor whether it is new."""
+    monitors = armed_all(store, ["a", "b", "c"], check=check, due_ms=T0_MS + 1_000)
+    make_run_of_each(store, monitors, now_ms=T0_MS + 1_000)
+    out = {item.monitor: item for item in claim(store, queue, now_ms=T0_MS + 1_000)}
+    for name, wait_ms in {"a": 4_000, "b": 2_000, "c": 3_000}.items():
+        settle(store, [out[name]], Retry("again", T0_MS + wait_ms), now_ms=T0_MS + 1_000)
+    for name, due_ms in {"older": T0_MS + 500, "newer": T0_MS + 1_500}.items():
+        make_run_of_each(store, [armed(store, name, check=check, due_ms=due_ms)], now_ms=T0_MS + 10_000)
+    assert one_by_one(store, queue, 5, now_ms=T0_MS + 10_000) == ["older", "a", "b", "c", "newer"]
+
+
+@QUEUES
+def test_promise_6_run_whose_lease_ran_out_keeps_its_place_among_its_owner_s_runs(
+    store: Store, queue: Queue, check: Check
+) -> None:
+    make_run_of_each(store, armed_all(store, ["a", "b"], check=check))
+    claim(store, queue, runs_max=1)
+    now_ms = T0_MS + 2 * LEASE_MS
+    make_run_of_each(store, [armed(store, "new", check=check, due_ms=now_ms)], now_ms=now_ms)
+    assert one_by_one(store, queue, 3, now_ms=now_ms) == ["a", "b", "new"]
+
+
+def one_by_one(store: Store, queue: Queue, count: int, *, now_ms: int) -> list[str]:
+    return [item.monitor for _ in range(count) for item in claim(store, queue, now_ms=now_ms, runs_max=1)]
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,18 @@ def test_promise_13_owners_that_wait_at_one_target_share_its_places_evenly(
             held.clear()
 
 
-def test_retried_run_goes_before_waiting_runs() -> None:
-    queue = waiting(("a", ""), ("a", ""))
-    queue.put_first([(7, ("a", "")), (8, ("a", ""))])
-    assert [handle for _, handle, _ in queue.choose(Seats(9))] == [7, 8, 0, 1]
+def test_run_that_comes_back_takes_its_place_among_the_owner_s_other_runs() -> None:
+    queue = waiting(("a", ""), ("a", ""), ("b", ""))
+    ranks = {0: (10, 1), 1: (20, 1), 2: (5, 1), 7: (10, 2), 8: (3, 9), 9: (30, 1)}
+    queue.merge([(8, ("a", "")), (7, ("a", "")), (9, ("a", ""))], ranks.__getitem__)
+    assert [handle for _, handle, _ in queue.choose(Seats(9))] == [8, 0, 7, 1, 9, 2]
+
+
+def test_run_that_comes_back_to_a_full_target_takes_its_place_among_those_that_stepped_aside() -> None:
+    queue = waiting(("a", "full"), ("a", "free"))
+    assert queue.choose(Seats(9, Places(9, 1, {("b", "full"): 1}))) == [("a", 1, "free")]
+    queue.merge([(7, ("a", "full"))], {0: (10, 1), 7: (5, 1)}.__getitem__)
+    assert queue.choose(Seats(9, Places(9, 1))) == [("a", 7, "full")]
 
 
 def test_owners_who_cannot_start_do_not_hide_those_behind_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from paceline.core.ids import run_id
@@ -12,7 +13,8 @@ from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Missed, Overlap
-from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Settlement
+from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Run, Settlement
+from paceline.ports import Store
 from paceline.steps.monitors import define, outgoing, react, send, tick
 from paceline.steps.upkeep.purge import purge
 from tests.contract.support.stage import HOUR_MS, MINUTE_MS
@@ -35,6 +37,7 @@ HELD_MAX = 8
 a_monitor = ("m1", "m2", "m3")
 a_revision = (None, None, None, 0, 1, 2)
 a_lease = (1_000, MINUTE_MS, HOUR_MS)
+a_room = (100, 100, 100, 1, 2, 3)
 an_outcome = ("ok", "failed", "retry", "later", "dead", "unknown")
 
 
@@ -63,8 +66,8 @@ a_spec: dict[str, Any] = {
 
 
 def in_order_of_name(claimed: list[Any]) -> list[Any]:
-    """The port promises an order of each owner's runs, and which owners have a turn, but no order of owners."""
-    return sorted(claimed, key=lambda one: one.user if hasattr(one, "user") else one.owner)
+    """The port promises which runs start, and no order among those that start together."""
+    return sorted(claimed, key=lambda one: (one.user if hasattr(one, "user") else one.owner, one.monitor))
 
 
 class MonitorRules(Machine):
@@ -155,10 +158,13 @@ class MonitorRules(Machine):
 
         self.ask("tick", advance, arrange=arrange)
 
-    # -- claims: with room for all, because the port does not promise which owner has the first of few places
+    # -- claims
 
-    @act(8, runs_max=(100,), lease_ms=a_lease, places=(None, (1, 100), (2, 100)))
+    @act(8, runs_max=a_room, lease_ms=a_lease, places=(None, (1, 100), (2, 100)))
     def claim_checks(self, runs_max: int, lease_ms: int, places: tuple[int, int] | None) -> None:
+        """A second after what was before: why checks wait is noted a few times a second at most."""
+        self.now_ms += 1_000
+        runs_max = self._room(runs_max)
         limits = None if places is None else Places(*places)
 
         def claim(side: Side) -> object:
@@ -168,9 +174,8 @@ class MonitorRules(Machine):
 
         self.hold(self.ask("claim_checks", claim, arrange=in_order_of_name))
 
-    @act(5, owner=(None, "ann", "bob"), runs_max=(100,), lease_ms=a_lease)
+    @act(5, owner=(None, "ann", "bob"), runs_max=a_room, lease_ms=a_lease)
     def claim_outgoing(self, owner: str | None, runs_max: int, lease_ms: int) -> None:
-
         def claim(side: Side) -> object:
             return outgoing.claim_outgoing(
                 side.store, owner=owner, now_ms=self.now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=POLICY
@@ -194,6 +199,12 @@ class MonitorRules(Machine):
             return [outgoing_runs.claim_run(side.store, asked, now_ms=self.now_ms, policy=POLICY)]
 
         self.hold(self.ask("claim_run", claim))
+
+    def _room(self, runs_max: int) -> int:
+        """Room for all if a lease has run out: SQLite counts such a run as out no more once it lacks a place."""
+        runs = open_runs(self.pair.aws.store, now_ms=self.now_ms)
+        lost = any(run.state == "out" and run.until_ms is not None and run.until_ms <= self.now_ms for run in runs)
+        return 100 if lost else runs_max
 
     # -- outcomes
 
@@ -265,6 +276,13 @@ class MonitorRules(Machine):
             return deleted, expired
 
         self.ask("purge", purge_all)
+
+
+def open_runs(store: Store, *, now_ms: int) -> Iterator[Run]:
+    for user in store.users(after="", limit=10):
+        for monitor in store.monitors(user.id, after="", limit=10):
+            runs = store.monitor_runs(monitor, before=None, limit=100, now_ms=now_ms)
+            yield from (run for run in runs if run.ended_ms is None)
 
 
 def fence_of(item: Any) -> tuple[int, int]:

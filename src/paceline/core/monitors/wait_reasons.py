@@ -1,4 +1,4 @@
-"""Why a run waits, in words for people, where the store has nothing more exact to say."""
+"""Runs that wait: why, in words for people, and since when."""
 
 from __future__ import annotations
 
@@ -63,3 +63,36 @@ def show_open(
         return replace(run, state="parked", reason=found.reason or wait_reason("parked", outgoing=outgoing))
     noted = "" if outgoing else place_reason()
     return replace(run, state="waiting", reason=noted or wait_reason("waiting", outgoing=outgoing))
+
+
+class OpenTimes(NamedTuple):
+    """State and times of a run that has not ended.
+
+    A status asks since when it waits of each monitor's first open run, and of the one behind it if the first is out.
+    Those further behind wait for these, and were due later.
+    """
+
+    state: RunState
+    due_ms: int
+    at_ms: int
+    """When its lease or its pause ends, or the moment comes at which it is made up for. Counts in these states only."""
+
+
+def waiting_since_ms(run: OpenTimes) -> int | None:
+    """Returns since when the run waits, which may lie ahead: since it was due, or since the moment to make up for it.
+
+    None: it is out.
+    """
+    if run.state == "out":
+        return None
+    return run.at_ms if run.state == "later" else run.due_ms
+
+
+def could_start_ms(run: OpenTimes, *, disabled: bool) -> int | None:
+    """Returns since when a monitor's first open run could have started; it may lie ahead. None: its owner is disabled.
+
+    A run that is out could start again when its lease has ended.
+    """
+    if disabled:
+        return None
+    return run.at_ms if run.state in ("out", "retry", "later") else run.due_ms

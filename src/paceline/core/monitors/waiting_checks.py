@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,10 +20,14 @@ TARGETS_MAX = 64
 
 Chosen = tuple[str, Any, str]
 """A run that waits or may start: its owner, the run as it was given, and its target."""
+Rank = tuple[int, int]
+"""Due time and generation of a run: an owner's runs start in this order, whether they are new or come back."""
 
 
 class Waiting:
-    """Runs of checks in the order in which they came, by owner. The owner that was served longest ago comes first.
+    """Runs of checks by owner, each owner's by rank. The owner that has waited longest for a turn comes first.
+
+    That is the one that was served longest ago; who comes anew is behind all who wait.
 
     A run whose target is full steps aside, and those behind it go on. It comes first again when its target has a place.
     """
@@ -44,11 +49,18 @@ class Waiting:
             count += 1
         self._count += count
 
-    def put_first(self, runs: Sequence[tuple[Any, tuple[str, str]]]) -> None:
-        """Adds runs before their owners' other runs, given as for ``add``."""
-        for run, (owner, target) in reversed(runs):
-            self._owners.setdefault(owner, _Runs()).line.appendleft((owner, run, target))
+    def merge(self, runs: Sequence[tuple[Any, tuple[str, str]]], rank: Callable[[Any], Rank]) -> None:
+        """Adds runs among their owners' other runs, each at its rank. They are given as for ``add``."""
+        for run, (owner, target) in runs:
+            mine = self._owners.setdefault(owner, _Runs())
+            line = mine.aside.get(target, mine.line)
+            line.insert(bisect_right(line, rank(run), key=lambda other: rank(other[1])), (owner, run, target))
         self._count += len(runs)
+
+    @property
+    def owners(self) -> list[str]:
+        """Owners whose runs wait, in the order of their turns."""
+        return list(self._owners)
 
     def choose(self, seats: Seats) -> list[Chosen]:
         """Removes and returns the runs that start now. Each has a place, taken from ``seats``."""

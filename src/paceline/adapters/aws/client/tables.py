@@ -81,7 +81,7 @@ TABLES = (
         indexes=(Index(DUE_INDEX, "shard", "due", ("generation", "counter", "revision", "cadence")),),
         stream="NEW_AND_OLD_IMAGES",
     ),
-    Table(RUNS, indexes=(Index(READY_INDEX, "shard", "at"),), expiring=True),
+    Table(RUNS, indexes=(Index(READY_INDEX, "shard", "at", ("due_ms",)),), expiring=True),
     # That a job is new is all that its stream has to tell.
     Table(LEDGER, indexes=(Index(READY_INDEX, "shard", "at"),), stream="KEYS_ONLY", expiring=True),
 )

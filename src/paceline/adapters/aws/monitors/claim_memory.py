@@ -13,10 +13,12 @@ import msgspec
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key, update
 from paceline.adapters.aws.client.tables import RUNS
-from paceline.core.monitors.places import Seats, Turns
+from paceline.core.monitors.places import Turns
+from paceline.core.monitors.waiting_checks import Waiting
 from paceline.errors import StoreUnavailable
 
 REMEMBERED_MAX = 100_000
+WAITED_MAX = 10_000
 NOTE_MS = 60_000
 FRESH_MS = 150_000
 """An older note is of a process that is gone."""
@@ -26,27 +28,29 @@ TARGETS_MAX = 32
 
 OWNERS_MAX = 64
 """One claim notes the reasons of so many owners; the next goes on."""
+REASONS_MAX = 1_000
+"""One claim looks at the reasons of so many owners."""
 
 Reasons = Mapping[str, str]
 """By target; of the empty target: those of all others."""
 
 
 class ClaimMemory:
-    """What a process remembers between claims: whose turn it was, and whose each monitor is. Hints, but the turns."""
+    """What a process remembers between claims: whose turn it is, and whose each monitor is. Hints, but the turns."""
 
     def __init__(self) -> None:
         self.turns = Turns()
+        """Of owners of outgoing runs, by their numbers."""
         self.probed: dict[str, str] = {}
         """The owner that was asked last for outgoing runs, if there were more than one claim asks."""
+        self.reasons = NotedReasons()
+        self._waited: list[str] = []
+        """Owners whose checks waited after the last claim, in the order of their turns."""
         self._owners: dict[int, str] = {}
         self._targets: dict[int, str] = {}
-        self.reasons = NotedReasons()
 
     def owner(self, generation: int) -> str | None:
         return self._owners.get(generation)
-
-    def target(self, generation: int) -> str:
-        return self._targets.get(generation, "")
 
     def note(self, runs: Iterable[Item]) -> None:
         if len(self._owners) > REMEMBERED_MAX:
@@ -57,6 +61,23 @@ class ClaimMemory:
     def note_target(self, generation: int, target: str) -> None:
         self._targets[generation] = target
 
+    def line_up(self, generations: Iterable[int]) -> Waiting:
+        """Returns checks that wait, given in order of due time, with their owners in the order of their turns."""
+        owners: dict[str, list[tuple[int, tuple[str, str]]]] = {owner: [] for owner in self._waited}
+        for generation in generations:
+            owner, target = self._owners[generation], self._targets.get(generation, "")
+            owners.setdefault(owner, []).append((generation, (owner, target)))
+        waiting = Waiting()
+        for runs in owners.values():
+            waiting.add(runs)
+        return waiting
+
+    def note_turns(self, waiting: Waiting, *, whole: bool) -> None:
+        """Remembers who still waits after a claim. ``whole``: it saw all that wait; else others may wait as before."""
+        still = waiting.owners
+        before = [] if whole else [owner for owner in self._waited if owner not in still]
+        self._waited = (before + still)[-WAITED_MAX:]
+
 
 class NotedReasons:
     """What this process has noted, by owner, and when."""
@@ -64,9 +85,13 @@ class NotedReasons:
     def __init__(self) -> None:
         self._noted: dict[str, tuple[dict[str, str], int]] = {}
 
-    def note(self, db: Database, seats: Seats, left: Iterable[tuple[str, str]], *, now_ms: int) -> None:
-        """``left``: owner and target, as far as it is known, of checks that still wait after a claim."""
-        found = _reasons(seats, left)
+    def note(self, db: Database, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
+        """``reasons``: by owner and target, of checks that still wait after a claim."""
+        found: dict[str, dict[str, str]] = {}
+        for (owner, target), reason in reasons.items():
+            of_owner = found.setdefault(owner, {})
+            if len(of_owner) <= TARGETS_MAX:
+                of_owner[target] = reason
         changes: list[tuple[str, dict[str, str]]] = [(owner, {}) for owner in self._noted if owner not in found]
         changes += [one for one in found.items() if not self._is_noted(*one, now_ms)]
         changes = changes[:OWNERS_MAX]
@@ -74,9 +99,9 @@ class NotedReasons:
             db.threads.fan_out(lambda change: _write(db, *change, now_ms=now_ms), changes)
         except StoreUnavailable:
             return  # what was claimed must still be started; the reasons are noted by the next claim
-        for owner, reasons in changes:
-            if reasons:
-                self._noted[owner] = (reasons, now_ms)
+        for owner, of_owner in changes:
+            if of_owner:
+                self._noted[owner] = (of_owner, now_ms)
             else:
                 del self._noted[owner]
 
@@ -102,19 +127,6 @@ def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
     times = {"noted_ms": now_ms, "expires_s": now_ms // 1_000 + KEPT_S}
     text = msgspec.json.encode(reasons).decode()
     db.write(update(RUNS, _key(owner), change, when="", reasons=text, **times))
-
-
-def _reasons(seats: Seats, left: Iterable[tuple[str, str]]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for owner, target in dict.fromkeys(left):
-        reasons = found.setdefault(owner, {"": seats.why_waits(owner, "")})
-        if target and len(reasons) <= TARGETS_MAX:
-            reasons[target] = seats.why_waits(owner, target)
-    return {
-        owner: {target: reason for target, reason in reasons.items() if reason}
-        for owner, reasons in found.items()
-        if any(reasons.values())
-    }
 
 
 def _key(owner: str) -> Key:

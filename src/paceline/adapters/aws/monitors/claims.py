@@ -1,4 +1,7 @@
-"""Claims of runs: whose turn it is, who gets how many places, which runs start. The rules are ``core.monitors.places``.
+"""Claims of runs: reads what may start, asks core whose turn it is and which runs start, and writes leases.
+
+The rules are ``core.monitors.waiting_checks`` for checks and ``core.monitors.places`` for outgoing runs. What waits is
+read from an index, which shows a write a moment later: a run may be missing in a claim, and come with the next one.
 
 Of a monitor's runs only the front one, the first that is not settled, is in the index of what may start: so it is the
 only one that can be claimed.
@@ -6,14 +9,14 @@ only one that can be claimed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from paceline.adapters.aws.cache.index_cache import END, IndexCache
+from paceline.adapters.aws.cache.index_cache import END
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, Key, key_of, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
-from paceline.adapters.aws.monitors.claim_memory import ClaimMemory
+from paceline.adapters.aws.monitors.claim_memory import REASONS_MAX, ClaimMemory
 from paceline.adapters.aws.monitors.keys import (
     check_queue,
     handle_of,
@@ -33,6 +36,7 @@ from paceline.core.monitors.places import Places, Seats, Wish, target_of
 from paceline.core.monitors.stored import read_spec
 from paceline.core.monitors.values import Claimed, Queue, Take
 from paceline.core.monitors.wait_reasons import HELD
+from paceline.core.monitors.waiting_checks import Rank
 
 LOOKED_MORE = 64
 """A claim looks at so many more than it wants: some are held, and some the index has not forgotten yet."""
@@ -59,21 +63,20 @@ class Facts(NamedTuple):
 def claim(
     store: MonitorParts, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
 ) -> list[Claimed]:
-    db, memory, checks = store.db, store.claim_memory, store.ready_checks
+    db, memory = store.db, store.claim_memory
     if not queue.outgoing:
-        rows = checks.upto(now_ms, limit=max(SHARD_ROWS, runs_max + LOOKED_MORE))
+        rows = store.ready_checks.upto(now_ms, limit=max(SHARD_ROWS, runs_max + LOOKED_MORE))
+        fronts = [Front(*_rank(row), row, None) for row in rows]
         seats = Seats(runs_max, places)
-        waiting = sorted((Waiting(_generation(row), row, None) for row in rows), key=_wait)
-        claimed = _claim_checks(db, memory, seats, waiting, now_ms=now_ms, lease_ms=lease_ms)
-        _note(checks, claimed)
-        return claimed
+        return _claim_checks(store, fronts, seats, whole=True, now_ms=now_ms, lease_ms=lease_ms)
     if queue.owner is not None:
         user = db.get(ITEMS, user_key(queue.owner))
         queues = owner_queues(user["number"], user["queues"], queue.name) if user else []
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
     else:
         rows = _in_turns(db, memory, queue.name, now_ms=now_ms, runs_max=runs_max)
-    return _lease(db, memory, Seats(runs_max), _read(db, rows), now_ms=now_ms, lease_ms=lease_ms)
+    admitted = iter(range(runs_max))
+    return _lease(db, _read(db, rows), lambda *_: next(admitted, None) is not None, now_ms=now_ms, lease_ms=lease_ms)
 
 
 def claim_checks_of(
@@ -86,16 +89,14 @@ def claim_checks_of(
     places: Places | None = None,
 ) -> list[Claimed]:
     """``claim``, of the checks of these monitors alone and without a look at the index."""
-    db, memory, checks = store.db, store.claim_memory, store.ready_checks
+    db = store.db
     lanes = db.get_many(RUNS, map(lane_key, generations)).values()
-    fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes]).values()
-    runs = [run for run in fronts if not is_outgoing(run["queue"]) and _may_start(run, now_ms)]
-    memory.note(runs)
-    waiting = sorted((Waiting(run["generation"], run, run) for run in runs), key=_wait)
+    found = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes]).values()
+    runs = [run for run in found if not is_outgoing(run["queue"]) and _may_start(run, now_ms)]
+    store.claim_memory.note(runs)
+    fronts = [Front(*_rank(run), run, run) for run in runs]
     seats = Seats(runs_max, places)
-    claimed = _claim_checks(db, memory, seats, waiting, now_ms=now_ms, lease_ms=lease_ms)
-    _note(checks, claimed)
-    return claimed
+    return _claim_checks(store, fronts, seats, whole=False, now_ms=now_ms, lease_ms=lease_ms)
 
 
 def next_run_ms(store: MonitorParts) -> int | None:
@@ -103,72 +104,103 @@ def next_run_ms(store: MonitorParts) -> int | None:
     return None if first_ms == END else first_ms
 
 
-class Waiting(NamedTuple):
-    """A check that waits, by its row of the index; ``run`` is it as it was read, if it was."""
+class Front(NamedTuple):
+    """The first open run of a monitor of checks, by its row of the index; ``run`` is the run as it was read, if so."""
 
+    due_ms: int
     generation: int
     row: Item
     run: Item | None
 
 
+def _rank(row: Item) -> Rank:
+    """Returns due time and generation of a run or its row. An index without due times is taken by its own order."""
+    return int(row["due_ms"] if "due_ms" in row else row["at"]), int(row["pk"].partition("#")[2])
+
+
 def _claim_checks(
-    db: Database, memory: ClaimMemory, seats: Seats, waiting: Sequence[Waiting], *, now_ms: int, lease_ms: int
+    store: MonitorParts, fronts: Sequence[Front], seats: Seats, *, whole: bool, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
-    """Owners get their shares of the places; what was not as the index has it leaves its place to the next round."""
-    all_waiting = waiting = _with_owners(db, memory, waiting, runs_max=seats.room)
+    """Leases what ``core.monitors.waiting_checks`` chooses. ``whole``: these are all that wait, as far as is seen.
+
+    What was not as the index has it leaves its place to the next round.
+    """
+    db, memory = store.db, store.claim_memory
+    ranked = sorted(fronts, key=lambda one: (one.due_ms, one.generation))
+    known = {one.generation: one for one in _with_owners(db, memory, ranked, runs_max=seats.room)}
+    waiting = memory.line_up(known)
     claimed: list[Claimed] = []
     for _ in range(ROUNDS_MAX):
-        chosen = _choose(memory, seats, waiting)
-        if not chosen:
+        chosen = {generation: (owner, target) for owner, generation, target in waiting.choose(seats)}
+        runs = _runs_of(db, [known[generation] for generation in chosen])
+        started = _start_checks(db, memory, seats, chosen, runs, now_ms=now_ms, lease_ms=lease_ms)
+        claimed += started.claimed
+        waiting.merge(started.refused, lambda generation: known[generation][:2])
+        if len(started.claimed) == len(chosen):
             break
-        unread = [one.row for one in chosen if one.run is None]
-        runs = [one.run for one in chosen if one.run is not None] + _read(db, unread)
-        claimed += _lease(db, memory, seats, runs, now_ms=now_ms, lease_ms=lease_ms)
-        gone = {one.generation for one in chosen}
-        waiting = [one for one in waiting if one.generation not in gone]
-    started = {one.generation for one in claimed}
-    left = [one.generation for one in all_waiting if one.generation not in started]
-    wishes = ((memory.owner(generation) or "", memory.target(generation)) for generation in left)
-    memory.reasons.note(db, seats, wishes, now_ms=now_ms)
+    memory.note_turns(waiting, whole=whole)
+    memory.reasons.note(db, waiting.reasons(seats, limit=REASONS_MAX), now_ms=now_ms)
+    for one in claimed:
+        store.ready_checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
     return claimed
 
 
-def _with_owners(db: Database, memory: ClaimMemory, waiting: Sequence[Waiting], *, runs_max: int) -> Sequence[Waiting]:
+def _with_owners(db: Database, memory: ClaimMemory, fronts: Sequence[Front], *, runs_max: int) -> Sequence[Front]:
     """Those whose owner is known; of the others as many are read as one claim may, and the rest by the next claim."""
-    unknown = [one.row for one in waiting if memory.owner(one.generation) is None]
+    unknown = [one.row for one in fronts if memory.owner(one.generation) is None]
     read = {run["generation"]: run for run in _read(db, unknown[: runs_max + LOOKED_MORE])}
     memory.note(read.values())
     return [
         one if one.run else one._replace(run=read.get(one.generation))
-        for one in waiting
+        for one in fronts
         if memory.owner(one.generation) is not None
     ]
 
 
-def _choose(memory: ClaimMemory, seats: Seats, waiting: Sequence[Waiting]) -> list[Waiting]:
-    """As many of each owner as its share, those that wait longest, passing over targets that have no place free."""
-    by_owner: dict[str, list[Waiting]] = {}
-    left: dict[tuple[str, str], int] = {}
-    for one in waiting:
-        owner, target = memory.owner(one.generation) or "", memory.target(one.generation)
-        free = left.setdefault((owner, target), seats.room_at(owner, target) if target else seats.room)
-        if free > 0:
-            left[owner, target] -= 1
-            by_owner.setdefault(owner, []).append(one)
-    owners = sorted(by_owner)
-    owners = [owners[position] for position in memory.turns.order(owners)]
-    shares = seats.shares([Wish(owner, len(by_owner[owner])) for owner in owners])
-    memory.turns.serve([owner for owner, share in zip(owners, shares, strict=True) if share])
-    return [one for owner, share in zip(owners, shares, strict=True) for one in by_owner[owner][:share]]
+def _runs_of(db: Database, fronts: Sequence[Front]) -> list[Item]:
+    return [one.run for one in fronts if one.run] + _read(db, [one.row for one in fronts if not one.run])
 
 
-def _wait(one: Waiting) -> tuple[int, int]:
-    """Who has waited longest comes first."""
-    return int(one.row["at"]), one.generation
+class _Started(NamedTuple):
+    """``refused``: checks with their owners and targets that turned out to go to a target without a free place."""
+
+    claimed: list[Claimed]
+    refused: list[tuple[int, tuple[str, str]]]
 
 
-def _generation(row: Item) -> int:
-    return int(row["pk"].partition("#")[2])
+def _start_checks(
+    db: Database,
+    memory: ClaimMemory,
+    seats: Seats,
+    chosen: Mapping[int, tuple[str, str]],
+    runs: Sequence[Item],
+    *,
+    now_ms: int,
+    lease_ms: int,
+) -> _Started:
+    """Leases chosen checks, given by generation with owner and target. What does not start gives its seat back."""
+    seated = dict(chosen)
+    refused: list[tuple[int, tuple[str, str]]] = []
+
+    def admit(generation: int, target: str) -> bool:
+        """Seats a check at another target than was remembered, if there is a place."""
+        owner, remembered = seated[generation]
+        memory.note_target(generation, target)
+        if target == remembered:
+            return True
+        seats.take(owner, remembered, -1)
+        if seats.room <= 0 or seats.refusal(owner, target):
+            del seated[generation]
+            refused.append((generation, (owner, target)))
+            return False
+        seats.take(owner, target)
+        seated[generation] = (owner, target)
+        return True
+
+    claimed = _lease(db, runs, admit, now_ms=now_ms, lease_ms=lease_ms)
+    for generation in seated.keys() - {one.generation for one in claimed}:
+        seats.take(*seated[generation], -1)
+    return _Started(claimed, refused)
 
 
 def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
@@ -223,14 +255,14 @@ def _take_facts(run: Item, facts: Facts) -> TakeFacts:
 
 
 def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
-    """Rows of the index, a hint: those that may start, the first ones of each shard."""
+    """Returns rows of the index, a hint: the first that may start in each shard, in order of due time."""
 
     def read(shard: str) -> list[Item]:
         where = "#shard = :shard AND #at <= :now"
         return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, now=now_ms)
 
     rows = [row for page in db.threads.fan_out(read, shards) for row in page]
-    return sorted(rows, key=lambda row: int(row["at"]))[:limit]
+    return sorted(rows, key=_rank)[:limit]
 
 
 def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
@@ -247,7 +279,7 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
         if user is not None and user["number"] == int(row["sk"]) and user["disabled"]:
             return []
         queues = owner_queues(int(row["sk"]), row["queues"], queue)
-        return _ready(db, queues, now_ms=now_ms, limit=runs_max)
+        return _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
 
     found = dict(zip([row["sk"] for row in ahead], db.threads.fan_out(may_start, ahead), strict=True))
     numbers = [number for number, rows in found.items() if rows]
@@ -265,20 +297,15 @@ def _read(db: Database, rows: Sequence[Item]) -> list[Item]:
     return list(db.get_many(RUNS, [key_of(row) for row in rows]).values()) if rows else []
 
 
-def _note(checks: IndexCache, claimed: Sequence[Claimed]) -> None:
-    for one in claimed:
-        checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
-
-
 def _may_start(run: Item, now_ms: int) -> bool:
     return "shard" in run and run["at"] <= now_ms
 
 
 def _lease(
-    db: Database, memory: ClaimMemory, seats: Seats, found: Sequence[Item], *, now_ms: int, lease_ms: int
+    db: Database, found: Sequence[Item], admit: Callable[[int, str], bool], *, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
-    """Leases what may start and has a place; holds what a disabled user owns."""
-    runs = sorted((run for run in found if _may_start(run, now_ms)), key=lambda run: (run["due_ms"], run["generation"]))
+    """Leases what may start and is admitted, by its generation and target; holds what a disabled user owns."""
+    runs = sorted((run for run in found if _may_start(run, now_ms)), key=_rank)
     if not runs:
         return []
     facts = facts_of(db, runs)
@@ -293,9 +320,7 @@ def _lease(
             held.append([_hold(run, now_ms)])
             continue
         target = target_of(read_spec(monitor["spec"]).check) if monitor is not None else ""
-        memory.note_target(run["generation"], target)
-        if seats.room > 0 and not seats.refusal(run["owner"], target):
-            seats.take(run["owner"], target)
+        if admit(run["generation"], target):
             taken.append(run)
             acts.append([_take(run, now_ms=until_ms - lease_ms, until_ms=until_ms)])
     won = transact_acts(db, acts + held)[: len(acts)]

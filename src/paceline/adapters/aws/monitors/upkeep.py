@@ -38,9 +38,9 @@ from paceline.adapters.aws.monitors.reoffer import owners
 from paceline.adapters.aws.monitors.settlements import come_to_front
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.daemons import Leases
-from paceline.core.monitors.lateness import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
 from paceline.core.monitors.values import PurgeReport
+from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.store_status import StoreStatus
 
 KEPT_MORE_MS = 3_600_000

@@ -8,6 +8,7 @@ owner and target, and a new process reads it again, from the position up to whic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import msgspec
 
@@ -21,7 +22,7 @@ from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import may_start
 from paceline.core.monitors.places import Places, Seats
 from paceline.core.monitors.values import Claimed
-from paceline.core.monitors.waiting_checks import Chosen, Waiting
+from paceline.core.monitors.waiting_checks import Chosen, Rank, Waiting
 
 ASIDE_MS = 30_000
 """After this time a run that left the queue without starting is looked at by any process. The one that set it aside
@@ -56,6 +57,7 @@ Known = tuple[tuple[str, str], int, str, Check | None]
 GONE: Known = (("", ""), -1, "", None)
 Run = tuple[int, int, int, int]
 """Its handle, generation, counter and due time. They never change."""
+_RANK = itemgetter(3, 1)
 
 
 class CheckQueue:
@@ -75,6 +77,8 @@ class CheckQueue:
         """Waiting runs that were set aside."""
         self._told: dict[tuple[str, str], str] = {}
         self._told_ms = -TOLD_MS
+        self._last: Rank = (0, 0)
+        """The highest rank of a run that was read."""
         self._known: dict[int, Known] = {}
         """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
         which may have changed since, only the order is decided in which runs start."""
@@ -92,25 +96,25 @@ class CheckQueue:
         self._seen = max(self._seen, position)
         seats, leases = Seats(runs_max, places), Leases(now_ms=now_ms, lease_ms=lease_ms)
         back = self._read_back(db, leases, limit=looked_max(runs_max)) if ready_ms <= now_ms else []
-        self._read_new(db, tail)
+        self._line_up(db, [run for run in back if run[0] not in self._aside], self._read_new(db, tail))
+        self._aside.update([run[0] for run in back])
         claimed: list[Claimed] = []
         for _ in range(ROUNDS_MAX):
             chosen = self._waiting.choose(seats)
             self._start(db, chosen, leases, seats)
-            claimed += leases.write(db)
-            if not chosen:
+            started = leases.write(db)
+            claimed += started
+            if len(started) == len(chosen):
                 break
-            if 2 * len(claimed) > len(chosen):
-                break  # what is left is used by the next claim, which comes soon
         self._set_aside(db, back, now_ms=now_ms)
         self._move_on(db, now_ms=now_ms, position=position, tail=tail, ready_ms=ready_ms)
         self._tell(db, seats, now_ms=now_ms)
         return claimed
 
-    def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[int]:
+    def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[Run]:
         """What comes back: retries, run-out leases, caught-up and unparked runs, those set aside by another process.
 
-        Those that may start wait with the others. Returns their handles.
+        Returns those that may start.
         """
         rows = db.execute(
             f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
@@ -123,16 +127,13 @@ class CheckQueue:
                 back.append((run.handle, run.generation, run.counter, run.due_ms))  # leased when it is chosen
             else:
                 leases.start(run)
-        handles = [run[0] for run in back]
-        new = [run for run in back if run[0] not in self._aside]
-        self._waiting.put_first(list(zip(new, self._places_of(db, new), strict=True)))
-        self._aside.update(handles)
-        return handles
+        return back
 
-    def _read_new(self, db: Connection, tail: int) -> None:
+    def _read_new(self, db: Connection, tail: int) -> list[Run]:
+        """Returns runs that no claim of this process has read, and that may start as far as is known."""
         end = min(tail, self._seen + READ_MAX)
         if self._seen >= end or len(self._waiting) >= WAITING_MAX:
-            return
+            return []
         span = (_BEGIN | self._seen, _BEGIN | end)
         rows = db.execute(
             "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle", span
@@ -142,8 +143,20 @@ class CheckQueue:
         if opened:
             rows = [row for row in rows if row[0] not in opened]
         self._seen = end
-        self._waiting.add(zip(rows, self._places_of(db, rows), strict=True))
         self._order.update(dict.fromkeys([row[0] for row in rows]))
+        return rows
+
+    def _line_up(self, db: Connection, back: list[Run], new: list[Run]) -> None:
+        """Lets runs wait with the others. Those that come back take their place among them."""
+        if not (back or new):
+            return
+        runs = sorted(back + new if back else new, key=_RANK)
+        waiting = zip(runs, self._places_of(db, runs), strict=True)
+        if back or _RANK(runs[0]) < self._last:
+            self._waiting.merge(list(waiting), _RANK)
+        else:
+            self._waiting.add(waiting)
+        self._last = max(self._last, _RANK(runs[-1]))
 
     def _places_of(self, db: Connection, runs: Sequence[Run]) -> list[tuple[str, str]]:
         """Owner and target of each of these runs. One whose monitor is gone has neither."""
@@ -215,9 +228,9 @@ class CheckQueue:
             for (handle, generation, counter, due_ms), (place, _, monitor, check) in zip(runs, monitors, strict=True)
         ]
 
-    def _set_aside(self, db: Connection, back: Sequence[int], *, now_ms: int) -> None:
+    def _set_aside(self, db: Connection, back: Sequence[Run], *, now_ms: int) -> None:
         """What came back and did not start waits in this process' memory, and for all others until a time."""
-        handles = [handle for handle in back if handle in self._aside]
+        handles = [run[0] for run in back if run[0] in self._aside]
         if not handles:
             return
         count_out(db, gone=out_of(db, handles))

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,7 @@ from paceline.core.monitors.places import Seats, Wish, target_of
 from paceline.core.monitors.stored import read_spec
 from paceline.core.monitors.values import Claimed, Queue
 from paceline.core.monitors.wait_reasons import HELD
+from paceline.core.monitors.waiting_checks import Rank
 
 ROUNDS_MAX = 5
 """A claim looks again where runs only parked: up to so many times, each time at more of them."""
@@ -55,11 +56,12 @@ OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user
 
 
 # A run that is parked when its moment has come keeps that time in ``started_ms``: it waits since then.
-_WRITE_OPEN = """
+_WRITE_OPEN = f"""
 INSERT OR REPLACE INTO open
     (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, generation, counter)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, iif(?3 <> 'parked', ?8,
-            (SELECT iif(state = 'later', at_ms, started_ms) FROM open WHERE handle = ?1)), ?9, ?10, ?11)"""
+            (SELECT iif(state <> 'held' AND at_ms > 0 AND at_ms < {NEVER_MS}, at_ms, started_ms)
+             FROM open WHERE handle = ?1)), ?9, ?10, ?11)"""  # noqa: S608  a number of our own
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -92,7 +94,8 @@ def claim(
     _rest_disabled(db, picked, now_ms)
     picked = [lane for lane in picked if not lane.disabled]
     claimed = _serve(db, picked, Seats(runs_max), Leases(now_ms=now_ms, lease_ms=lease_ms))
-    queues.note(picked)
+    if queue.owner is None:
+        queues.note(picked)
     _write_lanes(db, picked)
     return claimed
 
@@ -218,13 +221,9 @@ class Leases:
 
 def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Leases) -> list[Claimed]:
     claimed: list[Claimed] = []
-    granted = 0
     for _ in range(ROUNDS_MAX):
-        if claimed and 2 * len(claimed) > granted:
-            break  # what is left is used by the next claim, which comes soon
         shares = seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
         served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
-        granted = granted or sum(shares)
         if not served:
             break
         before = {lane.id: lane.got for lane, _ in served}
@@ -239,33 +238,44 @@ def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Le
 
 
 def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
-    """What comes back (retries, run-out leases, caught-up and unparked runs) first, then the untouched tail."""
-    left: list[tuple[OwnerQueue, int]] = []
-    for lane, share in served:
+    """Claims up to its share from each queue: what comes back and what is new, in order of due time."""
+    tails = _read_tails(db, served)
+    for (lane, share), tail in zip(served, tails, strict=True):
         lane.changed = True
+        back = _read_back(db, lane, leases.now_ms, limit=looked_max(share) + lane.more) if lane.back else []
+        runs = sorted([*back, *tail.runs], key=_rank) if back else tail.runs
+        judged: set[int] = set()
         rest = share
-        if lane.back:
-            rows = db.execute(
-                f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
-                    WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
-                (lane.id, leases.now_ms, share + lane.more),
-            ).fetchall()
-            used = 0
-            for row in rows:
-                if rest <= 0:
-                    break
-                rest -= _judge(Candidate(*row), lane, leases)
-                used += 1
-            lane.back = max(0, lane.back - used) if rows else 0
-        if rest > 0 and lane.position < lane.tail:
-            left.append((lane, rest))
-    _sift(db, left, leases)
+        for run in runs:
+            if rest <= 0:
+                break
+            judged.add(run.handle)
+            rest -= _judge(run, lane, leases)
+        lane.back = max(0, lane.back - sum(run.handle in judged for run in back)) if back else 0
+        left = min((run.handle for run in tail.runs if run.handle not in judged), default=tail.end + 1)
+        lane.position = (left - 1) & SEQUENCE_MASK
+        lane.touched |= left <= tail.end  # those behind it may be claimed
 
 
-def _sift(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
-    """The next runs of these tails. A run that is not there any more was settled and removed."""
-    if not served:
-        return
+def _read_back(db: Connection, lane: OwnerQueue, now_ms: int, *, limit: int) -> list[Candidate]:
+    """What comes back: retries, run-out leases, caught-up and unparked runs."""
+    rows = db.execute(
+        f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
+            WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
+        (lane.id, now_ms, limit),
+    )
+    return [Candidate(*row) for row in rows.fetchall()]
+
+
+class _Tail(NamedTuple):
+    """The next runs of a queue's tail, up to ``end``, that nobody has looked at, in order of due time."""
+
+    runs: list[Candidate]
+    end: int
+
+
+def _read_tails(db: Connection, served: Sequence[tuple[OwnerQueue, int]]) -> list[_Tail]:
+    """Reads the tails of all these queues together. A run that is not there any more was settled and removed."""
     touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
     spans = []
     for lane, share in served:
@@ -276,22 +286,16 @@ def _sift(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leas
                 ON run.handle > span.value ->> 0 AND run.handle <= span.value ->> 1 {OWNER}""",  # noqa: S608
         (msgspec.json.encode(sorted(spans)).decode(),),
     ).fetchall()
-    for (lane, share), (_, end) in zip(served, spans, strict=True):
-        first, behind = (bisect_right(rows, bound, key=_HANDLE) for bound in (lane.id << LANE_BITS, end))
-        stopped_at = _pass_over(lane, rows[first:behind], share, leases)
-        lane.position = (end if stopped_at is None else stopped_at - 1) & SEQUENCE_MASK
+    tails: list[_Tail] = []
+    for position, end in spans:
+        first, behind = (bisect_right(rows, bound, key=_HANDLE) for bound in (position, end))
+        runs = [Candidate(*facts) for *facts, touched in rows[first:behind] if not touched]
+        tails.append(_Tail(sorted(runs, key=_rank), end))
+    return tails
 
 
-def _pass_over(lane: OwnerQueue, rows: Sequence[tuple[Any, ...]], share: int, leases: Leases) -> int | None:
-    """Claims from the tail of one queue. Returns the run before which it stopped."""
-    rest = share
-    for *facts, touched in rows:
-        if touched:
-            continue
-        if rest <= 0:
-            return int(facts[0])
-        rest -= _judge(Candidate(*facts), lane, leases)
-    return None
+def _rank(run: Candidate) -> Rank:
+    return run.due_ms, run.generation
 
 
 def _judge(run: Candidate, lane: OwnerQueue, leases: Leases) -> int:

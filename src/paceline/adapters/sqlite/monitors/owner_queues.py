@@ -69,12 +69,13 @@ class OwnerQueues:
             self._after[name] = found[-1][0]
         later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
         found += db.execute(later, (*values, LANES_MAX)).fetchall()
+        found.sort()  # of those that never had a turn, the oldest user comes first
         order = self._turns.order([str(row[0]) for row in found])
         return [OwnerQueue(*found[position]) for position in order]
 
     def note(self, lanes: Sequence[OwnerQueue]) -> None:
         """Remembers who had a turn."""
-        self._turns.serve([str(lane.id) for lane in lanes if lane.changed])
+        self._turns.serve([str(lane.id) for lane in lanes if lane.got])
 
 
 def looked_max(runs_max: int) -> int:

@@ -1,4 +1,4 @@
-"""How late runs are, for the status: fast paths of ``core.monitors.lateness`` over the first runs of each queue."""
+"""How late runs are, for the status: fast paths of ``core.monitors.wait_reasons`` over the first runs of each queue."""
 
 from __future__ import annotations
 

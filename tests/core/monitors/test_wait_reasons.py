@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.core.monitors.lateness import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.monitors.outcome import RunState
+from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiting_since_ms
 
 DUE_MS, AT_MS = 1_000, 9_000
 
