@@ -1,13 +1,16 @@
 """Both stores do the same acts at the same times and must answer and stand alike.
 
-``PACELINE_DIFFERENTIAL_EXAMPLES`` and ``PACELINE_DIFFERENTIAL_STEPS`` make it longer: how many histories each machine
-tries, and how many acts a history has at most. ``PACELINE_DIFFERENTIAL_SEED`` chooses other histories. Without it they
-are the same in every run, so that a red run is about the change and not about chance.
+Every run of the tests tries the same histories, so that a red run is about the change and not about chance. On demand:
+
+``PACELINE_DIFFERENTIAL_SEED``      chooses other histories: a number, or ``new`` for one that is drawn and printed
+``PACELINE_DIFFERENTIAL_EXAMPLES``  how many histories each machine tries
+``PACELINE_DIFFERENTIAL_STEPS``     how many acts a history has at most
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 
 import pytest
 
@@ -19,7 +22,8 @@ from tests.differential.support.monitor_rules import MonitorRules
 
 EXAMPLES = int(os.environ.get("PACELINE_DIFFERENTIAL_EXAMPLES", "5"))
 STEPS = int(os.environ.get("PACELINE_DIFFERENTIAL_STEPS", "40"))
-SEED = int(os.environ.get("PACELINE_DIFFERENTIAL_SEED", "1"))
+SEED = os.environ.get("PACELINE_DIFFERENTIAL_SEED", "1")
+SEEDS = 1 << 32
 
 
 class WholeRules(MonitorRules, BatchRules, JobRules):
@@ -43,5 +47,6 @@ def test_both_stores_agree_on_the_histories_of_every_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(MACHINES))
 def test_both_stores_agree_on_the_histories_of_a_seed(name: str) -> None:
-    print(f"PACELINE_DIFFERENTIAL_SEED={SEED} repeats these histories")
-    explore(MACHINES[name], examples=EXAMPLES, steps=STEPS, seeded=SEED)
+    seed = secrets.randbelow(SEEDS) if SEED == "new" else int(SEED)
+    print(f"PACELINE_DIFFERENTIAL_SEED={seed} repeats these histories")
+    explore(MACHINES[name], examples=EXAMPLES, steps=STEPS, seeded=seed)

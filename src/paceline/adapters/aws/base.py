@@ -28,7 +28,7 @@ class Part:
 
     @property
     def queues(self) -> Queues:
-        """For the functions, too, which are woken by messages of their own."""
+        """The SQS queues. The Lambda functions use them, too: they send messages of their own."""
         return self._queues
 
 

@@ -49,7 +49,7 @@ from paceline.ports.queue_messages import (
 
 STREAMS_DEAD = "streams-dead"
 SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
-"""Where the messages of a dead queue came from."""
+"""The queue from which the messages of a dead queue came."""
 DEAD_QUEUES = (*SOURCES, STREAMS_DEAD)
 HIDDEN_S = 300
 """How long a message that is being put back is hidden from others: longer than that takes."""
@@ -116,7 +116,7 @@ def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -
 
 
 class _Taking:
-    """The messages of one dead queue, each once, up to the limit."""
+    """Reads the messages of one dead queue, each once, up to the limit."""
 
     def __init__(self, queues: Queues, name: str, limit: int) -> None:
         self._queues = queues

@@ -19,14 +19,17 @@ from paceline.errors import StoreUnavailable
 READ_S = 1.0
 """How old the version may be in a process that caches indexes."""
 UNSETTLED_S = 4.0
-"""How long after a bump there may be more to see: an index lags, and a process bumps once for all that it writes within
-BUMP_S."""
+"""For so long after a bump the version keeps changing: an index lags, and a process bumps once for all that it writes
+within BUMP_S."""
 BUMP_S = 1.0
 _KEY = Key("changes", "-")
 
 
 class ChangeCounter:
-    """Thread-safe. ``caches_indexes`` is set where loops run; without it every read and every bump is a request."""
+    """The counter as one process reads and bumps it. Thread-safe.
+
+    ``caches_indexes`` is set in processes with loops; without it every read and every bump is a request.
+    """
 
     def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.caches_indexes = False
@@ -40,9 +43,9 @@ class ChangeCounter:
         self._unsettled_s = 0.0
 
     def bump(self, *, also_self: bool = False) -> None:
-        """Tell other processes to look; to be called after a write. It does not raise: the write has happened.
+        """Tells other processes that something was scheduled earlier. Call it after the write; it does not raise.
 
-        ``also_self``: this process is to look as well; else it knows what it wrote.
+        ``also_self``: this process forgets what it has cached as well; else it is expected to know what it wrote.
         """
         now_s = self._clock_s()
         with self._lock:

@@ -1,8 +1,8 @@
-"""Where each shard of an index begins, cached: otherwise each look of each process would query every shard.
+"""Caches the first row of each shard of an index. Without it each look of each process would query every shard.
 
-One rule for all of it. What was read of a shard is relied on for LASTING_S, unless the change counter moves before, or
-this process writes there itself. A row that another process schedules earlier is noticed when that process bumps the
-counter; a row that it only moves on costs one query that finds nothing.
+What was read of a shard is relied on for LASTING_S, unless the change counter moves before, or this process writes to
+the shard itself. If another process schedules a row earlier, it bumps the counter. If it only moves a row on, the next
+look here makes one query that finds nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 
 END = 1 << 100
-"""Behind every row."""
+"""A sort value behind that of every row: the shard is empty."""
 FIRST_ROWS = 4
 LASTING_S = 30.0
 """How long a process with loops relies on what it has read of an index, if no other process bumps the counter."""
 OWN_S = 3.0
-"""How long an index may not show what this process wrote, or show it where it was before."""
+"""For so long after a write of this process an index may show a row where it was before, or not at all."""
 
 
 class Index(NamedTuple):
-    """``sort`` is the attribute that orders a shard. A row is known by its ``pk``: the index has one row for each."""
+    """An index of DynamoDB: ``sort`` orders the rows of a shard, and ``pk`` names a row."""
 
     table: str
     name: str
@@ -37,7 +37,7 @@ class Index(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """The first place of a shard, and until when and at which version of the change counter it counts."""
+    """The sort value of the first row of a shard. It counts until a time and at one version of the change counter."""
 
     until_s: float
     version: int
@@ -45,7 +45,7 @@ class _Start(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """The moment before a read: what is read then is remembered only if nothing was written there since."""
+    """The state before a read. What is read is cached only if nothing was written to the shard since."""
 
     now_s: float
     version: int
@@ -53,7 +53,7 @@ class _Mark(NamedTuple):
 
 
 class ShardCache:
-    """The first place of single shards. Thread-safe."""
+    """Caches the first row of single shards. Thread-safe."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class ShardCache:
         least_s: float = 0.0,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``ask`` reads a shard's first place. ``least_s``: how long a read counts in a process without loops."""
+        """``ask`` reads a shard's first sort value. ``least_s``: how long that counts in a process without loops."""
         self._counter = counter
         self._ask_default = ask
         self._least_s = least_s
@@ -78,7 +78,7 @@ class ShardCache:
         return self._counter.caches_indexes
 
     def first_of(self, shard: str, *, ask: Callable[[str], int] | None = None) -> int:
-        """Return the first place that is taken, END if none is, asking only if it is not known."""
+        """Returns the sort value of the shard's first row, END if it has none. Asks only if it is not cached."""
         ask = ask or self._ask_default
         if not self._lasting_s:
             return ask(shard)
@@ -90,7 +90,7 @@ class ShardCache:
         return known
 
     def touch(self, *shards: str) -> None:
-        """Tell that this process has put or moved something there, and does not know which place is the first now."""
+        """Notes that this process has written to these shards and does not know which row is the first now."""
         now_s = self._clock_s()
         with self._lock:
             for shard in shards:
@@ -99,7 +99,7 @@ class ShardCache:
                 self._starts.pop(shard, None)
 
     def forget(self, *shards: str) -> None:
-        """Tell that what was known is over: these shards are about to be read."""
+        """Forgets what is cached of these shards: they are about to be read."""
         with self._lock:
             for shard in shards:
                 self._starts.pop(shard, None)
@@ -133,7 +133,7 @@ class _InUse(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """Where this process put a row, and where the index may still show it."""
+    """Where this process put a row, and where the index may still show that row."""
 
     noted_s: float
     place: int
@@ -141,7 +141,7 @@ class _Own(NamedTuple):
 
 
 class IndexCache(ShardCache):
-    """The first places of all shards of an index. It knows the rows that this process has just moved. Thread-safe."""
+    """Caches the first rows of all shards of an index, and corrects for rows this process has moved. Thread-safe."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class IndexCache(ShardCache):
         self._own: defaultdict[str, dict[str, _Own]] = defaultdict(dict)
 
     def first(self) -> int:
-        """Return the first place of all, END if there is none: a query of few rows for each shard not known."""
+        """Returns the sort value of the first row of all, END if there is none. One query for each shard not cached."""
         mark = self._mark()
         shards = self._shards(mark.version)
         known = {shard: place for shard in shards if (place := self._known(shard, mark)) is not None}
@@ -170,9 +170,9 @@ class IndexCache(ShardCache):
         return min([*known.values(), *found.values()], default=END)
 
     def awake(self, last: int) -> list[str]:
-        """Return the shards that may have something up to there: all but those known to have nothing.
+        """Returns the shards that may have rows up to that sort value: all but those known to have none.
 
-        They are about to be read and written, so what was known of them is forgotten.
+        They are about to be read and written, so what was cached of them is forgotten.
         """
         mark = self._mark()
         # Without caching nothing but a shard's first row is relied on: one may be in use that was not a moment ago.
@@ -182,7 +182,7 @@ class IndexCache(ShardCache):
         return awake
 
     def upto(self, last: int, *, limit: int) -> list[Item]:
-        """Return the first rows of each shard up to there, a hint. Where there are none, the next place is cached."""
+        """Returns the first rows of each shard up to that sort value, a hint. If there are none, the next is cached."""
         index, mark = self._index, self._mark()
         shards = self.awake(last)
         # The upper bound keeps a page small; without it, a page of few rows tells what comes next as well.
@@ -199,7 +199,7 @@ class IndexCache(ShardCache):
         return [row for rows in pages.values() for row in rows if row[index.sort] <= last]
 
     def moved(self, shard: str, pk: str, place: int | None, *, was: int | None = None) -> None:
-        """Tell that this process has put a row there; None: it left the index. ``was``: where it stood before."""
+        """Notes where this process has put a row; None: it left the index. ``was``: where it stood before."""
         if not self._lasting_s:
             return
         now_s, to = self._clock_s(), END if place is None else place
@@ -236,7 +236,7 @@ class IndexCache(ShardCache):
         return self._least(shard, rows, full=len(rows) == FIRST_ROWS)
 
     def _least(self, shard: str, rows: Sequence[Item], *, full: bool) -> int:
-        """Return the first place of what the index shows and of what this process knows better."""
+        """Returns the first sort value of what the index shows, corrected by what this process has written."""
         sort, now_s = self._index.sort, self._clock_s()
         with self._lock:
             own = {pk: one for pk, one in self._own[shard].items() if now_s - one.noted_s < OWN_S}

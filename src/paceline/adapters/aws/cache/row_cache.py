@@ -35,7 +35,7 @@ class RowCache:
     # -- measurements, each with its job
 
     def note(self, row: Item, job: Item) -> None:
-        """Cache both as they were read, or as a write that was won has left them."""
+        """Caches a measurement and its job, as they were read or as a write that was won has left them."""
         with self._lock:
             _keep(self._jobs, job["number"], job)
             if len(row["body"]) <= BODY_MAX:
@@ -51,7 +51,7 @@ class RowCache:
         return None if row is None or job is None else (row, job)
 
     def note_ends(self, number: int, count: int) -> None:
-        """Count so many fewer open measurements of a cached job."""
+        """Lowers the number of open measurements of a cached job."""
         with self._lock:
             job = self._jobs.get(number)
             if job is not None:
@@ -83,7 +83,7 @@ class RowCache:
             return int(self._line.get("turns", 0)) + 1
 
     def note_sending(self, change: int) -> None:
-        """Count one more that is being sent, which is a turn, or one fewer."""
+        """Counts one more measurement that is being sent, which is a turn, or one fewer."""
         with self._lock:
             if self._line is not None:
                 sending, turns = (self._line.get("sending", 0), self._line.get("turns", 0))

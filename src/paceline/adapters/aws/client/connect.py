@@ -36,14 +36,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THREADS = 16
-"""How many requests one fan-out has in the air; a claim or a page of a plan is spread over them."""
+"""How many requests one fan-out makes at the same time. A claim or a page of a plan is spread over them."""
 CONNECTIONS = 2 * THREADS
 ATTEMPTS_MAX = 10
 """How often one request is tried, or one batch with parts left, or one transaction that conflicts with others."""
 BACKOFF_BASE_S = 0.025
 BACKOFF_CAP_S = 2.0
 REPEAT_S_MAX = 20.0
-"""No request is repeated after that, however few attempts were made."""
+"""After this time no request is repeated, however few attempts were made."""
 RECEIVE_WAIT_S_MAX = 20
 
 THROTTLED = frozenset(
@@ -84,14 +84,17 @@ _BROKEN = frozenset({"InternalServerError", "InternalError", "InternalFailure", 
 
 
 class Clients(NamedTuple):
-    """Thread-safe, and costly to make: one set for a process."""
+    """The clients of boto3. Thread-safe, and costly to make: a process has one set."""
 
     dynamodb: Any
     sqs: Any
 
 
 def open_clients() -> Clients:
-    """Raises StoreUnavailable if boto3 finds no region. Credentials and endpoint show with the first request."""
+    """Makes the clients. Raises StoreUnavailable if boto3 finds no region.
+
+    Missing credentials or a wrong endpoint show with the first request.
+    """
     with faults():
         session = boto3.session.Session()
         try:
@@ -242,7 +245,7 @@ class Threads:
         self._inside = threading.local()
 
     def fan_out(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Return the answers in order. All requests are tried; then the first error in order is raised."""
+        """Makes the requests, and returns the answers in order. All are tried; then the first error is raised."""
         given = list(items)
         if len(given) <= 1 or getattr(self._inside, "yes", False):
             # A thread of the pool that waited for the pool could wait for ever: what fans out in there goes in turn.

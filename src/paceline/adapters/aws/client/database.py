@@ -1,4 +1,4 @@
-"""DynamoDB as the store uses it: consistent reads, conditional writes whose loss is a value, batches that end whole."""
+"""DynamoDB as the store uses it: consistent reads, conditional writes that return whether they won, whole batches."""
 
 from __future__ import annotations
 
@@ -37,14 +37,20 @@ _CONFLICTS = frozenset({"TransactionConflict", "TransactionConflictException"})
 
 
 class Written(NamedTuple):
-    """Won: ``item`` is what an update left, or what a put or delete replaced. Lost: what stands there instead."""
+    """The result of a write.
+
+    ``item``: if it was won, what an update left, or what a put or delete replaced; if it was lost, what is there.
+    """
 
     won: bool
     item: Item | None = None
 
 
 class Transacted(NamedTuple):
-    """Whether all of it happened. Lost: ``lost`` says which actions' conditions failed, ``items`` what stands there."""
+    """The result of a transaction: whether all of it happened.
+
+    If not, ``lost`` says which actions' conditions failed, and ``items`` what is there.
+    """
 
     won: bool
     lost: tuple[bool, ...] = ()

@@ -16,18 +16,18 @@ Value = str | int | float | bool | bytes | list[Any] | dict[str, Any] | None
 Item = dict[str, Any]
 """An item as Python values. An attribute that is None is not there."""
 Wire = dict[str, dict[str, Any]]
-"""An item as DynamoDB speaks it."""
+"""An item as DynamoDB's API has it, each value with its type."""
 Kind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
 ITEM_BYTES_MAX = 400 * 1024
 DIGITS = 19
-"""As many as the largest signed 64-bit number has: numbers in sort keys are padded to them."""
+"""Digits of the largest signed 64-bit number: numbers in sort keys are padded to so many."""
 _NAME = re.compile(r"#(\w+)")
 _VALUE = re.compile(r":(\w+)")
 
 
 class Key(NamedTuple):
-    """Where an item is."""
+    """The key of an item."""
 
     pk: str
     sk: str
@@ -51,13 +51,13 @@ class Action(NamedTuple):
 
 
 def put(table: str, item: Mapping[str, Any], *, when: str = "", **values: Value) -> Action:
-    """Writes the whole item. ``when=ABSENT`` is put-if-absent."""
+    """Returns a write of the whole item. ``when=ABSENT`` writes it only if there is none."""
     params = {"Item": encode_item(item)} | _expressions(when=when, values=values)
     return Action("Put", table, Key(item["pk"], item["sk"]), params)
 
 
 def update(table: str, key: Key, change: str, *, when: str, **values: Value) -> Action:
-    """``change`` is an update expression. Without ``when`` it makes a deleted item again."""
+    """Returns an update by an expression. Without ``when`` it creates an item that is not there."""
     params = {"Key": encode_key(key)} | _expressions(when=when, change=change, values=values)
     return Action("Update", table, key, params)
 
@@ -67,7 +67,7 @@ def delete(table: str, key: Key, *, when: str = "", **values: Value) -> Action:
 
 
 def check(table: str, key: Key, *, when: str, **values: Value) -> Action:
-    """Writes nothing: the transaction is won only if it holds."""
+    """Returns a check that writes nothing: its transaction is won only if the condition holds."""
     return Action("ConditionCheck", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
 
 
@@ -76,7 +76,7 @@ PRESENT = "attribute_exists(#pk)"
 
 
 def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """An update expression that makes the attributes be so, and its values: SET for a value, REMOVE for None."""
+    """Returns an update expression and its values: SET for attributes with a value, REMOVE for those that are None."""
     given = {name: value for name, value in values.items() if value is not None}
     gone = [f"#{name}" for name, value in values.items() if value is None]
     parts = ["SET " + ", ".join(f"#{name} = :{name}" for name in given)] if given else []
@@ -85,7 +85,11 @@ def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def query_params(*, where: str, filtered: str = "", only: str = "", values: Mapping[str, Any]) -> dict[str, Any]:
-    """``where`` chooses by keys, ``filtered`` among what was read, ``only`` names the attributes wanted."""
+    """Returns the parameters of a query.
+
+    ``where`` chooses by keys, ``filtered`` among the items that were read; ``only`` names the attributes that are
+    wanted.
+    """
     texts = {"KeyConditionExpression": where, "FilterExpression": filtered, "ProjectionExpression": only}
     return _gathered({name: text for name, text in texts.items() if text}, values)
 
@@ -109,7 +113,7 @@ def _gathered(texts: dict[str, str], values: Mapping[str, Any]) -> dict[str, Any
 
 
 def encode(value: Value) -> dict[str, Any]:
-    """A Python value as DynamoDB types it."""
+    """Returns a Python value with its DynamoDB type."""
     match value:
         case str():
             return {"S": value}
@@ -128,7 +132,7 @@ def encode(value: Value) -> dict[str, Any]:
 
 
 def decode(wire: Mapping[str, Any]) -> Any:
-    """The inverse of ``encode``, but that DynamoDB writes 1.0 as 1: a float that is whole comes back as an int."""
+    """Returns the Python value. DynamoDB writes 1.0 as 1, so a float without a fraction comes back as an int."""
     ((kind, value),) = wire.items()
     match kind:
         case "N":
@@ -162,16 +166,16 @@ def key_of(item: Mapping[str, Any]) -> Key:
 
 
 def joined(kind: str, *parts: str | int) -> str:
-    """One key of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
+    """Returns one key made of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
     return "#".join([kind, *(quote(str(part), safe="") for part in parts)])
 
 
 def padded(number: int) -> str:
-    """A number that sorts as text as it sorts as a number."""
+    """Returns a number as text that sorts as the number does."""
     assert 0 <= number < 10**DIGITS
     return f"{number:0{DIGITS}d}"
 
 
 def shard_of(name: str | int, shards: int) -> int:
-    """The same for ever: it is written into items."""
+    """Returns the shard of a name. The rule must never change: shards are stored in items."""
     return crc32(str(name).encode()) % shards

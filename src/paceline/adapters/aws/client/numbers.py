@@ -13,7 +13,7 @@ GENERATION = "generation"
 
 
 class Numbers:
-    """Thread-safe. A process that ends leaves a gap; a number is never given twice."""
+    """Gives numbers. Thread-safe. A process that ends leaves a gap; a number is never given twice."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -21,9 +21,10 @@ class Numbers:
         self._lock = threading.Lock()
 
     def take(self, name: str, count: int, *, block: int = 100) -> list[int]:
-        """So many further numbers of this name, from 1 on, rising within one process; one request for a block of them.
+        """Returns so many new numbers of this name, from 1 on, rising within one process.
 
-        Two processes have blocks of their own: where the order among all matters, ``block=1``.
+        A block of them costs one request, and each process has blocks of its own. Where the order among all processes
+        matters, use ``block=1``.
         """
         with self._lock:
             left = self._left.get(name, range(0))
@@ -36,7 +37,7 @@ class Numbers:
         return taken
 
     def take_job(self, definitions: int) -> tuple[int, int]:
-        """A job's number, and the first of so many numbers for its definitions, from 0 on; one request for both."""
+        """Returns a job's number, and the first of so many numbers for its definitions, from 0 on. One request."""
         change = "ADD #last :one, #definitions :count"
         written = self._database.write(update(LEDGER, _key("job"), change, when="", one=1, count=definitions))
         assert written.item is not None
@@ -53,7 +54,7 @@ class Numbers:
 
 
 def last_generation(database: Database) -> int:
-    """No monitor has a higher one, yet."""
+    """Returns the highest generation that was reserved: no monitor has a higher one."""
     item = database.get(LEDGER, _key(GENERATION))
     return int(item["last"]) if item else 0
 

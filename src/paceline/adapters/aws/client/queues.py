@@ -18,10 +18,10 @@ class Received(NamedTuple):
     body: str
     receipt: str
     received: int
-    """How often, this time included."""
+    """How often it was received, this time included."""
     group: str | None
     once: str | None = None
-    """Under which deduplication id it was sent."""
+    """The deduplication id under which it was sent."""
 
 
 class Queues:
@@ -34,13 +34,13 @@ class Queues:
         self._urls: dict[str, str] = {}
 
     def url(self, name: str) -> str:
-        """Of the queue with this name behind the prefix."""
+        """Returns the URL of the queue with this name, without the prefix."""
         if name not in self._urls:
             self._urls[name] = call(self._client.get_queue_url, QueueName=f"{self.prefix}-{name}")["QueueUrl"]
         return self._urls[name]
 
     def send(self, name: str, messages: Sequence[Letter]) -> None:
-        """All of them, in batches. What a batch leaves behind is sent again; raises if some stays behind."""
+        """Sends all messages, in batches. What AWS did not take is sent again; raises if some stay unsent."""
         url = self.url(name)
         if name.endswith(".fifo"):
             for batch in _batches(messages):  # one behind the other: their order is the order of sending
@@ -62,7 +62,10 @@ class Queues:
         raise StoreUnavailable(f"AWS leaves messages unsent ({failed[0].get('Code')}): try again in a moment.")
 
     def receive(self, name: str, *, messages_max: int, wait_s: int = 0, hidden_s: int | None = None) -> list[Received]:
-        """One request, so ten at most. ``hidden_s``: how long nobody else sees them; the queue's own by default."""
+        """Receives messages with one request, so ten at most.
+
+        ``hidden_s``: how long nobody else sees them; by default the queue's own time.
+        """
         params: dict[str, Any] = {} if hidden_s is None else {"VisibilityTimeout": hidden_s}
         answer = call(
             self._client.receive_message,
@@ -75,14 +78,14 @@ class Queues:
         return [_received(message) for message in answer.get("Messages", [])]
 
     def forget(self, name: str, receipts: Sequence[str]) -> None:
-        """Deletes what was received. One that stays behind comes again and is dropped then."""
+        """Deletes messages that were received. If one is not deleted it comes again, and is dropped then."""
         url = self.url(name)
         for at in range(0, len(receipts), BATCH_MAX):
             entries = [{"Id": str(n), "ReceiptHandle": one} for n, one in enumerate(receipts[at : at + BATCH_MAX])]
             call(self._client.delete_message_batch, QueueUrl=url, Entries=entries)
 
     def hide(self, name: str, receipt: str, *, for_s: int) -> None:
-        """How much longer nobody else sees it; 0 gives it back."""
+        """Sets for how long nobody else sees a message; 0 gives it back."""
         call(
             self._client.change_message_visibility,
             QueueUrl=self.url(name),
@@ -91,7 +94,7 @@ class Queues:
         )
 
     def depth(self, name: str) -> int:
-        """About how many wait, those that are delayed or hidden among them."""
+        """Returns about how many messages wait, with those that are delayed or hidden."""
         names = [f"ApproximateNumberOfMessages{part}" for part in ("", "NotVisible", "Delayed")]
         answer = call(self._client.get_queue_attributes, QueueUrl=self.url(name), AttributeNames=names)
         return sum(int(value) for value in answer["Attributes"].values())
@@ -109,7 +112,7 @@ def _entry(entry_id: str, message: Letter) -> dict[str, Any]:
 
 
 def _batches(messages: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """Ten to a batch, or fewer where they are large."""
+    """Yields batches of ten messages, or fewer where they are large."""
     batch: list[Letter] = []
     size = 0
     for message in messages:

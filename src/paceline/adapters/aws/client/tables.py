@@ -1,4 +1,4 @@
-"""Tables, indexes and queues as data: what ``paceline aws init`` creates, and what the template is held to."""
+"""Tables, indexes and queues as data. ``paceline aws init`` creates them; a test compares the template with them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ DUE_INDEX = "due"
 READY_INDEX = "ready"
 StreamView = Literal["KEYS_ONLY", "NEW_AND_OLD_IMAGES"]
 EXPIRES = "expires_s"
-"""The attribute of time to live, in seconds since 1970. DynamoDB may take days: nothing depends on it."""
+"""The attribute of DynamoDB's time to live, in seconds since 1970. Deletion may take days: nothing depends on it."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """Sparse: an item without the two attributes is not in it. Only keys, or these attributes too, are copied."""
+    """An index. An item without the two attributes is not in it; keys and ``included`` attributes are copied."""
 
     name: str
     shard: str
@@ -46,7 +46,7 @@ class Table:
     name: str
     indexes: tuple[Index, ...] = ()
     stream: StreamView | None = None
-    """What its stream tells of what changes; None: it has none."""
+    """What the table's stream has of a changed item; None: the table has no stream."""
     expiring: bool = False
 
     @property
@@ -62,7 +62,7 @@ class Queue:
     kept_s: int
     dead: str | None = None
     received_max: int = 5
-    """Then a message goes to ``dead``."""
+    """After so many receives a message goes to ``dead``."""
     waits_s: int = 20
 
     @property
@@ -100,7 +100,7 @@ QUEUES = (
 
 
 class Report(NamedTuple):
-    """Full names. ``differences``: what was there already and is not as it should be, in words; it is left so."""
+    """What ``create`` did, with full names. ``differences``: in words, what exists and is not as it should be."""
 
     created: tuple[str, ...]
     existing: tuple[str, ...]
@@ -144,7 +144,7 @@ def destroy(clients: Clients, prefix: str) -> None:
 
 
 def table_definition(table: Table, prefix: str) -> dict[str, Any]:
-    """What CreateTable takes; the template says the same."""
+    """Returns the parameters of CreateTable; the template says the same."""
     attributes = {"pk": "S", "sk": "S"}
     for index in table.indexes:
         attributes |= {index.shard: "S", index.sort: "N"}
@@ -230,7 +230,7 @@ def _let_expire(clients: Clients, name: str) -> None:
 
 
 def queue_attributes(queue: Queue, dead_arn: str | None) -> dict[str, str]:
-    """What CreateQueue takes; the template says the same. No queue has a delay: each message has its own."""
+    """Returns the attributes of CreateQueue; the template says the same. Delays belong to messages, not to queues."""
     attributes = {
         "VisibilityTimeout": str(queue.hidden_s),
         "MessageRetentionPeriod": str(queue.kept_s),

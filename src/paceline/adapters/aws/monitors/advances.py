@@ -1,4 +1,4 @@
-"""A tick's advances: each moves its entry if it is as believed, makes its runs, and tells their lane."""
+"""Writes a tick's advances: each moves its entry if nobody else has, makes its runs, and updates their lane."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from paceline.ports.queue_messages import Alarm
 CATCH_UP = Key("catch-up", "-")
 BOOKINGS_MAX = 40
 FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
-"""Of one transaction: beside them it moves the entry and the lane, and ends what is superseded."""
+"""Firings of one transaction. It also moves the entry and the lane, and ends superseded runs."""
 
 
 def commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
@@ -51,16 +51,16 @@ def superseded_runs(store: MonitorParts) -> int:
 
 
 def advance_on_time(store: MonitorParts, rule: OnTime, *, limit: int) -> Moved:
-    """None: DynamoDB has no write for a set. ``due`` and ``commit`` advance them, many in one transaction."""
+    """Advances none: DynamoDB cannot write a set of items. ``due`` and ``commit`` do it, many in a transaction."""
     del store, rule, limit
     return Moved(Counter(), 0)
 
 
 def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """One transaction for some 30 advances: each moves its entry, makes its runs, and tells their lane.
+    """Writes some 30 advances with one transaction: each moves its entry, makes its runs, and updates their lane.
 
-    An advance with more runs than a transaction holds goes in steps, each to the due time of the run that comes next:
-    wherever it is cut off, the entry stands as if it had been ticked that far.
+    An advance with more runs than a transaction holds is written in steps, each up to the due time of the next run. If
+    the process dies in between, the entry is as if it had been ticked up to there.
     """
     heads = [_head(advance) for advance in advances]
     won = [False] * len(advances)
@@ -94,7 +94,7 @@ def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) ->
 def book_catch_up(
     store: MonitorParts, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int
 ) -> list[list[int]]:
-    """Reads, books and writes on the condition that nobody wrote in between; else once more."""
+    """Books times in the shared calendar. If another process wrote in between, it reads and books again."""
     db = store.db
     for _ in range(BOOKINGS_MAX):
         item = db.get(LEDGER, CATCH_UP)
@@ -125,7 +125,7 @@ def _tail(advance: Advance, head: Advance) -> Advance:
 
 
 class _Commit:
-    """Advances of distinct entries. Each believes at first that its lane is clear; if not, its runs park."""
+    """Advances of distinct entries. Each is written as if its lane had no open run; if it has, the runs are parked."""
 
     def __init__(self, db: Database, advances: Sequence[Advance], *, now_ms: int) -> None:
         self._db = db
@@ -160,7 +160,7 @@ class _Commit:
         return sum(ended for ended, happened in zip(self._ended, self._won, strict=True) if happened)
 
     def offered(self) -> list[Item]:
-        """The runs that may start: the first one of each advance whose lane was clear."""
+        """Returns the runs that may start: the first one of each advance whose lane had no open run."""
         return [
             self._runs(position)[0]
             for position, happened in enumerate(self._won)
@@ -168,13 +168,13 @@ class _Commit:
         ]
 
     def _read_places(self) -> list[Place | None]:
-        """A due entry brings its place along; one that came from elsewhere is looked up."""
+        """Returns the place of each entry. One from ``due`` has it already; the others are read."""
         missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
         found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
         return [advance.due.place or found.get(advance.due.generation) for advance in self._advances]
 
     def _read_lanes(self) -> dict[int, Item]:
-        """Of entries whose runs are to queue; all others are believed to be clear."""
+        """Returns lanes of entries that had an open run when they were read. The others are believed to have none."""
         busy = [advance.due.generation for advance in self._advances if advance.due.busy and advance.firings]
         found = self._db.get_many(RUNS_TABLE, [lane_key(generation) for generation in busy])
         return {lane["generation"]: lane for lane in found.values()}
@@ -215,7 +215,7 @@ class _Commit:
         return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
 
     def _superseded(self, position: int) -> range:
-        """The oldest runs behind the front, as far as they and the new ones are more than are kept."""
+        """Returns the counters of the oldest runs behind the front that are more than may wait."""
         advance = self._advances[position]
         lane = self._lanes.get(advance.due.generation)
         if lane is None or self._clear[position] or not advance.waiting_max:
@@ -233,7 +233,7 @@ class _Commit:
         return update(RUNS_TABLE, run_key(advance.due.generation, counter), change, when=PRESENT, **values)
 
     def _runs(self, position: int) -> list[Item]:
-        """Only the first, and only where nothing is before it, is in the index of what may start."""
+        """Returns the runs as items. Only the first is put in the index of what may start, if no run is before it."""
         advance, place = self._advances[position], self._places[position]
         assert place is not None
         runs: list[Item] = []

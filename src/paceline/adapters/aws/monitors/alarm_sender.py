@@ -30,7 +30,7 @@ class AlarmSender:
         self.sends = True
         self.offers = True
         self.unsent = 0
-        """Messages that may not have been sent behind a write, since the start."""
+        """How many messages may have got lost since the start: the write before each has happened."""
         self._queues = queues
 
     def arm(self, alarms: Iterable[Alarm], *, now_ms: int) -> None:
@@ -42,9 +42,9 @@ class AlarmSender:
             self.send(soon, now_ms=now_ms)
 
     def offer(self, runs: Iterable[Item], *, now_ms: int | None) -> None:
-        """Tells checkers that read the queue of outgoing runs that may start, now or in their time.
+        """Sends messages about outgoing runs that may start now, or later at their time.
 
-        Without the time all of them at once: a run offered too early is offered again when a checker asks for it.
+        Without ``now_ms`` all are sent at once: a run offered too early is offered again when a checker asks for it.
         """
         messages = [_waiting(run, now_ms) for run in runs if self.offers and is_outgoing(run["queue"])]
         if messages:
@@ -59,7 +59,7 @@ class AlarmSender:
 
     @contextmanager
     def _left_to_the_sweep(self, messages: int) -> Iterator[None]:
-        """What was written stays written when its message cannot be sent: the caller must not think that it failed."""
+        """Counts messages that cannot be sent instead of raising: what was written stays, and the sweep finds it."""
         try:
             yield
         except StoreUnavailable:

@@ -20,9 +20,9 @@ from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm
 LATE_MS = 60_000
 """An entry that is overdue by so much has lost its alarm, or the ticks are behind: then one more does no harm."""
 LATE_MAX = 10_000
-"""After an outage all are overdue: so many get an alarm in one pass, the first ones, and the others in the next."""
+"""How many overdue entries get an alarm in one pass, the earliest first; after an outage all are overdue."""
 OVERLAP_MS = 10_000
-"""So far a pass looks back: an entry armed just beyond the horizon, by a clock behind ours or not in the index yet."""
+"""How far a pass looks back: for entries armed just beyond the horizon by a slow clock, or not in the index before."""
 SWEPT_PAGE = 1_000
 _CURSOR = Key("alarms", "-")
 

@@ -22,7 +22,7 @@ COUNTED_MAX = 100_000
 
 
 def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
-    """The change is read first: what is read after it is at least as new, and what is newer has its own change."""
+    """Reads changes with definition and entry. A change is read first: whatever is newer has a change of its own."""
     del now_ms
     db = store.db
     rows = _recorded(db, limit=limit)
@@ -62,7 +62,7 @@ def count_changes(db: Database) -> int:
 
 
 def is_there(monitor: Item | None, user: Item | None, *, generation: int, number: int) -> bool:
-    """Whether the definition stands: a monitor is gone with its user, also before its row is."""
+    """Returns whether the definition exists. A monitor is gone with its user, even while its row is still there."""
     return monitor is not None and user is not None and monitor["generation"] == generation and user["number"] == number
 
 

@@ -21,7 +21,7 @@ REMEMBERED_MAX = 100_000
 WAITED_MAX = 10_000
 NOTE_MS = 60_000
 FRESH_MS = 150_000
-"""An older note is of a process that is gone."""
+"""An older note was written by a process that has ended."""
 KEPT_S = 86_400
 TARGETS_MAX = 32
 """Targets of one owner that have a reason of their own; the others have the owner's."""
@@ -32,15 +32,18 @@ REASONS_MAX = 1_000
 """One claim looks at the reasons of so many owners."""
 
 Reasons = Mapping[str, str]
-"""By target; of the empty target: those of all others."""
+"""Reasons by target. The empty target stands for all others."""
 
 
 class ClaimMemory:
-    """What a process remembers between claims: whose turn it is, and whose each monitor is. Hints, but the turns."""
+    """What a process remembers between claims: whose turn it is, and the owner and target of each monitor.
+
+    Owners and targets are hints; the runs themselves are read before they are leased.
+    """
 
     def __init__(self) -> None:
         self.turns = Turns()
-        """Of owners of outgoing runs, by their numbers."""
+        """Turns of the owners of outgoing runs, by user number."""
         self.probed: dict[str, str] = {}
         """The owner that was asked last for outgoing runs, if there were more than one claim asks."""
         self.reasons = NotedReasons()
@@ -80,13 +83,13 @@ class ClaimMemory:
 
 
 class NotedReasons:
-    """What this process has noted, by owner, and when."""
+    """The reasons that this process has written, by owner, and when."""
 
     def __init__(self) -> None:
         self._noted: dict[str, tuple[dict[str, str], int]] = {}
 
     def note(self, db: Database, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
-        """``reasons``: by owner and target, of checks that still wait after a claim."""
+        """Writes why checks still wait after a claim, given by owner and target."""
         found: dict[str, dict[str, str]] = {}
         for (owner, target), reason in reasons.items():
             of_owner = found.setdefault(owner, {})
@@ -111,7 +114,7 @@ class NotedReasons:
 
 
 def read_reasons(db: Database, owner: str) -> Reasons:
-    """What was noted last of the owner's checks; empty: they only wait for their turn."""
+    """Returns the reasons that were written last for the owner's checks; empty: they only wait for their turn."""
     item = db.get(RUNS, _key(owner))
     if item is None:
         return {}
@@ -122,7 +125,7 @@ def read_reasons(db: Database, owner: str) -> Reasons:
 
 
 def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
-    """Who claims checks may not delete; DynamoDB removes what has expired."""
+    """Writes an owner's reasons. The function that claims may not delete items; DynamoDB removes expired ones."""
     change = "SET #reasons = :reasons, #noted_ms = :noted_ms, #expires_s = :expires_s"
     times = {"noted_ms": now_ms, "expires_s": now_ms // 1_000 + KEPT_S}
     text = msgspec.json.encode(reasons).decode()

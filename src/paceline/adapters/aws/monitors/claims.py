@@ -39,19 +39,19 @@ from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
 LOOKED_MORE = 64
-"""A claim looks at so many more than it wants: some are held, and some the index has not forgotten yet."""
+"""A claim reads so many more rows than it wants: some runs are held, and some rows of the index are out of date."""
 SHARD_ROWS = 512
 """A claim reads so many rows of each shard, so that one owner's backlog does not hide the others. A shard has one row
-of each monitor: 128 of them, and once all shards are in use, 1/128 of what waits. So they are hidden only behind owners
-who have 65,000 monitors waiting together."""
+for each of its monitors: 128, or 1/128 of all once every shard is in use. So owners are hidden only behind others who
+have 65,000 monitors waiting together."""
 ROUNDS_MAX = 3
 PROBED_MAX = 256
-"""Owners that one claim for all of them asks; the next claim goes on behind."""
+"""How many owners one claim for all of them asks; the next claim goes on behind these."""
 AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
 
 
 class Facts(NamedTuple):
-    """What a claim has to know of a run's definition: None, it is gone."""
+    """The definition of a run's monitor and its owner; None: it is gone."""
 
     monitor: Item | None
     user: Item | None
@@ -146,7 +146,10 @@ def _claim_checks(
 
 
 def _with_owners(db: Database, memory: ClaimMemory, fronts: Sequence[Front], *, runs_max: int) -> Sequence[Front]:
-    """Those whose owner is known; of the others as many are read as one claim may, and the rest by the next claim."""
+    """Returns the fronts whose owner is known.
+
+    Of the others so many are read as one claim may read; the next claims read the rest.
+    """
     unknown = [one.row for one in fronts if memory.owner(one.generation) is None]
     read = {run["generation"]: run for run in _read(db, unknown[: runs_max + LOOKED_MORE])}
     memory.note(read.values())
@@ -242,7 +245,7 @@ def _is_meant(run: Item, item: Take) -> bool:
 
 
 def _take_facts(run: Item, facts: Facts) -> TakeFacts:
-    """Only a front is asked for, so nothing of its monitor is open before it."""
+    """Returns what decides on a take. Only a front is asked for, so nothing of its monitor is open before it."""
     user = facts.user
     return TakeFacts(
         run["state"],
@@ -266,7 +269,10 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
 
 
 def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
-    """Of all owners, those first that were served longest ago: even shares, and what one leaves the others use."""
+    """Returns rows of all owners that fit into the claim: even shares, and what one leaves the others use.
+
+    Owners who were served longest ago come first.
+    """
     probed = memory.probed.pop(queue, "")
     ahead = owners_after(db, queue, probed, limit=PROBED_MAX)
     if probed and len(ahead) < PROBED_MAX:
@@ -293,7 +299,7 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
 
 
 def _read(db: Database, rows: Sequence[Item]) -> list[Item]:
-    """As they are; the index is a hint."""
+    """Reads the runs of these rows as they are now; the index is a hint."""
     return list(db.get_many(RUNS, [key_of(row) for row in rows]).values()) if rows else []
 
 
@@ -332,7 +338,7 @@ def _lease(
 
 
 def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
-    """By generation. A monitor is gone with its user, also before its row is."""
+    """Returns the definitions of runs, by generation. A monitor is gone with its user, even if its row is there."""
     keys = [key for run in runs for key in (monitor_key(run["user"], run["monitor"]), user_key(run["owner"]))]
     found = db.get_many(ITEMS, keys)
     facts: dict[int, Facts] = {}

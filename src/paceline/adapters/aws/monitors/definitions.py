@@ -36,14 +36,14 @@ from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, 
 from paceline.errors import StoreUnavailable
 
 CHUNK = 40
-"""Of one owner in one transaction: two writes each, and the specs of 40 stay below its 4 MB."""
+"""Writes of one owner in one transaction: two items each, and 40 specs are less than the 4 MB it may have."""
 
 W = TypeVar("W", PutMonitor, RemoveMonitor)
 R = TypeVar("R")
 
 
 class Judged(NamedTuple):
-    """What becomes of some writes of one owner, if all is still as it was read."""
+    """The decision on some writes of one owner. It holds if everything is still as it was read."""
 
     results: list[Any]
     actions: list[Action]
@@ -105,7 +105,7 @@ def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list
 
 
 def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
-    """Owners beside each other, an owner's writes in order: they share the count of the owner's monitors."""
+    """Writes different owners at the same time. An owner's writes go in order: they share the count of monitors."""
     results: dict[int, R] = {}
     for wave in waves((item.owner, item.id) for item in writes):
         owners: dict[str, list[int]] = {}
@@ -123,7 +123,7 @@ def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[
 
 
 class _Puts:
-    """Puts of one owner, of distinct monitors: judged against what is there, and judged again if that has moved."""
+    """Decides on puts of distinct monitors of one owner, and again if what is there has changed before the write."""
 
     def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
         self._db = db
@@ -180,21 +180,21 @@ class _Puts:
         self._db.write_each([put(ITEMS, row | {"pk": owners_of(name)}) for name in names])
 
     def _load(self, user: Item) -> int:
-        """Kept with the user; added up once, for a user of a store that did not count it yet."""
+        """Returns the load of the user's monitors. A user of a store that did not keep it has none; it is added up."""
         if "load" in user or not user["monitors"]:
             return int(user.get("load", 0))
         rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=monitors_of(user["number"]))
         return sum(load_of(read_spec(row["spec"])) for row in rows)
 
     def _spare(self, count: int) -> list[int]:
-        """As many new generations; those of an attempt that lost serve the next. Their order is that of creation."""
+        """Returns so many new generations in order. Those of an attempt that lost are used by the next one."""
         if count > len(self._generations):
             self._generations += self._numbers.take(GENERATION, count - len(self._generations), block=1)
         return self._generations
 
 
 def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
-    """Writes a monitor where ``there`` was read: nothing, or this generation and revision."""
+    """Returns the write of a monitor. It holds if there is what was read: nothing, or this generation and revision."""
     if there is None:
         row = as_key(key) | asdict(stored)
         row["spec"] = row.pop("text")
@@ -217,7 +217,7 @@ def _queues(user: Item, monitors: int) -> int:
 
 
 def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monitors_max: int) -> list[Action]:
-    """The owner's count goes up, if there is room; a change of ``disabled`` in between would be missed by the new."""
+    """Raises the owner's count of monitors, if there is room and ``disabled`` is as it was read."""
     total = user["monitors"] + created
     queues = _queues(user, total)
     outgoing = outgoing or user.get("outgoing", False)

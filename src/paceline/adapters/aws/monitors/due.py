@@ -29,7 +29,7 @@ REMEMBERED_S = 1.0
 
 
 class _Shard(NamedTuple):
-    """What was read of a shard, in order, and whether there may be more behind it."""
+    """Rows that were read of a shard, in order, and whether there may be more behind them."""
 
     name: str
     rows: list[Item]
@@ -37,7 +37,7 @@ class _Shard(NamedTuple):
 
 
 def between(db: Database, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
-    """Index rows with ``first <= due <= last``, in order over these shards, as many as the limit at most."""
+    """Returns index rows with ``first <= due <= last`` of these shards, in order, up to the limit."""
     page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
     def read(name: str, begin: int) -> _Shard:
@@ -68,7 +68,7 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
 
 
 def pages(db: Database, shard: str, *, first: int, last: int, page: int) -> Iterator[list[Item]]:
-    """One shard's rows with ``first <= due <= last``, page by page."""
+    """Reads one shard's rows with ``first <= due <= last``, page by page."""
     where = "#shard = :shard AND #due BETWEEN :first AND :last"
     while first <= last:
         rows = db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=shard, first=first, last=last)
@@ -95,11 +95,11 @@ class NextDue:
         return None if first == END else due_ms_of(first)
 
     def awake(self, now_ms: int) -> list[str]:
-        """The shards that may have something due."""
+        """Returns the shards that may have due entries."""
         return self._index.awake(due_of(now_ms, GENERATION_MAX))
 
     def moved(self, generation: int, *, from_ms: int | None, to_ms: int | None) -> None:
-        """Tells that this process has moved an entry; None: it was, or is, not armed."""
+        """Notes that this process has moved an entry; None: it was not armed before, or is not now."""
         self._index.moved(
             due_shard(generation),
             entry_key(generation).pk,

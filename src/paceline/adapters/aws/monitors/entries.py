@@ -1,4 +1,4 @@
-"""Entries: how recorded changes move them, and where they stand."""
+"""Entries: how recorded changes move them, and how they are read."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from paceline.core.monitors.values import Change, Reacted, Scheduler
 from paceline.ports.queue_messages import Alarm
 
 WALKED, WALKED_MAX = 100, 20_000
-"""Generations that are looked up at a time, and in a row without finding any."""
+"""How many generations are read at a time, and after how many missing in a row the table is scanned instead."""
 AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
 
 
 class Place(NamedTuple):
-    """Where an entry's runs go, and whose they are: it comes with the entry, and goes into its runs."""
+    """The queue of an entry's runs and their owner: kept with the entry, and copied into its runs."""
 
     queue: str
     user: int
@@ -79,7 +79,7 @@ def schedulers(store: MonitorParts, *, after_generation: int, limit: int, now_ms
 
 
 def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> list[Item]:
-    """Walks over the generations themselves: they are given one by one, so as a rule few are missing."""
+    """Reads the generations one after the other: they are given in order, so as a rule few are missing."""
     end = min(generation + WALKED_MAX, last)
     while generation < end:
         following = min(generation + max(WALKED, limit), end)
@@ -94,7 +94,7 @@ def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> l
 
 
 def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
-    """Those whose definition is still there."""
+    """Returns those whose definition is still there."""
     monitors = db.get_many(ITEMS, [monitor_key(item["user"], item["monitor"]) for item in items])
     there = {monitor["generation"] for monitor in monitors.values()}
     return [Scheduler(item["owner"], item["monitor"], to_entry(item)) for item in items if item["generation"] in there]
@@ -116,7 +116,7 @@ def armed_after(store: MonitorParts, after: Due | None, *, from_ms: int, limit: 
 
 
 def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
-    """What the index names, as it really stands; what has moved away since is left out."""
+    """Returns the entries that the index names as they are now. Those that are no longer due then are left out."""
     while True:
         rows = between(db, shards, first=first, last=last, limit=limit)
         items = read_entries(db, generations_of(rows))
@@ -131,7 +131,7 @@ def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit:
 
 
 def with_lanes(db: Database, dues: Sequence[Due]) -> list[Due]:
-    """Each with what its lane says: whether its newest run is settled. An entry that never fired has none."""
+    """Adds to each entry whether its newest run has ended, which its lane says. Without a lane it never fired."""
     lanes = db.get_many(RUNS_TABLE, [lane_key(one.generation) for one in dues if one.counter])
     return [replace(one, busy=is_busy(lanes.get(lane_key(one.generation)))) for one in dues]
 
@@ -151,7 +151,7 @@ def react(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: int) -> li
 
 
 def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
-    """``react``, without a word to other processes."""
+    """``react`` without a bump of the change counter."""
     db = store.db
     owners = {item.change.monitor.owner for item in reacted if item.change.monitor is not None}
     users = {item["id"]: item for item in db.get_many(ITEMS, [user_key(owner) for owner in owners]).values()}
@@ -182,7 +182,7 @@ def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: 
 
 
 def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
-    """Nothing, if it cannot be: its owner is gone, and that is recorded and comes next."""
+    """Returns the writes of a reaction; none if the owner is gone, which is a change that comes next."""
     change, key = item.change, change_key(item.change.generation)
     user = users.get(change.monitor.owner) if change.monitor is not None else None
     if isinstance(item.reaction, Arm | Rest) and user is None:
@@ -248,7 +248,7 @@ def _token(entry: Entry) -> tuple[str, dict[str, Any]]:
 
 
 def _count(tried: Sequence[Reacted]) -> list[Action]:
-    """Keeps the number of entries."""
+    """Returns the write that keeps the number of entries."""
     made = sum(item.change.entry is None and isinstance(item.reaction, Arm | Rest) for item in tried)
     gone = sum(item.change.entry is not None and isinstance(item.reaction, Remove) for item in tried)
     if made == gone:

@@ -1,4 +1,4 @@
-"""Runs as they are reported."""
+"""Runs as they are shown to people and programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from paceline.core.monitors.wait_reasons import OpenRun, show_open
 
 
 def runs(store: MonitorParts, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
-    """Three requests for a hundred: runs and their lanes, and whose they are."""
+    """Reads runs with their lanes, then their definitions and owners: a few requests for a hundred."""
     db = store.db
     keys = {handle: run_key(*split_handle(handle)) for handle in handles}
     found = db.get_many(RUNS, {*keys.values(), *(lane_key(split_handle(handle)[0]) for handle in keys)})
@@ -83,7 +83,7 @@ def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, l
 
 
 class _NotedReasons:
-    """Why checks lack a place, as the process that claims has noted it; read once for each owner."""
+    """Why checks lack a place, as the process that claims has written it. Read once for each owner."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -102,7 +102,7 @@ def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> lis
 
 
 def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
-    """The lane has the end of the last settled run; the front run has its due time."""
+    """Returns what health is judged by: the lane has the last outcome, the front run its due time."""
     del now_ms
     db = store.db
     lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
@@ -117,7 +117,7 @@ def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
 
 
 def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
-    """The first run that is not settled, of each lane that has one."""
+    """Returns the first open run of each lane that has one, by generation."""
     keys = [run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
     return {item["generation"]: item for item in db.get_many(RUNS, keys).values()}
 

@@ -48,11 +48,12 @@ claimed (it moves, which is two) and settled. So one shard takes 128 monitors th
 32,000 firings a second, nearly two million in a minute. A look that knows nothing asks each shard, so there are only as
 many as there ever were monitors for: the last generation says how many (``due_shards`` and its like)."""
 CHANGE_SHARDS = 4
-"""An edit is four of them: written and forgotten, each in a transaction. So they take 1,000 edits a second."""
+"""An edit is four writes of a shard: its change is written and deleted, each in a transaction. So they take 1,000 edits
+a second."""
 TALLY_SHARDS = 16
 MONITORS_PER_QUEUE = 5_000
 QUEUES_MAX = 128
-"""An owner's outgoing runs wait in one partition, and in more of them the more monitors the owner has."""
+"""An owner's outgoing runs wait in one partition for each MONITORS_PER_QUEUE of the owner's monitors."""
 
 USERS, OWNERS, LANE = "users", "owners", "lane"
 FAN = "!"
@@ -68,7 +69,7 @@ def split_handle(handle: int) -> tuple[int, int]:
 
 
 def due_of(due_ms: int, generation: int) -> int:
-    """The sort key of the due index: no two entries have the same, so that its pages have an exact order."""
+    """Returns the sort key of the due index. It is unique, so that pages have an exact order."""
     return max(due_ms, 0) << GENERATION_BITS | generation
 
 
@@ -77,7 +78,7 @@ def due_ms_of(due: int) -> int:
 
 
 def _shard(generation: int) -> int:
-    """One after the other is filled, and when all of them are in use, the rest is spread over all."""
+    """Returns the shard of a generation. Shards are filled one by one; then generations are spread over all."""
     block = generation // GENERATIONS_EACH
     return block if block < SHARDS_MAX else shard_of(generation, SHARDS_MAX)
 
@@ -91,7 +92,7 @@ def due_shard(generation: int) -> str:
 
 
 def due_shards(last: int) -> list[str]:
-    """All that have entries, if this is the last generation that there is; and so with the following."""
+    """Returns the shards that may have entries if this is the last generation; the functions below do the same."""
     return [str(shard) for shard in _shards(last)]
 
 
@@ -151,7 +152,7 @@ def lane_key(generation: int) -> Key:
 
 
 def behind_front(lane: Item) -> int:
-    """The counter of the run that comes to the front when the one that is there has ended."""
+    """Returns the counter of the run that comes to the front when the front has ended."""
     return max(int(lane["front"]) + 1, int(lane.get("resume", 0)))
 
 
@@ -192,7 +193,7 @@ def tally_key(name: str | int) -> Key:
 
 
 def as_key(key: Key) -> dict[str, str]:
-    """The beginning of an item that stands there."""
+    """Returns the key as the first attributes of an item."""
     return {"pk": key.pk, "sk": key.sk}
 
 
@@ -207,7 +208,7 @@ def to_monitor(owner: str, item: Item) -> Monitor:
 
 
 def waves(keys: Iterable[Hashable]) -> list[list[int]]:
-    """Positions, such that no key comes twice in a wave, and a key's positions come in order: one wave by another."""
+    """Groups positions into waves: no key is twice in a wave, and the positions of a key stay in order."""
     found: list[list[int]] = []
     seen: dict[Hashable, int] = {}
     for position, key in enumerate(keys):

@@ -35,6 +35,6 @@ class MonitorParts(Part):
 
     @cached_property
     def ready_checks(self) -> IndexCache:
-        """When the next check may be claimed."""
+        """The cached index of checks that may be claimed."""
         index = Index(RUNS, READY_INDEX, "at", lambda: check_queues(last_generation(self._database)))
         return IndexCache(self._database, self.change_counter, index)

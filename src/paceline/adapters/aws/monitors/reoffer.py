@@ -1,8 +1,9 @@
-"""Runs offered once more: nothing depends on a single message, so a checker that reads the queue misses none for long.
+"""Offers outgoing runs again, so that a checker that reads the queue misses none for long.
 
-A message is sent when a run may start: behind the write that made it, or that let it come to the front. It can be lost
-with its sender, and a checker that took the run can die. A pass looks at the fronts of all outgoing
-queues: a lease that ran out is offered at once, and what nobody took is offered at a few ages, ever further apart.
+A message is sent when a run may start: after the write that made it, or that moved it to the front. The message can get
+lost with its sender, and a checker that took the run can die. A pass therefore looks at the fronts of all outgoing
+queues: a run whose lease ran out is offered at once, and one that nobody took is offered at a few ages, ever further
+apart.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from paceline.core.monitors.checks import DEFAULT_QUEUE
 PASS_MS = 50_000
 """The least time between two passes of all processes together: they share the cursor."""
 FAR_MS = 300_000
-"""And those over what nobody took so far."""
+"""The least time between two passes over runs that nobody took."""
 AGES_MS = (900_000, 3_600_000, 14_400_000, 57_600_000)
 LAG_MS = 10_000
-"""So far behind now a pass ends: what the index does not show yet belongs to the next one."""
+"""A pass ends so long before now: what the index does not show yet is left to the next pass."""
 FRONTS_MAX = 100_000
-"""Of one queue, which has a front for each of its monitors."""
+"""How many fronts of one queue are read; it has one for each of its monitors."""
 _CURSOR = Key("offers", "-")
 
 Span = tuple[int, int]
-"""From after the first moment to the last."""
+"""A span of time: after the first moment, up to the last."""
 
 
 def offer_again(store: MonitorParts, *, now_ms: int) -> int:
-    """How many were offered. A pass that dies is made again as a whole; two at once offer twice, which does no harm."""
+    """Makes a pass if one is due. Returns how many runs were offered.
+
+    A pass that dies is repeated as a whole. Two passes at once offer twice, which does no harm.
+    """
     db = store.db
     if not store.alarms.offers:
         return 0
@@ -56,7 +60,7 @@ def offer_again(store: MonitorParts, *, now_ms: int) -> int:
 
 
 def owners(db: Database) -> Iterator[Item]:
-    """All who have had outgoing runs, page by page."""
+    """Yields all users who have had outgoing runs, page by page."""
     last = ""
     while page := owners_after(db, DEFAULT_QUEUE, last, limit=PAGE_MAX):
         yield from page
@@ -71,12 +75,12 @@ def owners_after(db: Database, queue: str, last: str, *, limit: int) -> list[Ite
 
 
 def _near(near_ms: int | None, now_ms: int) -> Span:
-    """What ran out since the last pass."""
+    """Returns the span in which leases ran out since the last pass."""
     return (near_ms if near_ms is not None else now_ms - AGES_MS[0]) - LAG_MS, now_ms - LAG_MS
 
 
 def _far(far_ms: int | None, now_ms: int) -> Iterator[Span]:
-    """What came to one of the ages since the last pass; after a long pause, to any of them, and then once."""
+    """Yields the spans of runs that reached one of the ages since the last pass; after a long pause, once each."""
     for age_ms, older_ms in pairwise((*AGES_MS, now_ms)):
         first_ms = now_ms - older_ms
         if far_ms is not None:

@@ -1,4 +1,4 @@
-"""Runs that are out: leases, giving back. Settling is in ``settlements``."""
+"""Extends and gives back leases of runs. Settling is in ``settlements``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from paceline.adapters.aws.monitors.transactions import transact_acts
 from paceline.core.monitors.leases import GIVEN_BACK, TERMINAL
 
 AS_LEASED = "#state = :out AND #attempt = :attempt"
-"""With ``#at >= :time`` the condition that ``core.monitors.leases.holds``."""
+"""With ``#at >= :time`` it is the condition of ``core.monitors.leases.holds``."""
 
 
 def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
-    """The owner is enabled again: what was held is looked at at once. The runs that may start, now or in their time."""
+    """Ends the hold of runs whose owner was enabled. Returns the fronts that may start, now or at their time."""
     lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations])
     fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
     held = [run for run in fronts.values() if run["state"] == "held"]

@@ -1,4 +1,4 @@
-"""Runs that end, or come again: what was leased is fenced, and the front moves on in the same transaction."""
+"""Ends runs, or lets them be tried again; the next run comes to the front in the same transaction."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
 
 
 class Ending(NamedTuple):
-    """What a run is to become, if it is as believed. ``state`` None: it does not end, it comes again.
+    """What a run becomes if its lease still holds. ``state`` None: it does not end, it is tried again.
 
-    ``started_ms`` is for those that follow: they keep to their monitor's pace.
+    ``started_ms`` is for the run behind it, which keeps to its monitor's pace.
     """
 
     generation: int
@@ -65,7 +65,7 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """Runs of distinct lanes. Each believes at first to be its lane's last; if not, the next one becomes the front."""
+    """Ends runs of distinct lanes. Each is written as if it were the last of its lane; if not, the next comes up."""
 
     def __init__(self, db: Database, endings: Sequence[Ending]) -> None:
         self._db = db
@@ -80,13 +80,13 @@ class Endings:
         return self._won
 
     def note(self, checks: IndexCache) -> None:
-        """Notes that these runs have left the index. The runs that came to the front are noted after that."""
+        """Notes that these runs have left the index, before those that came to the front are noted."""
         for ending, happened in zip(self._endings, self._won, strict=True):
             if happened and ending.state is not None:
                 checks.moved(check_queue(ending.generation), runs_of(ending.generation), None)
 
     def offer(self, sender: AlarmSender) -> list[Item]:
-        """The runs that came to the front or come again: to checkers that read the queue themselves."""
+        """Offers runs that came to the front or are tried again to checkers that read the queue. Returns these runs."""
         keys = [
             run_key(ending.generation, self._coming(position))
             for position, ending in enumerate(self._endings)
@@ -107,7 +107,7 @@ class Endings:
         return self._act(position)
 
     def _read_following(self, position: int, counter: int) -> None:
-        """The run that comes to the front, with the time from which it keeps to its monitor's pace."""
+        """Reads the run that comes to the front, and computes from when it keeps to its monitor's pace."""
         ending = self._endings[position]
         keys = [run_key(ending.generation, counter - 1), run_key(ending.generation, counter)]
         found = self._db.get_many(RUNS, keys)

@@ -1,4 +1,4 @@
-"""The part of the Store on DynamoDB that knows users, monitors, entries and runs: a table of contents."""
+"""The monitors' part of the Store on DynamoDB: users, monitors, entries and runs. Each method is in a module beside."""
 
 from __future__ import annotations
 
@@ -112,5 +112,5 @@ class AwsMonitorStore(MonitorParts):
         return upkeep.Counts(self.db)
 
     def monitor_counts(self) -> StoreStatus:
-        """The counts of users, monitors, entries and runs; the others are 0."""
+        """Returns the counts of users, monitors, entries and runs; all others are 0."""
         return self._counts.read(next_due_ms=self.next_due_ms())

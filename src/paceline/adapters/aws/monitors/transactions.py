@@ -9,7 +9,7 @@ from paceline.adapters.aws.client.items import Action, Item
 from paceline.errors import StoreUnavailable
 
 ACTS_MAX = 30
-"""Of one transaction. More would save little, and the more items it has the more often it meets another's."""
+"""Acts of one transaction. More would save little, and it would conflict with others more often."""
 ROUNDS_MAX = 40
 BESIDE_MAX = 1
 
@@ -34,11 +34,11 @@ def transact_acts(
     beside: Beside = nothing_beside,
     spare: int = 0,
 ) -> list[bool]:
-    """Which acts happened, each whole or not at all. No two may name one item.
+    """Writes acts, and returns which of them happened, each whole or not at all. No two may name the same item.
 
-    An act whose conditions fail is asked once more what it wants, with what stands there; None: it has lost.
-    It may then want as many actions more as ``spare`` says. ``beside`` has no condition, and goes with whichever acts
-    are tried together.
+    If an act's conditions fail, ``again`` is asked for a new act, with the items that are there; None: it has lost. The
+    new act may have ``spare`` more actions. ``beside`` has no condition and is written with whichever acts are tried
+    together.
     """
     won = [False] * len(acts)
 

@@ -44,10 +44,10 @@ from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiti
 from paceline.core.store_status import StoreStatus
 
 KEPT_MORE_MS = 3_600_000
-"""A lane that was purged is looked at again when its oldest run is so much older: then some go together."""
+"""After a purge a lane is looked at again when its oldest run is older by so much: then several are deleted at once."""
 RUNS_AT_ONCE = 90
 FRONTS_MAX = 1_000
-"""The status reads so many runs and their lanes; of the others it only counts the index, a page of each shard."""
+"""The status reads so many fronts with their lanes. Of the others it counts rows of the index, a page of each shard."""
 SHARD_COUNTED_MAX = 10_000
 COUNTED_MAX = 100_000
 REMEMBERED_S = 10.0
@@ -69,7 +69,7 @@ def purge(store: MonitorParts, *, settled_before_ms: int, due_before_ms: int, no
 
 
 def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
-    """A lane stands in the index with the time when its oldest kept run ended, or an hour more."""
+    """Deletes settled runs. A lane is in the index with the time when its oldest kept run ended, or an hour later."""
     rows = _indexed(db, kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
     deleted = 0
     while rows and deleted < limit:
@@ -106,7 +106,7 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
 
 
 def _move_lane(db: Database, lane: Item, kept_ms: int | None, *, forget: bool) -> None:
-    """Lost, if a run was settled or made meanwhile: then the lane is looked at again with the next pass."""
+    """Moves a lane in the index. If a run was settled or made meanwhile, the next pass looks at the lane again."""
     wanted: dict[str, Any] = {"at": kept_ms} if kept_ms is not None else {"at": None, "shard": None}
     change, values = setting(wanted | ({"settled": None} if forget else {}))
     db.write(_lane_update(lane, change, **values))
@@ -146,7 +146,7 @@ def _has_expired(run: Item, due_before_ms: int) -> bool:
 
 
 def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms: int, limit: int) -> int:
-    """The front and what is behind it, in order and together; the one after them comes to the front."""
+    """Ends the front and those behind it that are old, in one transaction. The next one comes to the front."""
     db = store.db
     generation, first = front["generation"], front["counter"]
     lane = db.get(RUNS, lane_key(generation))
@@ -177,7 +177,7 @@ def _end(run: Item, now_ms: int) -> Action:
 
 
 def _forget_owners(db: Database, *, now_ms: int) -> None:
-    """An owner who is gone is no longer asked for runs, when the last one is gone and none can have been made since."""
+    """Forgets owners who are gone, once their last run is gone and none can have been made since."""
     rows = list(owners(db))
     users = db.get_many(ITEMS, [user_key(row["owner"]) for row in rows])
     for row in rows:
@@ -197,13 +197,13 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
 
 
 def _open_shards(db: Database) -> list[str]:
-    """Wherever a run may stand that is not settled."""
+    """Returns all shards that may have open runs."""
     checks = check_queues(last_generation(db))
     return [*checks, *(shard for row in owners(db) for shard in all_queues(row))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
-    """Rows of the index, a hint: in order, as many as the limit at most."""
+    """Returns rows of the index in order, up to the limit, a hint."""
     if first_ms > last_ms or limit <= 0:
         return []
 
@@ -225,7 +225,7 @@ def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only:
 
 
 def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
-    """Looks at every front, and behind it at what is to be caught up later."""
+    """Looks at every front, and at the runs behind it that are made up for later."""
     db, bounds = store.db, waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
     moved = 0
     for shard in _open_shards(db):
@@ -254,7 +254,7 @@ def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
 
 
 def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
-    """What only waits for the one before it may start as soon as that has ended, whatever the clock said before."""
+    """Moves runs behind the fronts. One that only waits for the run before it does not wait for the clock."""
     lanes = db.get_many(RUNS, [lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
     acts: list[Act] = []
@@ -365,7 +365,7 @@ def _disabled_users(db: Database, runs: Iterable[Item]) -> set[int]:
 
 
 def leases(db: Database, *, now_ms: int) -> Leases:
-    """Of the fronts that the index has after now; whether they are out is asked of the runs themselves."""
+    """Counts leases: fronts that the index has after now, and that are out when they are read."""
     rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
     fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values())
     ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]

@@ -1,4 +1,4 @@
-"""Users and tokens, and changes to all monitors of a user, which are more than one transaction can hold."""
+"""Users and tokens. A change to all monitors of a user can be more than one transaction holds."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The promises, checked on everything that is stored. What looks wrong is read again by itself before it is told.
+"""Checks the promises on everything that is stored.
 
-The tables are scanned while others write, so the scans do not fit together to the last item: each suspect is read
-afresh, whole, and told only if it is wrong then.
+The tables are scanned while others write, so the scans do not fit together exactly. What looks wrong is read again by
+itself, all at once, and reported only if it is wrong then.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _read_names(db: Database) -> _Names:
 
 
 def _entry_problems(db: Database, names: _Names) -> Iterator[str]:
-    """One entry for each definition and none for others, but for changes that are not followed yet."""
+    """Checks that each definition has one entry, and that there is no other, except where a change is pending."""
     armed: set[int] = set()
     shown: Counter[str] = Counter()
     for item in db.scan(SCHEDULERS):
@@ -123,7 +123,7 @@ def _user_problems(db: Database, names: _Names) -> list[str]:
 
 
 def _is_counted(db: Database, name: str) -> bool:
-    """Or written to at this moment."""
+    """Returns whether a user's number of monitors is right, or was written to while they were counted."""
     before = db.get(ITEMS, user_key(name))
     if before is None:
         return True
@@ -135,7 +135,7 @@ def _is_counted(db: Database, name: str) -> bool:
 
 
 def _run_problems(db: Database) -> list[str]:
-    """A partition's items come one after the other, so a lane is checked as it passes."""
+    """Checks each lane while the scan passes it: items of one partition come one after the other."""
     problems: list[str] = []
     ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
     for pk, items in groupby(ours, key=lambda item: str(item["pk"])):
@@ -145,7 +145,7 @@ def _run_problems(db: Database) -> list[str]:
 
 
 def _still_wrong(db: Database, generation: int) -> list[str]:
-    """Read between two equal sights of the lane and the entry: then nothing was made or settled meanwhile."""
+    """Reads a lane's runs between two equal reads of lane and entry: then nothing was made or settled meanwhile."""
     where = "#pk = :pk AND #sk BETWEEN :first AND :last"
     bounds: dict[str, Any] = {"first": padded(0), "last": padded(COUNTER_MASK)}
     for _ in range(3):
