@@ -25,7 +25,7 @@ from paceline.adapters.aws.store import AwsStore
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.ports import Store
 from tests.aws.support.fault_proxy import FaultProxy, Faults, fault_proxy
-from tests.aws.support.ministack import Emulator, guarded_clients
+from tests.aws.support.ministack import Emulator, delete_tables, guarded_clients
 from tests.aws.support.world_engines import (
     Agreed,
     BriefBatchWorld,
@@ -102,7 +102,7 @@ def engine(
 
         yield Engine(lambda: AwsStore(prefix, clients=clients), far, far_clients.dynamodb, proxy)
     proxy.faults = Faults()
-    tables.destroy(clients, prefix)
+    delete_tables(clients, prefix)
 
 
 def tell(world: Brief, steps: int) -> Story:

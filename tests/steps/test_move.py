@@ -277,14 +277,14 @@ def test_two_exports_in_one_stream_are_refused(source: Store, target: Store) -> 
 def aws_store() -> Iterator[Store]:
     from paceline.adapters.aws.client import tables
     from paceline.adapters.aws.store import AwsStore
-    from tests.aws.support.ministack import fresh_prefix, shared_clients
+    from tests.aws.support.ministack import delete_tables, fresh_prefix, shared_clients
 
     clients, prefix = shared_clients(), fresh_prefix()
     tables.create(clients, prefix)
     with closing(AwsStore(prefix, clients=clients)) as store:
         yield store
         assert store.verify() == []
-    tables.destroy(clients, prefix)
+    delete_tables(clients, prefix)
 
 
 def sharing_a_key(stream: bytes, account: str, holder: str) -> bytes:

@@ -68,11 +68,3 @@ def test_every_queue_for_work_has_a_dead_one_of_its_own_kind() -> None:
         assert dead.fifo == named[name].fifo
         assert dead.dead is None
         assert dead.kept_s > named[name].kept_s  # a message's age goes on counting when it moves
-
-
-def test_destroying_leaves_nothing_and_may_be_done_twice(clients: Clients, prefix: str) -> None:
-    tables.create(clients, prefix)
-    tables.destroy(clients, prefix)
-    tables.destroy(clients, prefix)
-    assert not [name for name in clients.dynamodb.list_tables()["TableNames"] if name.startswith(f"{prefix}-")]
-    assert not clients.sqs.list_queues(QueueNamePrefix=f"{prefix}-").get("QueueUrls")

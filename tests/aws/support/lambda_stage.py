@@ -31,7 +31,14 @@ from paceline.shells.aws_lambda import (
 from paceline.steps.access import add_user
 from tests.aws.support.guard import watch
 from tests.aws.support.mapping import Handler, QueueMapping, StreamMapping
-from tests.aws.support.ministack import Emulator, fresh_prefix, plain_client, shared_clients, shared_emulator
+from tests.aws.support.ministack import (
+    Emulator,
+    delete_tables,
+    fresh_prefix,
+    plain_client,
+    shared_clients,
+    shared_emulator,
+)
 
 CACHES = (
     runtime.engine,
@@ -277,7 +284,7 @@ def lambda_stage(**settings: str) -> Iterator[Stage]:
         finally:
             _close(stage)
             _forget()
-            tables.destroy(shared_clients(), prefix)
+            delete_tables(shared_clients(), prefix)
 
 
 def _close(stage: Stage) -> None:

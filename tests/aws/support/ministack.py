@@ -27,7 +27,7 @@ import pytest
 from botocore.config import Config
 
 from paceline.adapters.aws.client import tables
-from paceline.adapters.aws.client.connect import Clients, close_clients, open_clients
+from paceline.adapters.aws.client.connect import Clients, close_clients, find, open_clients
 from tests.aws.support.guard import watch
 from tests.shells.support.daemons import free_port
 
@@ -190,3 +190,13 @@ def plain_client(service: str, url: str, config: Config | None = None) -> Any:
     ).client(service, endpoint_url=url, config=config)
     watch(client)
     return client
+
+
+def delete_tables(clients: Clients, prefix: str) -> None:
+    """Deletes all tables and queues of a prefix with what is in them. What is not there is passed over."""
+    for table in tables.TABLES:
+        find(clients.dynamodb.delete_table, TableName=f"{prefix}-{table.name}")
+    for queue in tables.QUEUES:
+        answer = find(clients.sqs.get_queue_url, QueueName=f"{prefix}-{queue.name}")
+        if answer is not None:
+            find(clients.sqs.delete_queue, QueueUrl=answer["QueueUrl"])

@@ -131,15 +131,6 @@ def prefixes(clients: Clients) -> list[str]:
     return [name.removesuffix(ending) for name in names if name.endswith(ending)]
 
 
-def destroy(clients: Clients, prefix: str) -> None:
-    """Delete all tables and queues with what is in them. For tests."""
-    for table in TABLES:
-        find(clients.dynamodb.delete_table, TableName=f"{prefix}-{table.name}")
-    for queue in QUEUES:
-        if (url := _queue_url(clients, f"{prefix}-{queue.name}")) is not None:
-            find(clients.sqs.delete_queue, QueueUrl=url)
-
-
 # -- tables
 
 
