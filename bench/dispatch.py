@@ -16,8 +16,10 @@ from paceline.core.batches.batch import BatchSpec
 from paceline.core.batches.calls import CallResult, CallSettlement
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.batches.run_keys import due_ms_of, queue_key, run_key
-from paceline.core.batches.values import ClaimedCall
+from paceline.core.batches.values import ClaimedCall, PutProvider
 from paceline.steps.batches.call import ProviderBook, claim_calls, settle_and_claim
+from paceline.steps.batches.outgoing import CallItem, RecordedCall, claim_for_worker, settle_reports
+from paceline.steps.monitors.outgoing import OutcomeReport
 
 START_MS = 1_900_000_000_000
 STEP_MS = 100
@@ -34,6 +36,9 @@ BACKLOGS_FULL = (*BACKLOGS, 1_000_000)
 BACKLOGS_GROUPS = 100
 FLAT = (20_000, 500_000)
 STUCK_RUNS = 200_000
+PROVIDER = "provider-1"
+WORKER_BATCH, WORKER_BATCHES = 200, 10
+"""A worker claims so many at a time. They are due a millisecond apart, so that none is late and paced."""
 PAYLOAD = '{"ok": true}'
 BATCHES = {1: 50, 100: 20, 10_000: 10}
 """How many batches a round has, so that rounds of all take about as long."""
@@ -51,6 +56,10 @@ def run(context: Context) -> list[Result]:
     contestants["stuck"] = partial(stuck.round, BATCHES[BACKLOGS_GROUPS])
     stepper = Stepper(context.file("steps.db"), groups=GROUPS[-1], runs=_runs(GROUPS[-1], GROUPS_BACKLOG, rounds))
     contestants["steps"] = partial(stepper.round, BATCHES[GROUPS[-1]])
+    runs = GROUPS_BACKLOG + (rounds + 2) * WORKER_BATCHES * WORKER_BATCH
+    contestants["worker"] = partial(Worker(context.file("worker.db"), runs=runs).round, WORKER_BATCHES)
+    floor = Floor(context.file("floor worker.db"), groups=WORKER_BATCH, runs=runs)
+    contestants["floor worker"] = partial(floor.round, WORKER_BATCHES)
     rates = in_turns(rounds, contestants)
     return [*_against_floor(rates), *_flatness(rates)]
 
@@ -91,6 +100,8 @@ def _against_floor(rates: dict[str, list[float]]) -> list[Result]:
     subject = f"the same through the steps, {GROUPS[-1]:,} groups"
     batch = batch_of(GROUPS[-1])
     results.append(result(subject, GROUPS_BACKLOG, rates=rates["steps"], floor=floor, target=RATIO_MIN, batch=batch))
+    subject, floor, batch = "claimed and reported by a worker of one's own", rates["floor worker"], WORKER_BATCH
+    results.append(result(subject, GROUPS_BACKLOG, rates=rates["worker"], floor=floor, target=RATIO_MIN, batch=batch))
     return results
 
 
@@ -180,6 +191,40 @@ class Stepper(Dispatcher):
         return batches * self._batch / spent_s
 
 
+class Worker:
+    """A worker of one provider of kind outgoing, through the steps: it claims a batch of runs and reports them.
+
+    The claim and the report are two acts, as over REST; the floor writes the same rows in one.
+    """
+
+    def __init__(self, file: str, *, runs: int) -> None:
+        self._store = SqliteStore(file, synchronous="full")
+        fill(file, groups=1, runs=runs, stuck=0, step_ms=1)
+        spec = ProviderSpec(kind="outgoing", max_in_flight=WORKER_BATCH)
+        self._store.put_provider(PutProvider(PROVIDER, spec), now_ms=START_MS)
+        self._now_ms = START_MS - 1
+
+    def round(self, batches: int) -> float:
+        spent_s = 0.0
+        for _ in range(batches):
+            self._now_ms += WORKER_BATCH
+            start_s = time.perf_counter()
+            claimed = self._claim()
+            reports = [
+                OutcomeReport(item.run, item.lease, "ok", {"ok": True}, viewer=None, chance=0.5) for item in claimed
+            ]
+            settled = settle_reports(self._store, reports, now_ms=self._now_ms)
+            spent_s += time.perf_counter() - start_s
+            assert len(settled) == WORKER_BATCH
+            assert all(isinstance(one, RecordedCall) for one in settled)
+        return batches * WORKER_BATCH / spent_s
+
+    def _claim(self) -> list[CallItem]:
+        return claim_for_worker(
+            self._store, PROVIDER, now_ms=self._now_ms, runs_max=WORKER_BATCH, lease_ms=LEASE_MS
+        ).items
+
+
 class OpenVault:
     """Nothing here has a secret."""
 
@@ -235,21 +280,21 @@ def record_run(key: int) -> int:
     return run_key(1, key & 0xFFFFF)
 
 
-def due_runs(groups: int, runs: int) -> Iterator[tuple[int, int]]:
+def due_runs(groups: int, runs: int, *, step_ms: int = STEP_MS) -> Iterator[tuple[int, int]]:
     """(key, group) in due order: with every step of virtual time as many groups are due as a batch takes."""
     batch = batch_of(groups)
     for index in range(runs):
         group = index % groups
-        yield queue_key(group + 1, START_MS + index // batch * STEP_MS), group
+        yield queue_key(group + 1, START_MS + index // batch * step_ms), group
 
 
-def fill(file: str, *, groups: int, runs: int, stuck: int) -> None:
+def fill(file: str, *, groups: int, runs: int, stuck: int, step_ms: int = STEP_MS) -> None:
     """Straight into the tables, for setting up a million runs through the steps takes longer than measuring them."""
     db = connect(file)
     spec = msgspec.json.encode(ProviderSpec(base_url="https://provider.example.org", timeout="10m")).decode()
     records = list(range(1, runs + stuck + 1))
     random.Random(7).shuffle(records)  # records are imported in an order that has nothing to do with their times
-    due = [(key, group + 1) for key, group in due_runs(groups, runs)]
+    due = [(key, group + 1) for key, group in due_runs(groups, runs, step_ms=step_ms)]
     due += [(queue_key(groups + 1, START_MS + index), groups + 1) for index in range(stuck)]
     planned = [(key, run_key(1, record), provider) for (key, provider), record in zip(due, records, strict=True)]
     with transaction(db):

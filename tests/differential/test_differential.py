@@ -14,11 +14,11 @@ import secrets
 
 import pytest
 
-from tests.differential.support.batch_rules import BatchRules
 from tests.differential.support.history import explore
 from tests.differential.support.job_rules import JobRules
 from tests.differential.support.machine import Machine
 from tests.differential.support.monitor_rules import MonitorRules
+from tests.differential.support.worker_rules import WorkerRules
 
 EXAMPLES = int(os.environ.get("PACELINE_DIFFERENTIAL_EXAMPLES", "5"))
 STEPS = int(os.environ.get("PACELINE_DIFFERENTIAL_STEPS", "40"))
@@ -26,13 +26,13 @@ SEED = os.environ.get("PACELINE_DIFFERENTIAL_SEED", "1")
 SEEDS = 1 << 32
 
 
-class WholeRules(MonitorRules, BatchRules, JobRules):
+class WholeRules(MonitorRules, WorkerRules, JobRules):
     """All acts on one pair of stores."""
 
 
 MACHINES: dict[str, type[Machine]] = {
     "all": WholeRules,
-    "batches": BatchRules,
+    "batches": WorkerRules,
     "jobs": JobRules,
     "monitors": MonitorRules,
 }

@@ -19,6 +19,7 @@ from paceline.steps.batches import batches, plan, providers
 from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_calls
 from paceline.steps.batches.late_records import plan_late_records
 from tests.world.support.batch_ledger import BatchLedger
+from tests.world.support.batch_workers import KINDS, BatchWorker, as_outgoing
 
 BATCHES = ("b", "b-1", "1")
 RECORDS = tuple(f"r{number}" for number in range(12))
@@ -86,9 +87,12 @@ class ModelProviders:
 
 
 class BatchDaemon:
-    """The planner and the call sender of one process. A crash is a new one: it remembers nothing."""
+    """The planner and the call sender of one process, and a worker of an operator's own beside it.
 
-    TURNS = ("plan", "plan", "send", "send", "send", "collect", "collect", "collect", "keep", "drain")
+    A crash is a new one: it remembers nothing.
+    """
+
+    TURNS = ("plan", "plan", "send", "send", "send", "collect", "collect", "collect", "keep", "drain", "work", "report")
 
     def __init__(self, world: Surroundings, store: Store, outside: ModelProviders) -> None:
         self._world = world
@@ -97,12 +101,14 @@ class BatchDaemon:
         self._book = ProviderBook(store, OpenVault())
         self._flying: list[tuple[int, Sent, CallResult]] = []
         self._ahead_ms: int | None = None
+        worker = BatchWorker(world, store, outside)
+        self.work, self.report = worker.work, worker.report
 
     def turn(self, name: str) -> None:
         getattr(self, name)()
 
     def whole_turn(self) -> None:
-        for name in ("watch_clock", "plan", "collect", "send"):
+        for name in ("watch_clock", "plan", "collect", "send", "report", "work"):
             self.turn(name)
 
     def plan(self) -> None:
@@ -188,6 +194,8 @@ class Operators:
             look_up="/calls/{run}" if name == "lying" else None,
             paused=paused,
         )
+        if name in KINDS and random.random() < 0.4:
+            spec = as_outgoing(spec)
         providers.put_provider_spec(
             self._store, OpenVault(), name, spec, expected_revision=None, now_ms=self._world.now_ms
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from paceline.core.batches.calls import CallSettlement
-from paceline.core.batches.provider import BURST_US, Policy
+from paceline.core.batches.provider import BURST_US, Policy, ProviderKind
 from paceline.core.batches.values import ClaimedCall
 from tests.world.support.ledger import demand
 
@@ -54,7 +54,11 @@ class BatchLedger:
 
     # -- what the store granted
 
-    def claimed(self, claimed: Sequence[ClaimedCall], *, now_ms: int) -> None:
+    def claimed(self, claimed: Sequence[ClaimedCall], *, now_ms: int, kind: ProviderKind) -> None:
+        """``kind``: of the claimer, which must be the provider's."""
+        for item in claimed:
+            provider = self.providers[item.provider]
+            demand(6, provider.policy.kind == kind, f"{provider.name} is {provider.policy.kind}; {kind} claims from it")
         starts: dict[int, list[ClaimedCall]] = defaultdict(list)
         for item in claimed:
             self._judge_claim(item, now_ms)
@@ -110,6 +114,12 @@ class BatchLedger:
             for count, end_us in enumerate(starts_us[first + 1 :], start=1):
                 slack_us = BURST_US + 1_000
                 demand(8, end_us - begin_us + slack_us >= count * gap_us, f"{provider.name} is called too often")
+
+    def extended(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> None:
+        book = self.by_handle[handle]
+        held = book.state == "out" and book.attempt == attempt and book.until_ms >= now_ms
+        demand(5, held, f"{book.name} was extended from a stale lease")
+        book.until_ms = until_ms
 
     def settled(self, items: Sequence[CallSettlement], won: Sequence[bool]) -> None:
         for item, ok in zip(items, won, strict=True):

@@ -27,6 +27,7 @@ from tests.world.support.stores import Call
 BATCH_WRITES = frozenset(
     {"put_provider", "put_batch", "put_records", "remove_record", "open_day", "plan_page", "close_day"}
     | {"plan_late_records", "claim_calls", "settle_calls", "release_calls", "redrive", "discard"}
+    | {"claim_for_worker", "extend_call"}
 )
 BATCH_REPEATED = ("settle_calls", "plan_page", "plan_late_records", "close_day")
 EVERYTHING = 10_000
@@ -88,9 +89,22 @@ class WatchedBatches:
     def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
         waiting = self._waiting()
         claimed = self._inner.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
-        self._ledger.claimed(claimed, now_ms=now_ms)
+        self._ledger.claimed(claimed, now_ms=now_ms, kind="http")
         self._judge_order(claimed, waiting)
         return claimed
+
+    def claim_for_worker(self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+        waiting = self._waiting()
+        claimed = self._inner.claim_for_worker(provider, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
+        self._ledger.claimed(claimed, now_ms=now_ms, kind="outgoing")
+        self._judge_order(claimed, waiting)
+        return claimed
+
+    def extend_call(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
+        extended = self._inner.extend_call(handle, attempt, until_ms=until_ms, now_ms=now_ms)
+        if extended:
+            self._ledger.extended(handle, attempt, until_ms=until_ms, now_ms=now_ms)
+        return extended
 
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
         won = self._inner.settle_calls(settlements)

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import cast
 
 from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.run_keys import NEVER_MS
 from paceline.ports import Store
 from paceline.steps.batches import providers
 from tests.world.support.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProviders, OpenVault, Operators
 from tests.world.support.batch_ledger import ENDED, BatchLedger
 from tests.world.support.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
+from tests.world.support.batch_workers import KINDS, as_outgoing
 from tests.world.support.ledger import demand
 from tests.world.support.seeded import HOUR_MS, MINUTE_MS, SECOND_MS, Damage, Opener, Seeded
 from tests.world.support.stores import Perilous
@@ -80,6 +82,7 @@ class BatchWorld(Seeded):
         self.calm = True
         for name in PROVIDERS:
             spec = ProviderSpec(base_url=f"http://{name}.example.org", timeout="60s")
+            spec = as_outgoing(spec) if name == KINDS[0] else spec
             providers.put_provider_spec(
                 self._stores[0], OpenVault(), name, spec, expected_revision=None, now_ms=self.now_ms
             )
@@ -95,10 +98,11 @@ class BatchWorld(Seeded):
 
     def _step_ms(self) -> int:
         """To the next moment at which something may happen, but not much further."""
-        next_ms = self._real[0].next_call_ms()
-        if next_ms is None:
-            return self.REST_STEP_MS
-        return min(max(next_ms - self.now_ms, 10), self.REST_STEP_MS)
+        store = self._real[0]
+        workers = store.provider(KINDS[0])
+        assert workers is not None
+        nexts_ms = [ms for ms in (store.next_call_ms(), store.next_for_worker_ms(workers.number)) if ms is not None]
+        return min(max(min(nexts_ms, default=NEVER_MS) - self.now_ms, 10), self.REST_STEP_MS)
 
     def _judge_end(self, store: Store) -> None:
         last_ms = self.now_ms - 25 * HOUR_MS

@@ -81,11 +81,12 @@ def redrive(db: Connection, policies: Policies, choice: DeadChoice, *, gap_ms: i
     pairs = sorted(islice(wanted, limit), key=lambda pair: (pair[0], pair[1].k & TIME_MASK))
     if not pairs:
         return 0
-    db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([item.k for _, item in pairs]),))
     add(db, "dead_letters", -len(pairs))
     add(db, "calls_waiting", len(pairs))
     for target, group in groupby(pairs, key=itemgetter(0)):
         _redrive_at(db, policies, target, [item for _, item in group], gap_ms=gap_ms, now_ms=now_ms)
+    # Only now: none of them comes back to a place where it or another of them was.
+    db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([item.k for _, item in pairs]),))
     return len(pairs)
 
 
