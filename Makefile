@@ -70,7 +70,7 @@ functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--p
 lock:  ## resolve the dependencies anew into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
-	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
+	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --no-emit-package paceline-client --all-extras --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(LOCK)
 	build/uv/bin/uv pip compile $(GENERATOR).in --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(GENERATOR).txt

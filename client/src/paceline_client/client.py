@@ -6,11 +6,11 @@ import os
 import ssl
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import httpx
 
-from paceline_client.calls import Transport
+from paceline_client.calls import Described, Transport
 from paceline_client.durations import DurationLike, seconds
 from paceline_client.resources.accounts import Accounts, Keys
 from paceline_client.resources.batches import Batches, Providers
@@ -23,6 +23,7 @@ from paceline_client.resources.users import Tokens, Users
 from paceline_client.retries import TRIES_DEFAULT, Retries
 from paceline_client.transport import AsyncTransport, Connection, SyncTransport
 
+T = TypeVar("T")
 URL_DEFAULT = "http://127.0.0.1:8080"
 TIMEOUT_DEFAULT = "30s"
 
@@ -86,6 +87,10 @@ class Client(Operations[SyncTransport]):
     def with_options(self, *, timeout: DurationLike | float | None = None, tries: int | None = None) -> Self:
         """The same client, with its connections, and another timeout or number of tries."""
         return self._over(self._transport.over(_with_options(self.connection, timeout, tries)))
+
+    def run(self, described: Described[T]) -> T:
+        """Does a call that is described elsewhere, such as one whose answer is read into other models."""
+        return self._transport.run(described)
 
     def close(self) -> None:
         """Closes the connections."""

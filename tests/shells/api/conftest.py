@@ -144,7 +144,7 @@ def serving(folder: Path, protocol: type[BoundedProtocol] = BoundedProtocol, **s
         logger_factory=structlog.PrintLoggerFactory(log),
     )
     hooks = ApiHooks(wake=lambda: wakes.append(1), wake_jobs=lambda: job_wakes.append(1), loops=lambda: loops)
-    server = uvicorn.Server(server_config(build_app(system, hooks), system.settings, http=protocol))
+    server = uvicorn.Server(server_config(build_app(system, hooks), system.settings, tls=system.tls, http=protocol))
     thread = threading.Thread(target=server.run, name="api")
     thread.start()
     try:

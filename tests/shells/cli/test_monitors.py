@@ -125,8 +125,8 @@ def test_lists_are_paged_and_tables_are_never_cut_short(alice: Program) -> None:
         alice.ok("monitor", "set", name, "--url", url, "--every", "1h")
     assert url in alice.ok("monitor", "list")
     page = alice.json("monitor", "list", "--limit", "2")
-    assert ([item["id"] for item in page["items"]], page["next_cursor"]) == (["a", "b"], "b")
-    rest = alice.json("monitor", "list", "--limit", "2", "--cursor", "b")
+    assert [item["id"] for item in page["items"]] == ["a", "b"]
+    rest = alice.json("monitor", "list", "--limit", "2", "--cursor", page["next_cursor"])
     assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == (["c"], None)
 
 

@@ -39,7 +39,7 @@ def test_the_lock_pins_every_dependency_of_every_extra_and_names_nothing_else(fo
         *(name for extra in project(folder)["optional-dependencies"].values() for name in extra),
     ]
     names = {normal(re.split(r"[<>=!~;\s\[]", requirement)[0]) for requirement in wanted}
-    assert names - pins().keys() == set()
+    assert names - pins().keys() - {"paceline-client"} == set()  # it is installed from client/
 
 
 def make(*words: str) -> str:

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import typer
 
 from paceline.config import Settings
 from paceline.shells.cli.app import app
+from tests.shells.cli.support.commands import Command, commands
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 SHARED = {"--config", "--store", "--json", "--help"}
-
-
-class Command(NamedTuple):
-    path: str
-    command: Any
-
-
-def commands() -> Iterator[Command]:
-    def walk(command: Any, path: list[str]) -> Iterator[Command]:
-        below = getattr(command, "commands", None)
-        if not below:
-            yield Command(" ".join(path), command)
-            return
-        for name, inner in below.items():
-            yield from walk(inner, [*path, name])
-
-    return walk(typer.main.get_command(app), ["paceline"])
 
 
 def sections() -> dict[str, str]:
@@ -70,6 +53,12 @@ def test_the_shared_options_are_listed() -> None:
     shared = [parameter for parameter in command.params if parameter.opts[0] in SHARED]
     assert len(shared) == 3
     assert [parameter for parameter in shared if entry(parameter) not in text] == []
+
+
+def test_the_options_before_the_name_of_a_command_are_listed() -> None:
+    text = (REFERENCE / "cli.md").read_text()
+    root = [parameter for parameter in typer.main.get_command(app).params if parameter.opts[0] != "--version"]
+    assert [entry(parameter) for parameter in root if entry(parameter) not in text] == []
 
 
 def rows() -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from paceline_client.answers import Model
-from paceline_client.models.states import DaemonKind, DaemonState, Role
+from paceline_client.models.states import AccountState, DaemonKind, DaemonState, Role
 
 
 class User(Model, frozen=True):
@@ -82,8 +82,23 @@ class Daemon(Model, frozen=True):
     seen_at: datetime
 
 
+class AccountAside(Model, frozen=True):
+    """An account that sends nothing now, and why."""
+
+    id: str
+    state: AccountState
+    reason: str
+
+
+class AtlasPause(Model, frozen=True):
+    """RIPE asked to wait: no account sends before this time."""
+
+    until: datetime
+    reason: str
+
+
 class Status(Model, frozen=True):
-    """Counts and ages of everything."""
+    """Counts and ages of everything. ``store``: the engine and where it is."""
 
     users: int
     monitors: int
@@ -104,6 +119,13 @@ class Status(Model, frozen=True):
     call_age_s: float
     file_bytes: int
     daemons: list[Daemon]
+    jobs_open: int
+    measurements: dict[str, int]
+    job_age_s: float
+    accounts: int
+    accounts_aside: list[AccountAside]
+    atlas_pause: AtlasPause | None
+    store: str
 
 
 class Alive(Model, frozen=True):

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from paceline.core.batches.batch import Batch
 from paceline.core.batches.values import BatchPut
 from paceline.errors import RevisionMismatch
+from paceline.shells import cursors
 from paceline.shells.api.http.answers import Answer, Header, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
@@ -72,10 +73,10 @@ async def list_batches(call: Call) -> Answer:
     """All batches in order of id."""
     api = call.api
     asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(asked.cursor, "batches", ""))
+    after = str(position_of(asked.cursor, cursors.BATCHES, ""))
     found = await api.read(api.store.batches, after=after, limit=asked.limit + 1)
     view = partial(batch_view, now_ms=api.now_ms())
-    return json_answer(200, page_of(found, asked.limit, "batches", at=lambda one: one.id, view=view))
+    return json_answer(200, page_of(found, asked.limit, cursors.BATCHES, at=lambda one: one.id, view=view))
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:

@@ -6,6 +6,7 @@ from typing import cast, get_args
 
 from paceline.core.batches.batch import Day
 from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells import cursors
 from paceline.shells.api.documents import PlanAnswer, PlanBody
 from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer
 from paceline.shells.api.http.context import Call
@@ -55,7 +56,7 @@ async def list_days(call: Call) -> Answer:
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = f"days {batch.number}"
+    scope = cursors.days_of(batch.number)
     before = str(position_of(asked.cursor, scope, "")) or None
     found = await api.read(api.store.days, batch, before=before, limit=asked.limit + 1)
     return json_answer(200, page_of(found, asked.limit, scope, at=lambda day: day.date, view=days.day_summary))
@@ -73,7 +74,7 @@ async def list_day_runs(call: Call) -> Answer:
     day = await _day(call)
     asked = page_query(call.query_string, "state", "provider", limit_max=call.api.system.settings.page_max)
     state, provider = asked.given.get("state"), asked.given.get("provider")
-    scope = f"day runs {day.number} {state} {provider}"
+    scope = cursors.runs_of_day(day.number, state=state, provider=provider)
     views, following = await call.api.work(
         days.day_runs,
         call.api.store,

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from paceline.core.batches.values import DeadChoice
+from paceline.shells import cursors
 from paceline.shells.api.documents import DeadBody, Discarded, RedriveBody, Redriven, Replayed
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.context import Call
@@ -27,7 +28,7 @@ async def list_dead_letters(call: Call) -> Answer:
     asked = page_query(call.query_string, "provider", "batch", "date", limit_max=api.system.settings.page_max)
     given = asked.given
     choice = DeadChoice(provider=given.get("provider"), batch=given.get("batch"), date=given.get("date"))
-    scope = f"dead {choice.provider} {choice.batch} {choice.date}"
+    scope = cursors.dead_letters(provider=choice.provider, batch=choice.batch, date=choice.date)
     after = int(position_of(asked.cursor, scope, 0))
     runs, following = await api.work(redrive.list_dead, api.store, choice, after=after, limit=asked.limit)
     cursor = None if following is None else make_cursor(scope, following)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import StoredJob
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, JobFinished, NotFound, OverDailyCredits
+from paceline.shells import cursors
 from paceline.shells.api.documents import JobAccepted, JobQuote, WebhookSecret
 from paceline.shells.api.http.answers import Answer, Header, Stream, json_answer, stream_answer
 from paceline.shells.api.http.auth import owner_of, viewer_of
@@ -69,7 +70,7 @@ async def list_jobs(call: Call) -> Answer:
     owner = viewer_of(call.user)
     if "user" in asked.given:
         owner = (await api.read(get_user, api.store, owner_of(call.user, asked.given["user"]))).id
-    scope = "jobs" if owner is None else f"jobs {owner}"
+    scope = cursors.jobs_of(owner)
     before = int(position_of(asked.cursor, scope, NUMBER_MAX))
     views, following = await api.work(job_report.job_summaries, api.store, owner, before=before, limit=asked.limit)
     return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))

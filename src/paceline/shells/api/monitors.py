@@ -14,6 +14,7 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor
 from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineError, RevisionMismatch
+from paceline.shells import cursors
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.batched_writes import Put
@@ -133,7 +134,7 @@ async def list_monitor_runs(call: Call) -> Answer:
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
     query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = f"runs {monitor.generation}"
+    scope = cursors.runs_of(monitor.generation)
     before = int(position_of(query.cursor, scope, 0)) or None
     views, following = await api.work(
         monitor_runs, api.store, monitor, before=before, limit=query.limit, now_ms=api.now_ms()
@@ -146,7 +147,7 @@ async def list_monitors(call: Call) -> Answer:
     """The user's monitors in order of id."""
     owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
     query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = f"monitors {owner}"
+    scope = cursors.monitors_of(owner)
     after = str(position_of(query.cursor, scope, ""))
     views, more = await call.api.work(_page_of_monitors, call.api, owner, after=after, limit=query.limit)
     return json_answer(200, Page(views, make_cursor(scope, views[-1].id) if more else None))

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import AlreadyExists, RevisionMismatch
+from paceline.shells import cursors
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
@@ -83,9 +84,9 @@ async def list_providers(call: Call) -> Answer:
     """All providers in order of id."""
     api = call.api
     query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(query.cursor, "providers", ""))
+    after = str(position_of(query.cursor, cursors.PROVIDERS, ""))
     views, more = await api.work(_page, api, after=after, limit=query.limit)
-    return json_answer(200, Page(views, make_cursor("providers", views[-1].id) if more else None))
+    return json_answer(200, Page(views, make_cursor(cursors.PROVIDERS, views[-1].id) if more else None))
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:

@@ -12,7 +12,8 @@ from paceline.shells.api.http.pages import Page, page_of, page_query, position_o
 from paceline.shells.api.http.problems import NotReady
 from paceline.shells.api.http.route import Group, Route
 from paceline.shells.daemon.metrics import CONTENT_TYPE
-from paceline.steps.views.report import SchedulerView, StatusView, scheduler_view, status_view
+from paceline.steps.views.report import SchedulerView, scheduler_view
+from paceline.steps.views.service_report import ServiceStatus, service_status
 
 REFRESH_S_MAX = 0.4
 """With the wait for a trial write, /metrics answers within two seconds."""
@@ -30,11 +31,12 @@ async def list_schedulers(call: Call) -> Answer:
     return json_answer(200, page)
 
 
-@Route(SERVICE, "GET", "/v1/status", {200: StatusView}, access="admin")
+@Route(SERVICE, "GET", "/v1/status", {200: ServiceStatus}, access="admin")
 async def show_status(call: Call) -> Answer:
     """Counts and ages of everything."""
     api = call.api
-    return json_answer(200, await api.work(status_view, api.store, now_ms=api.now_ms()))
+    store_url = api.system.settings.store
+    return json_answer(200, await api.work(service_status, api.store, store_url, now_ms=api.now_ms()))
 
 
 @Route(SERVICE, "GET", "/healthz", {200: Alive}, access="open")

@@ -9,7 +9,7 @@ from paceline.shells.daemon.signals import end_start_when_told
 __all__ = ["main"]
 
 LONG_RUNNING = frozenset({"up", "worker", "simulator"})
-_WITH_VALUE = frozenset({"--config", "--store"})
+_WITH_VALUE = frozenset({"--config", "--store", "--url", "--token", "--token-file", "--ca-file"})
 
 
 def main(arguments: list[str] | None = None) -> int:

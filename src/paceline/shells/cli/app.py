@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -11,14 +12,23 @@ import typer
 
 from paceline import __version__
 from paceline.errors import PacelineError
-from paceline.shells.cli import aws, export, import_, runs, simulator, tokens, up, upkeep, users
+from paceline.shells.cli import aws, export, import_, login, runs, simulator, tokens, up, upkeep, users
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import import_file as batch_import
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.jobs import accounts, commands, keys
+from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import import_file as monitor_import
-from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption
-from paceline.shells.cli.output import EXIT_FAILED, Problem, print_problem, problem_of
+from paceline.shells.cli.options import (
+    CaFileOption,
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    TokenFileOption,
+    TokenOption,
+    UrlOption,
+)
+from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
 
 app = typer.Typer(
     name="paceline",
@@ -30,6 +40,7 @@ app = typer.Typer(
 )
 up.register(app)
 upkeep.register(app)
+login.register(app)
 export.register(app)
 import_.register(app)
 app.add_typer(users.app)
@@ -58,13 +69,17 @@ def _root(
     *,
     config: ConfigOption = None,
     store: StoreOption = None,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    token_file: TokenFileOption = None,
+    ca_file: CaFileOption = None,
     as_json: JsonOption = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
-    ctx.obj = Call(config, store, as_json)
+    ctx.obj = Call(config, store, as_json, RemoteOptions(url, token, token_file, ca_file))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -88,10 +103,15 @@ def _problem(error: Exception) -> Problem:
     match error:
         case PacelineError():
             return problem_of(error)
+        case RemoteError():
+            return error.problem
         case typer.TyperException():
             context = getattr(error, "ctx", None)
             path = context.command_path if context else "paceline"
-            return Problem("Wrong usage", f"{error.format_message().rstrip('.')}. Try: {path} --help", "usage")
+            told = error.format_message().rstrip(".")
+            if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
+                return Problem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
+            return Problem("Wrong usage", f"{told}. Try: {path} --help", "usage")
         case OSError() if error.filename:
             return Problem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
         case _ if os.environ.get("PACELINE_LOG_LEVEL") == "debug":

@@ -1,4 +1,4 @@
-"""How a command runs: it parses its options, calls one function on the open store, and emits the answer."""
+"""How a command runs: it parses its options, asks the open store or a Paceline elsewhere, and emits the answer."""
 
 from __future__ import annotations
 
@@ -8,52 +8,85 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
 from paceline.errors import InvalidInput, NoStore, StoreUnavailable
+from paceline.shells.cli.logins import Login, RemoteOptions, find_login, named_url
 from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption
 from paceline.shells.cli.output import print_note
 from paceline.steps import access
+from paceline.steps.views.report import UserView
 
-if TYPE_CHECKING:  # both are slow to import, and `--help` needs neither
+if TYPE_CHECKING:  # they are slow to import, and `--help` needs none of them
     from paceline.config import Settings
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 T = TypeVar("T")
-P = ParamSpec("P")
 
 
 class Call(NamedTuple):
-    """The options that every command takes, before or after its name."""
+    """The options that every command takes, before or after its name; those of ``remote`` before it only."""
 
     config: Path | None = None
     store: str | None = None
     as_json: bool = False
+    remote: RemoteOptions = RemoteOptions()
 
     def with_later(self, later: Call) -> Call:
         """Returns the options with those given after the command's name in front."""
-        return Call(later.config or self.config, later.store or self.store, later.as_json or self.as_json)
+        return Call(
+            later.config or self.config,
+            later.store or self.store,
+            later.as_json or self.as_json,
+            self.remote,
+        )
 
     def settings(self, **flags: Any) -> Settings:
         from paceline.config import load_settings
 
         return load_settings(self.config, store=self.store, **flags)
 
-    def on_store(self, act: Callable[Concatenate[System, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Calls the one function that a command is about on the store there is, and returns its answer."""
-        with self.system() as system:
-            return act(system, *args, **kwargs)
+    def answer(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
+        """Asks the one thing that a command is about, of the store there is or of a Paceline elsewhere.
 
-    def on_store_or_new(self, act: Callable[Concatenate[System, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        Both functions return the same view, so that what is printed does not depend on who was asked.
+        """
+        return self._answer(self.system, on_store, over_rest)
+
+    def answer_or_new(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
         """The same for a command that may be the first to declare something: it makes a store if there is none."""
-        with self._system_or_new() as system:
-            return act(system, *args, **kwargs)
+        return self._answer(self._system_or_new, on_store, over_rest)
+
+    def answer_on_own(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
+        """The same for a command that begins a store of one's own, also where there is a demo."""
+        return self._answer(self.new_system, on_store, over_rest)
+
+    def _answer(
+        self,
+        opened: Callable[[], AbstractContextManager[System]],
+        on_store: Callable[[System], T],
+        over_rest: Callable[[Remote], T],
+    ) -> T:
+        if (login := self._login()) is not None:
+            return _ask(login, over_rest)
+        with opened() as system:
+            return on_store(system)
+
+    def need_store(self) -> None:
+        """InvalidInput if a Paceline elsewhere was named: this command works on the store alone."""
+        if self.store is None and (url := named_url(self.remote)) is not None:
+            raise InvalidInput(
+                f"This command needs the store and cannot be done over REST. Run it on the machine of {url}, without"
+                " --url and PACELINE_URL, or name a store of this machine with --store."
+            )
 
     @contextmanager
     def system(self, settings: Settings | None = None) -> Iterator[System]:
         """The store there is, open for as long as the command runs. NoStore says where one might be."""
+        self.need_store()
         settings = self._there(settings or self.settings())
         try:
             with _opened(settings) as system:
@@ -66,6 +99,7 @@ class Call(NamedTuple):
     @contextmanager
     def new_system(self, settings: Settings | None = None) -> Iterator[System]:
         """The configured store, made if there is none: for the few commands that begin one."""
+        self.need_store()
         try:
             with _opened(settings or self.settings()) as system:
                 yield system
@@ -80,6 +114,17 @@ class Call(NamedTuple):
         there = any(has_store(url) for url in (settings.store, demo_store(settings.store)))
         return self.system(settings) if there and self.store is None else self.new_system(settings)
 
+    def _login(self) -> Login | None:
+        """The Paceline elsewhere that is meant; None: the store is. A store that is named comes before a login."""
+        if self.store is not None:
+            if self.remote.url is not None:
+                raise InvalidInput("Give either --store or --url.")
+            return None
+        names_store = self.config is not None or "PACELINE_STORE" in os.environ
+        if names_store and named_url(self.remote) is None:
+            return None
+        return find_login(self.remote, as_json=self.as_json)
+
     def _there(self, settings: Settings) -> Settings:
         """Where there is nothing but a demo, and no --store was given, the demo's store is meant."""
         from paceline.shells.cli.places import demo_store, no_store_text
@@ -92,6 +137,16 @@ class Call(NamedTuple):
             raise NoStore(no_store_text(settings.store))
         print_note(f"This is about the demo ({demo}): there is no {settings.store}.")
         return settings.model_copy(update={"store": demo})
+
+
+def _ask(login: Login, over_rest: Callable[[Remote], T]) -> T:
+    from paceline.shells.cli.remote import Remote
+
+    remote = Remote(login)
+    try:
+        return over_rest(remote)
+    finally:
+        remote.close()
 
 
 @contextmanager
@@ -133,6 +188,11 @@ def command(
         return function
 
     return register
+
+
+def owner_over_rest(remote: Remote, user: str | None) -> str:
+    """The user a command is about: the one named, else $PACELINE_USER, else whose token it is."""
+    return remote.get("/v1/users/{user}", UserView, names={"user": user or os.environ.get("PACELINE_USER") or "me"}).id
 
 
 def owner_id(system: System, user: str | None) -> str:

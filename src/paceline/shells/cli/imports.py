@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 
-from paceline.errors import PacelineError
+import msgspec
+
+from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit, progress_bar
 
@@ -23,6 +25,45 @@ class Refusal(NamedTuple):
     detail: str
 
 
+class Reason(Protocol):
+    """Why an item was refused: an error of ours, or one that was told over REST."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def detail(self) -> str: ...
+
+
+class ItemField(msgspec.Struct, frozen=True):
+    pointer: str
+    detail: str
+
+
+class ItemProblem(msgspec.Struct, frozen=True):
+    """Why one of many items was refused over REST."""
+
+    code: str
+    detail: str
+    errors: list[ItemField] = []
+
+    def alone(self, place: str) -> Reason:
+        """The same said of the item alone: pointers without its place among the others."""
+        if not self.errors:
+            return self
+        return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in self.errors))
+
+
+class BulkResult(msgspec.Struct, frozen=True):
+    disposition: str
+    error: ItemProblem | None = None
+
+
+class BulkAnswer(msgspec.Struct, frozen=True):
+    """What became of each of many items that were put over REST."""
+
+    items: list[BulkResult]
+
+
 class Tally:
     """How many items were created, replaced, unchanged and refused so far, and why the refused ones were."""
 
@@ -31,7 +72,7 @@ class Tally:
         self.refusals: list[Refusal] = []
         self.only_limits = True
 
-    def refuse(self, line: int, item_id: str | None, error: PacelineError) -> None:
+    def refuse(self, line: int, item_id: str | None, error: Reason) -> None:
         self.counts["refused"] += 1
         self.only_limits &= error.code == "limit_reached"
         if len(self.refusals) < REFUSALS_KEPT_MAX:
@@ -58,11 +99,10 @@ def import_items(
 
 def emit_tally(call: Call, tally: Tally) -> int:
     """Prints the counts, for people after a note for each refusal. Returns the exit code."""
-    notes = [
-        Note(f"line {one.line}{f' ({one.id})' if one.id else ''}: {one.detail} ({one.code})") for one in tally.refusals
-    ]
-    if unshown := tally.counts["refused"] - len(tally.refusals):
+    refusals = sorted(tally.refusals, key=lambda one: one.line)
+    notes = [Note(f"line {one.line}{f' ({one.id})' if one.id else ''}: {one.detail} ({one.code})") for one in refusals]
+    if unshown := tally.counts["refused"] - len(refusals):
         notes.append(Note(f"and {unshown} more refused"))
     counts = ", ".join(f"{count} {disposition}" for disposition, count in tally.counts.items())
-    emit(call, {**tally.counts, "refusals": [one._asdict() for one in tally.refusals]}, *notes, counts)
+    emit(call, {**tally.counts, "refusals": [one._asdict() for one in refusals]}, *notes, counts)
     return tally.exit_code

@@ -17,6 +17,21 @@ ConfigOption = Annotated[
 StoreOption = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Store to open, for example sqlite:///paceline.db.")
 ]
+UrlOption = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="A Paceline elsewhere, asked over REST. [default: $PACELINE_URL]"),
+]
+TokenOption = Annotated[
+    str | None, typer.Option("--token", metavar="TOKEN", help="For --url; others can read it here. See --token-file.")
+]
+TokenFileOption = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="A file with the token for --url. [default: $PACELINE_TOKEN]"),
+]
+CaFileOption = Annotated[
+    Path | None,
+    typer.Option("--ca-file", metavar="FILE", help="Whom to trust for --url, PEM. [default: $PACELINE_CA_FILE]"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Set the whole: what no option names gets its default.")]
 UserOption = Annotated[
@@ -31,10 +46,6 @@ DefinitionOption = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=PAGE_MAX, metavar="N", help="How many at most.")]
 CursorOption = Annotated[
     str | None, typer.Option("--cursor", metavar="CURSOR", help="Where the next page begins, as the last one said.")
-]
-NumberCursorOption = Annotated[
-    int | None,
-    typer.Option("--cursor", min=0, metavar="CURSOR", help="Where the next page begins, as the last one said."),
 ]
 ProviderOption = Annotated[
     str | None, typer.Option("--provider", metavar="PROVIDER", help="Only those of this provider.")

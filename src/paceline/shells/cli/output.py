@@ -51,6 +51,22 @@ class Problem(NamedTuple):
         return _EXIT_CODES.get(self.code, EXIT_FAILED)
 
 
+class RemoteError(Exception):
+    """A problem that the service told of, or that stands between it and us."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+    @property
+    def code(self) -> str:
+        return self.problem.code
+
+    @property
+    def detail(self) -> str:
+        return self.problem.detail
+
+
 Columns = Mapping[str, str | Callable[[Any], Any]]
 """The columns of a table: heading, and the attribute of a view that stands below it, or a function of the view."""
 

@@ -15,10 +15,11 @@ from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import Columns, Fields, emit
 from paceline.steps.views import job_report, report
 from paceline.steps.views.days import CallRunView, show_call_run
-from paceline.steps.views.job_report import MeasurementView
+from paceline.steps.views.job_report import JobView, MeasurementView
 from paceline.steps.views.report import RunView
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 app = typer.Typer(name="run", help="Look at single runs.")
@@ -57,7 +58,7 @@ def show(
     ],
 ) -> None:
     """Show one run: what it was due for and what came of it."""
-    view = call.on_store(_show, run)
+    view = call.answer(lambda at: _show(at, run), lambda remote: _show_over_rest(remote, run))
     fields: dict[str, Any] = msgspec.structs.asdict(view)
     detail = fields.pop("detail", {})
     first = [(name, fields.pop(name)) for name in ("run", "job", "user") if name in fields]
@@ -74,10 +75,26 @@ def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:
     return report.show_run(system.store, run, viewer=None, now_ms=now_ms)
 
 
+def _show_over_rest(remote: Remote, run: str) -> RunView | CallRunView | MeasurementRun:
+    if (name := _MEASUREMENT.fullmatch(run)) is None:
+        kind: type[RunView | CallRunView] = CallRunView if parse_call_run_id(run) is not None else RunView
+        return remote.get("/v1/runs/{run}", kind, names={"run": run})
+    job, index = name[1], int(name[2])
+    found = remote.find("/v1/jobs/{job}", JobView, names={"job": job})
+    for view in (found and found.view.measurements) or ():
+        if found and view.index == index:
+            return MeasurementRun(run=f"{job}/{index}", job=job, user=found.view.user, **msgspec.structs.asdict(view))
+    raise _no_measurement(job, index)
+
+
+def _no_measurement(job_id: str, index: int) -> NotFound:
+    return NotFound(f"There is no run '{job_id[:100]}/{index}'.")
+
+
 def _show_measurement(store: JobStore, job_id: str, index: int, *, now_ms: int) -> MeasurementRun:
     job = store.job(job_id)
     found = [] if job is None else store.measurements(job.number, after=index - 1, limit=1)
     if job is None or not found or found[0].index != index:
-        raise NotFound(f"There is no run '{job_id[:100]}/{index}'.")
+        raise _no_measurement(job_id, index)
     view = job_report.measurement_view(found[0], job_report.WaitReasons(store, now_ms=now_ms))
     return MeasurementRun(run=f"{job.id}/{index}", job=job.id, user=job.owner, **msgspec.structs.asdict(view))

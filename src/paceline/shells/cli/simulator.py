@@ -31,6 +31,7 @@ def simulator_http(
     seed: Annotated[int, typer.Option(metavar="N", help="The same seed answers the same.")] = 1,
 ) -> None:
     """Run a model HTTP server on this machine: /ok, /status/N, /slow/MS, /flap, /echo."""
+    call.need_store()
     from paceline.simulators.http import ModelHttpServer
 
     server = ModelHttpServer(host="127.0.0.1", port=port, seed=seed)
@@ -53,6 +54,7 @@ def simulator_atlas(
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The private key of --tls-cert.")] = None,
 ) -> None:
     """Run a model of the RIPE Atlas API on this machine; no RIPE account is needed, and no credit is spent."""
+    call.need_store()
     from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
 
     simulator = AtlasSimulator(

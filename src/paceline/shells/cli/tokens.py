@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from paceline.errors import NotFound
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.options import UserOption
-from paceline.shells.cli.output import Columns, Note, emit, emit_page
+from paceline.shells.cli.output import Columns, Note, RemoteError, emit, emit_page
 from paceline.steps import access
 from paceline.steps.views import report
+from paceline.steps.views.report import TokenView
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 app = typer.Typer(name="token", help="Make, list and revoke tokens.")
@@ -27,6 +29,7 @@ TOKEN_COLUMNS: Columns = {
     "EXPIRES": "expires",
     "CREATED": "created_at",
 }
+_TOKENS = "/v1/users/{user}/tokens"
 UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
 
 
@@ -45,29 +48,22 @@ def new(
     ] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown this once."""
-    made = call.on_store(
-        lambda at: access.add_token(
-            at.store,
-            owner_id(at, name or user),
-            label=label,
-            token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
-            secret_key=at.secret_key,
-            now_ms=at.clock.now_ms(),
-            scope=scope,
-            expires=expires,
-        )
+    wanted = {"label": label, "scope": scope, "expires": expires}
+    made = call.answer(
+        lambda at: _add(at, name or user, wanted), lambda remote: _add_over_rest(remote, name or user, wanted)
     )
-    view = {"user": made.token.user, **msgspec.to_builtins(report.token_view(made.token)), "token": made.secret}
-    note = Note(f"A new token of {made.token.user}, id {made.token.id}. It is shown only now; keep it:")
-    emit(call, view, note, made.secret)
+    note = Note(f"A new token of {made['user']}, id {made['id']}. It is shown only now; keep it:")
+    emit(call, made, note, made["token"])
 
 
 @command(app, "list")
 def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = None) -> None:
     """List a user's tokens; the secrets themselves are stored nowhere."""
-    tokens = call.on_store(lambda at: at.store.tokens(owner_id(at, name or user)))
-    views = [report.token_view(token) for token in tokens]
-    emit_page(call, views, TOKEN_COLUMNS)
+    views = call.answer(
+        lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
+        lambda remote: remote.every(_TOKENS, TokenView, names={"user": owner_over_rest(remote, name or user)}),
+    )
+    emit_page(call, sorted(views, key=lambda view: view.id), TOKEN_COLUMNS)
 
 
 @command(app, "revoke")
@@ -79,15 +75,50 @@ def revoke(
 ) -> None:
     """Revoke a token; the next request with it is refused."""
     token_id = _id_of(token)
-    owner = call.on_store(_revoke, token_id, user)
+    owner = call.answer(
+        lambda at: _revoke(at, token_id, user), lambda remote: _revoke_over_rest(remote, token_id, user)
+    )
     emit(call, {"revoked": token_id}, f"Revoked token {token_id} of {owner}.")
+
+
+def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The new token with its user and its secret."""
+    made = access.add_token(
+        system.store,
+        owner_id(system, user),
+        token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
+        secret_key=system.secret_key,
+        now_ms=system.clock.now_ms(),
+        **wanted,
+    )
+    return {"user": made.token.user, **msgspec.to_builtins(report.token_view(made.token)), "token": made.secret}
+
+
+def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
+    owner = owner_over_rest(remote, user)
+    body = {name: value for name, value in wanted.items() if value}
+    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, names={"user": owner}).view}
+
+
+def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:
+    """The same for a token of the user that is named, else of whose token asks: REST knows tokens by their user."""
+    owner = owner_over_rest(remote, user)
+    try:
+        remote.do("DELETE", f"{_TOKENS}/{{token}}", names={"user": owner, "token": token_id})
+    except RemoteError as error:
+        raise _no_token(token_id) if error.code == "not_found" else error from None
+    return owner
+
+
+def _no_token(token_id: str) -> NotFound:
+    return NotFound(f"There is no token {token_id!r}. See: paceline token list")
 
 
 def _revoke(system: System, token_id: str, user: str | None) -> str:
     """Revokes the token, if it is the user's or none is named. Returns whose it was."""
     found = system.store.token(token_id)
     if found is None or user not in (None, found[1].id):
-        raise NotFound(f"There is no token {token_id!r}. See: paceline token list")
+        raise _no_token(token_id)
     access.revoke_token(system.store, found[1].id, token_id)
     return found[1].id
 

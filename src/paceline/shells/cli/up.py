@@ -70,6 +70,7 @@ def up(
     logging: Logging,
 ) -> int:
     """Start everything in one process: the API and the loops. Ctrl-C or SIGTERM drains and stops it."""
+    call.need_store()
     settings = call.settings(host=host, port=port, **https._asdict(), **logging._asdict())
     if not demo:
         return _run(call, settings, serve_api=True)

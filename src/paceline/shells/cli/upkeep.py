@@ -12,7 +12,6 @@ import typer
 
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
-from paceline.core.instants import to_text
 from paceline.core.monitors.values import PurgeReport
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
 from paceline.ports import Store
@@ -22,39 +21,13 @@ from paceline.shells.cli.files import draft_of
 from paceline.steps.upkeep import purge as purge_step
 from paceline.steps.upkeep.daemons import DaemonView, daemon_views
 from paceline.steps.upkeep.secret import seal_checks
-from paceline.steps.views import account_report, report
+from paceline.steps.views.service_report import ServiceStatus, service_status
 
 if TYPE_CHECKING:
     from paceline.config import Settings
 
 DAEMONS_SHOWN_MAX = 10
 PURGE_PASSES_MAX = 1_000_000
-
-
-class AccountAside(msgspec.Struct, frozen=True):
-    """An account that sends nothing now, and why."""
-
-    id: str
-    state: str
-    reason: str
-
-
-class AtlasPause(msgspec.Struct, frozen=True):
-    """RIPE asked to wait: no account sends before this time."""
-
-    until: str
-    reason: str
-
-
-class JobFigures(msgspec.Struct, frozen=True):
-    """How jobs and accounts stand. ``job_age_s``: of the oldest job of which something waits to be sent."""
-
-    jobs_open: int
-    measurements: dict[str, int]
-    job_age_s: float
-    accounts: int
-    accounts_aside: list[AccountAside]
-    atlas_pause: AtlasPause | None
 
 
 def register(app: typer.Typer) -> None:
@@ -70,25 +43,22 @@ def register(app: typer.Typer) -> None:
 
 def status(call: Call) -> None:
     """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and which daemons run."""
-    with call.system() as system:
-        settings = system.settings  # where there is only a demo, the demo's
-        now_ms = system.clock.now_ms()
-        view = report.status_view(system.store, now_ms=now_ms)
-        jobs = _job_figures(system.store, now_ms=now_ms)
-        running = running_daemons(system.store, now_ms=now_ms)
+    view, expected_at = call.answer(
+        lambda at: (service_status(at.store, at.settings.store, now_ms=at.clock.now_ms()), daemon_url(at.settings)),
+        lambda remote: (remote.get("/v1/status", ServiceStatus), remote.url),
+    )
+    running = [one for one in view.daemons if _is_running(one)]
     url = next((one.url for one in running if one.url), None)
-    daemon = {"url": url or daemon_url(settings), "answering": url is not None}
-    document = {"store": settings.store, **msgspec.to_builtins(view), **msgspec.to_builtins(jobs), "daemon": daemon}
-    daemons = _daemon_rows(view.daemons, running, settings)
-    output.emit(call, document, output.Fields(_status_fields(view, jobs, daemons, settings.store)))
+    daemon = {"url": url or expected_at, "answering": url is not None}
+    figures = msgspec.to_builtins(view)
+    document = {"store": figures.pop("store"), **figures, "daemon": daemon}
+    output.emit(call, document, output.Fields(_status_fields(view, _daemon_rows(view.daemons, running, expected_at))))
 
 
-def _status_fields(
-    view: report.StatusView, jobs: JobFigures, daemons: list[tuple[str, str]], store: str
-) -> list[tuple[str, Any]]:
-    pause = jobs.atlas_pause
+def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[tuple[str, Any]]:
+    pause = view.atlas_pause
     return [
-        ("store", f"{store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else store),
+        ("store", f"{view.store} ({output.byte_text(view.file_bytes)})" if view.file_bytes else view.store),
         *daemons,
         ("users", view.users),
         ("monitors", view.monitors),
@@ -107,11 +77,11 @@ def _status_fields(
         ("batch runs late by", f"{view.call_age_s:.1f} s"),
         ("dead letters", view.dead_letters),
         *((f"messages in {name}", count) for name, count in view.dead_messages.items()),
-        ("jobs open", jobs.jobs_open),
-        ("measurements", [f"{count} {state}" for state, count in jobs.measurements.items()]),
-        ("oldest job waiting", f"{jobs.job_age_s:.1f} s"),
-        ("accounts", f"{jobs.accounts}, {jobs.accounts - len(jobs.accounts_aside)} ready"),
-        *((f"account {one.id}", one.reason) for one in jobs.accounts_aside),
+        ("jobs open", view.jobs_open),
+        ("measurements", [f"{count} {state}" for state, count in view.measurements.items()]),
+        ("oldest job waiting", f"{view.job_age_s:.1f} s"),
+        ("accounts", f"{view.accounts}, {view.accounts - len(view.accounts_aside)} ready"),
+        *((f"account {one.id}", one.reason) for one in view.accounts_aside),
         *([("RIPE pauses until", f"{pause.until}: {pause.reason}")] if pause else []),
     ]
 
@@ -222,22 +192,6 @@ def purge(
     )
 
 
-def _job_figures(store: Store, *, now_ms: int) -> JobFigures:
-    counts = store.send_counts()._asdict()
-    oldest_ms, open_jobs = counts.pop("oldest_ms"), counts.pop("open_jobs")
-    accounts = account_report.account_views(store, now_ms=now_ms)
-    paused, _ = store.gates(())
-    waits = paused is not None and paused.until_ms > now_ms
-    return JobFigures(
-        jobs_open=open_jobs,
-        measurements=counts,
-        job_age_s=0.0 if oldest_ms is None else max(now_ms - oldest_ms, 0) / 1_000,
-        accounts=len(accounts),
-        accounts_aside=[AccountAside(one.id, one.state, one.reason) for one in accounts if one.state != "ready"],
-        atlas_pause=AtlasPause(to_text(paused.until_ms), paused.reason) if paused and waits else None,
-    )
-
-
 def _duration_ms(option: str, text: str) -> int:
     ms = parse_duration_ms(text)
     if ms is None:
@@ -247,7 +201,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
     """The daemons that reported lately and, if they are on this machine, still have their process."""
-    return [one for one in daemon_views(store, now_ms=now_ms) if one.state == "running" and not _has_ended(one)]
+    return [one for one in daemon_views(store, now_ms=now_ms) if _is_running(one)]
 
 
 def daemon_text(daemon: DaemonView) -> str:
@@ -255,13 +209,17 @@ def daemon_text(daemon: DaemonView) -> str:
     return f"{where} (process {daemon.pid} on {daemon.host})"
 
 
-def _daemon_rows(views: list[DaemonView], running: list[DaemonView], settings: Settings) -> list[tuple[str, str]]:
+def _daemon_rows(views: list[DaemonView], running: list[DaemonView], expected_at: str) -> list[tuple[str, str]]:
     rows = [("daemon" if one.url else "worker", daemon_text(one)) for one in running]
     gone = [one for one in views if one not in running]
     rows += [(one.kind, f"gone without a word since {one.seen_at} (process {one.pid} on {one.host})") for one in gone]
     if not running:
-        rows.insert(0, ("daemon", f"none answers at {daemon_url(settings)}; start one: paceline up"))
+        rows.insert(0, ("daemon", f"none answers at {expected_at}; start one: paceline up"))
     return rows[:DAEMONS_SHOWN_MAX]
+
+
+def _is_running(daemon: DaemonView) -> bool:
+    return daemon.state == "running" and not _has_ended(daemon)
 
 
 def _has_ended(daemon: DaemonView) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -17,12 +17,17 @@ from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
 from paceline.steps import access
 from paceline.steps.jobs.webhook import webhook_secret
 from paceline.steps.views import report
-from paceline.steps.views.job_report import budget_view
+from paceline.steps.views.job_report import BudgetView, budget_view
+from paceline.steps.views.report import UserView
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
 
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's id.")]
 PAGE = 1_000
+_USER = "/v1/users/{user}"
 USER_COLUMNS: Columns = {
     "USER": "id",
     "ROLE": "role",
@@ -36,6 +41,17 @@ CreditsOption = Annotated[
 ]
 
 
+class NewUser(msgspec.Struct, frozen=True):
+    """A user with a first token."""
+
+    user: str
+    token: str
+
+
+class WebhookSecret(msgspec.Struct, frozen=True):
+    secret: str
+
+
 @command(app, "add")
 def add(
     call: Call,
@@ -45,24 +61,23 @@ def add(
     daily_credits: CreditsOption = None,
 ) -> None:
     """Add a user and print the first token. It is shown this once."""
-    with call.new_system() as system:
-        user, token = access.add_user(
-            system.store,
-            name,
-            role=role,
-            daily_credits=access.DAILY_CREDITS_DEFAULT if daily_credits is None else daily_credits,
-            token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
-            secret_key=system.secret_key,
-            now_ms=system.clock.now_ms(),
-        )
-    note = Note(f"Added {user.role} {user.id}. The token is shown only now; keep it:")
-    emit(call, {"user": user.id, "token": token.secret}, note, token.secret)
+    allowed = access.DAILY_CREDITS_DEFAULT if daily_credits is None else daily_credits
+    body = {"id": name, "role": role, "daily_credits": allowed}
+    made = call.answer_on_own(
+        lambda at: _add(at, name, role=role, daily_credits=allowed),
+        lambda remote: remote.ask("POST", "/v1/users", NewUser, body=body).view,
+    )
+    note = Note(f"Added {role} {made.user}. The token is shown only now; keep it:")
+    emit(call, made, note, made.token)
 
 
 @command(app, "list")
 def list_users(call: Call) -> None:
     """List the users."""
-    views = call.on_store(lambda at: [report.user_view(user) for user in _all_users(at.store)])
+    views = call.answer(
+        lambda at: [report.user_view(user) for user in _all_users(at.store)],
+        lambda remote: remote.every("/v1/users", UserView),
+    )
     emit_page(call, views, USER_COLUMNS)
 
 
@@ -91,29 +106,53 @@ def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
 @command(app, "budget")
 def show_budget(call: Call, name: NameArgument) -> None:
     """Show what is left of a user's credits of the day, and when the next day begins."""
-    view = call.on_store(lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()))
+    view = call.answer(
+        lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
+        lambda remote: remote.get(f"{_USER}/budget", BudgetView, names={"user": name}),
+    )
     emit(call, view, Fields(msgspec.structs.asdict(view).items()))
 
 
 @command(app, "webhook-secret")
 def show_webhook_secret(call: Call, name: NameArgument) -> None:
     """Print what a user's receiver verifies the signatures of webhooks with. It is the same each time."""
-    with call.system() as system:
-        user = access.get_user(system.store, name)
-        secret = webhook_secret(system.secret_key, user.id)
-    emit(call, {"user": user.id, "webhook_secret": secret}, secret)
+    secret = call.answer(
+        lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
+        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, names={"user": name}).secret,
+    )
+    emit(call, {"user": name, "webhook_secret": secret}, secret)
 
 
 @command(app, "rm")
 def remove(call: Call, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Nothing of theirs fires afterwards."""
-    call.on_store(lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()))
+    call.answer(
+        lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
+        lambda remote: remote.do("DELETE", _USER, names={"user": name}),
+    )
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
 
 def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
-    user = call.on_store(lambda at: access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms()))
-    emit(call, report.user_view(user), told)
+    changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
+    view = call.answer(
+        lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
+        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, names={"user": name}).view,
+    )
+    emit(call, view, told)
+
+
+def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUser:
+    user, token = access.add_user(
+        system.store,
+        name,
+        role=role,
+        daily_credits=daily_credits,
+        token_bytes=secrets.token_bytes(access.TOKEN_BYTES),
+        secret_key=system.secret_key,
+        now_ms=system.clock.now_ms(),
+    )
+    return NewUser(user.id, token.secret)
 
 
 def _all_users(store: Store) -> Iterator[User]:

@@ -55,6 +55,7 @@ class Program:
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
         self.env = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
+        self.env["XDG_CONFIG_HOME"] = str(folder / "config")  # not where a person who runs the tests is logged in
         self.env |= {f"PACELINE_{name.upper()}": value for name, value in settings.items()}
 
     def run(self, *words: str, stdin: str = "", **settings: str) -> Ended:

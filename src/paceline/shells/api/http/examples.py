@@ -183,6 +183,7 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "RecordView": _RECORD,
     "RecordsAnswer": {"created": 1, "refusals": None},
     "RunView": {"state": "ok", "outcome": "ok", "detail": {}},
+    "ServiceStatus": {"accounts_aside": [], "atlas_pause": None, "store": "sqlite:///paceline.db"},
     "StandingView": {"state": "open"},
     "TokenMade": {"id": "t1"},
     "TokenView": {"id": "t1"},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
@@ -11,14 +9,25 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells.cursors import CURSOR_CHARS_MAX, Position, make_cursor, position_of
+
+__all__ = [
+    "CURSOR_CHARS_MAX",
+    "LIMIT_DEFAULT",
+    "LIMIT_MAX",
+    "Page",
+    "PageQuery",
+    "make_cursor",
+    "page_of",
+    "page_query",
+    "position_of",
+    "query",
+    "truth",
+]
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
-CURSOR_CHARS_MAX = 2_000
 QUERY_BYTES_MAX = 8_192
-Position = str | int
-_Mark = tuple[str, Position]
 _TRUTH = {"true": True, "false": False}
-_MARK = msgspec.json.Decoder(_Mark)
 T = TypeVar("T")
 Row = TypeVar("Row")
 
@@ -70,21 +79,6 @@ def page_of(
     return Page([view(one) for one in found[:limit]], cursor)
 
 
-def make_cursor(scope: str, position: Position) -> str:
-    """``scope`` names the list, so that a cursor of another list is refused instead of misread."""
-    return base64.urlsafe_b64encode(msgspec.json.encode((scope, position))).decode().rstrip("=")
-
-
-def position_of(cursor: str, scope: str, start: Position) -> Position:
-    """Where the page begins; ``start`` without a cursor, and of the same type as ``start``."""
-    if not cursor:
-        return start
-    mark = _decode(cursor)
-    if mark is None or mark[0] != scope or type(mark[1]) is not type(start):
-        raise InvalidInput.of(FieldProblem("/query/cursor", "not a cursor of this list; begin again without one"))
-    return mark[1]
-
-
 def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:
     if len(query_string) > QUERY_BYTES_MAX:
         raise InvalidInput.of(FieldProblem("/query", f"at most {QUERY_BYTES_MAX} bytes"))
@@ -104,13 +98,3 @@ def _limit(text: str, *, limit_max: int) -> int:
     if not 1 <= limit <= limit_max:
         raise InvalidInput.of(FieldProblem("/query/limit", f"a whole number from 1 to {limit_max}"))
     return limit
-
-
-def _decode(cursor: str) -> _Mark | None:
-    if len(cursor) > CURSOR_CHARS_MAX or not cursor.isascii():
-        return None
-    try:
-        mark = _MARK.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    except (binascii.Error, ValueError, msgspec.DecodeError):
-        return None
-    return mark if not isinstance(mark[1], int) or abs(mark[1]) < 2**63 else None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import typer
@@ -13,15 +15,24 @@ from paceline.core.batches.batch import Batch, Day, batch_document, day_at
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.values import BatchPut
 from paceline.core.monitors.schedule import Missed
-from paceline.errors import InvalidInput
 from paceline.ports import Store
+from paceline.shells import cursors
 from paceline.shells.cli.batches.day_text import day_text, preview_text
+from paceline.shells.cli.batches.over_rest import (
+    BATCH_PATH,
+    DAY_PATH,
+    DAYS_PATH,
+    batch_over_rest,
+    day_over_rest,
+    document_of,
+    no_single_batch,
+    running_date,
+)
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import (
     PAGE_MAX,
     CursorOption,
     LimitOption,
-    NumberCursorOption,
     PausedOption,
     ProviderOption,
     ReplaceOption,
@@ -30,16 +41,22 @@ from paceline.shells.cli.options import (
 )
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
+from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import batches, export
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views import days
+from paceline.steps.views.days import CallRunView, DayReport, DaySummary
 from paceline.steps.views.report import BatchView, batch_view
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 app = typer.Typer(name="batch", help="Set batches, import their records, plan and watch their days.")
 
+PLAN_S = 600.0
+"""A plan of many records takes its time."""
+T = TypeVar("T")
 BATCH_COLUMNS: Columns = {
     "BATCH": "id",
     "START": "start",
@@ -101,14 +118,26 @@ class BatchOptions(NamedTuple):
 @command(app, "set")
 def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
     """Create a batch, or change what the options name of the one there is and keep the rest."""
-    done, view = call.on_store_or_new(_set, batch_id, given(options), replace=replace)
+    changes = given(options)
+    done, view = call.answer_or_new(
+        lambda at: _set(at, batch_id, changes, replace=replace),
+        lambda remote: remote.put_edited(
+            BATCH_PATH,
+            BatchView,
+            lambda there: merged(document_of(there) if there and not replace else {}, changes),
+            names={"batch": batch_id},
+        ),
+    )
     _emit_one(call, view, done=done)
 
 
 @command(app, "list")
 def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the batches and when each is planned next."""
-    views, following = call.on_store(_list, after=cursor or "", limit=limit)
+    views, following = call.answer(
+        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
+    )
     emit_page(call, views, BATCH_COLUMNS, next_cursor=following, more="There are more: paceline batch list")
 
 
@@ -120,11 +149,13 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
 )
 @command(app, "pause", help_text="Let nothing more of a batch start; what comes up steps aside.", paused=True)
 def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
-    def act(system: System) -> BatchView:
+    def on_store(system: System) -> BatchView:
         now_ms = system.clock.now_ms()
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
 
-    _emit_one(call, call.on_store(act), done="paused" if paused else "resumed")
+    path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, names={"batch": batch_id}).view)
+    _emit_one(call, view, done="paused" if paused else "resumed")
 
 
 @command(app, "plan")
@@ -139,26 +170,22 @@ def plan_batch(
     ),
 ) -> None:
     """Plan a day: each active record gets its run, once, however often this is asked."""
-    from paceline.steps.batches.plan import plan_day
-    from paceline.steps.batches.preview import preview
+    from paceline.steps.batches.preview import Preview, preview
 
-    with call.system() as system:
-        now_ms = system.clock.now_ms()
-        target = the_batch(system.store, batch or name)
-        day = days.check_date(date, "--date") if date else day_at(target.spec, now_ms)
-        if dry_run:
-            shown = preview(system.store, target, day, now_ms=now_ms)
-            emit(call, shown, *preview_text(shown))
-            return
-        with progress_bar("Planning", of_bytes=False) as bar:
-            report = plan_day(
-                system.store,
-                target,
-                day,
-                now_ms=now_ms,
-                progress=lambda now: bar(now.enqueued + now.skipped, now.records),
-            )
-    print_json({"enqueued": report.enqueued, "already": report.already, "skipped": report.skipped})
+    named = batch or name
+    if dry_run:
+        shown = call.answer(
+            lambda at: preview(at.store, *_planned(at, named, date), now_ms=at.clock.now_ms()),
+            lambda remote: _plan_over_rest(remote, named, date, Preview, dry_run="true"),
+        )
+        emit(call, shown, *preview_text(shown))
+        return
+    print_json(
+        call.answer(
+            lambda at: _plan(at, named, date),
+            lambda remote: _plan_over_rest(remote, named, date, dict[str, int], dry_run=None),
+        )
+    )
 
 
 @command(app, "days")
@@ -171,15 +198,26 @@ def list_days(
     cursor: CursorOption = None,
 ) -> None:
     """List a batch's days, newest first."""
-    found = call.on_store(lambda at: at.store.days(the_batch(at.store, batch or name), before=cursor, limit=limit + 1))
-    views = [days.day_summary(day) for day in found[:limit]]
-    emit_page(call, views, DAY_COLUMNS, next_cursor=views[-1].date if len(found) > limit else None)
+    views, following = call.answer(
+        lambda at: _days(at, batch or name, cursor=cursor, limit=limit),
+        lambda remote: remote.page(
+            DAYS_PATH,
+            DaySummary,
+            limit=limit,
+            cursor=cursor,
+            names={"batch": batch_over_rest(remote, batch or name).id},
+        ),
+    )
+    emit_page(call, views, DAY_COLUMNS, next_cursor=following)
 
 
 @command(app, "show")
 def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
     """Show a day: totals by state and provider, how even it is, and a chart of its quarters of an hour."""
-    report = call.on_store(lambda at: days.day_report(at.store, _day(at, batch, day)))
+    report = call.answer(
+        lambda at: days.day_report(at.store, _day(at, batch, day)),
+        lambda remote: remote.get(DAY_PATH, DayReport, names=day_over_rest(remote, batch, day)),
+    )
     emit(call, report, *day_text(report))
 
 
@@ -192,13 +230,20 @@ def list_runs(
     state: StateOption = None,
     provider: ProviderOption = None,
     limit: LimitOption = 100,
-    cursor: NumberCursorOption = 0,
+    cursor: CursorOption = None,
 ) -> None:
     """List a day's runs with what came of them."""
-    views, following = call.on_store(
-        lambda at: days.day_runs(
-            at.store, _day(at, batch, day), state=state, provider=provider, after=cursor or 0, limit=limit
-        )
+    asked = {"state": state, "provider": provider}
+    views, following = call.answer(
+        lambda at: _runs(at, _day(at, batch, day), state=state, provider=provider, cursor=cursor, limit=limit),
+        lambda remote: remote.page(
+            f"{DAY_PATH}/runs",
+            CallRunView,
+            limit=limit,
+            cursor=cursor,
+            query=asked,
+            names=day_over_rest(remote, batch, day),
+        ),
     )
     emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:")
 
@@ -217,16 +262,17 @@ def export_day(
     ] = None,
 ) -> None:
     """Write a day's runs with their results, one to a line. CSV is safe to open in a spreadsheet."""
-    with call.system() as system:
-        found = _day(system, batch, day)
-        pages = export.export_day(system.store, found, form=form, state=state, provider=provider)
-        if output is None:
-            sys.stdout.buffer.writelines(pages)
-            return
-        with output.open("wb") as file:
-            file.writelines(pages)
-            size = file.tell()
-    emit(call, {"file": str(output), "bytes": size}, f"{output}: {size} bytes")
+    asked = {"format": form, "state": state, "provider": provider}
+    size = call.answer(
+        lambda at: _write(
+            export.export_day(at.store, _day(at, batch, day), form=form, state=state, provider=provider), output
+        ),
+        lambda remote: _write(
+            remote.stream(f"{DAY_PATH}/export", query=asked, names=day_over_rest(remote, batch, day)), output
+        ),
+    )
+    if output is not None:
+        emit(call, {"file": str(output), "bytes": size}, f"{output}: {size} bytes")
 
 
 def the_batch(store: Store, name: str | None) -> Batch:
@@ -234,17 +280,77 @@ def the_batch(store: Store, name: str | None) -> Batch:
     if name is not None:
         return batches.get_batch(store, name)
     found = store.batches(after="", limit=2)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise InvalidInput("There is no batch yet. Make one: paceline batch set ID")
-    raise InvalidInput("There are several batches. Name one with --batch.")
+    if len(found) != 1:
+        raise no_single_batch(len(found))
+    return found[0]
 
 
 def _day(system: System, batch: str | None, day: str | None) -> Day:
     """The planned day of the batch: the one named, else the running one."""
     target = the_batch(system.store, batch)
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
+
+
+def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:
+    """The batch and the date that are to be planned."""
+    target = the_batch(system.store, batch)
+    return target, days.check_date(date, "--date") if date else day_at(target.spec, system.clock.now_ms())
+
+
+def _plan(system: System, batch: str | None, date: str | None) -> dict[str, int]:
+    from paceline.steps.batches.plan import plan_day
+
+    target, day = _planned(system, batch, date)
+    with progress_bar("Planning", of_bytes=False) as bar:
+        report = plan_day(
+            system.store,
+            target,
+            day,
+            now_ms=system.clock.now_ms(),
+            progress=lambda now: bar(now.enqueued + now.skipped, now.records),
+        )
+    return {"enqueued": report.enqueued, "already": report.already, "skipped": report.skipped}
+
+
+def _plan_over_rest(
+    remote: Remote, batch: str | None, date: str | None, type_: type[T], *, dry_run: Literal["true"] | None
+) -> T:
+    target = batch_over_rest(remote, batch)
+    day = str(days.check_date(date, "--date")) if date else running_date(target)
+    path, query = f"{BATCH_PATH}/plan", {"dry_run": dry_run}
+    return remote.ask(
+        "POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, names={"batch": target.id}
+    ).view
+
+
+def _days(system: System, batch: str | None, *, cursor: str | None, limit: int) -> tuple[list[DaySummary], str | None]:
+    """A page of days, and the cursor of the next page."""
+    target = the_batch(system.store, batch)
+    scope = cursors.days_of(target.number)
+    before = str(position_of(cursor or "", scope, "")) or None
+    found = system.store.days(target, before=before, limit=limit + 1)
+    views = [days.day_summary(day) for day in found[:limit]]
+    return views, make_cursor(scope, views[-1].date) if len(found) > limit else None
+
+
+def _runs(
+    system: System, day: Day, *, state: str | None, provider: str | None, cursor: str | None, limit: int
+) -> tuple[list[CallRunView], str | None]:
+    """A page of a day's runs, and the cursor of the next page."""
+    scope = cursors.runs_of_day(day.number, state=state, provider=provider)
+    after = int(position_of(cursor or "", scope, 0))
+    views, following = days.day_runs(system.store, day, state=state, provider=provider, after=after, limit=limit)
+    return views, None if following is None else make_cursor(scope, following)
+
+
+def _write(pages: Iterable[bytes], output: Path | None) -> int:
+    """Writes the pages to the file, or to stdout. Returns how many bytes are in the file."""
+    if output is None:
+        sys.stdout.buffer.writelines(pages)
+        return 0
+    with output.open("wb") as file:
+        file.writelines(pages)
+        return file.tell()
 
 
 def _set(system: System, batch_id: str, changes: dict[str, Any], *, replace: bool) -> tuple[str, BatchView]:
@@ -261,11 +367,12 @@ def _set(system: System, batch_id: str, changes: dict[str, Any], *, replace: boo
     return put.disposition, _view(put, now_ms=now_ms)
 
 
-def _list(system: System, *, after: str, limit: int) -> tuple[list[BatchView], str | None]:
+def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[BatchView], str | None]:
     """A page of batches, and the cursor of the next page."""
+    after = str(position_of(cursor or "", cursors.BATCHES, ""))
     found = system.store.batches(after=after, limit=limit + 1)
     views = [batch_view(batch, now_ms=system.clock.now_ms()) for batch in found[:limit]]
-    return views, views[-1].id if len(found) > limit else None
+    return views, make_cursor(cursors.BATCHES, views[-1].id) if len(found) > limit else None
 
 
 def _view(put: BatchPut, *, now_ms: int) -> BatchView:

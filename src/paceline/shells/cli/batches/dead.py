@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from paceline.core.batches.values import DeadChoice
+from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import LimitOption, NumberCursorOption, ProviderOption
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
 from paceline.shells.cli.output import Note, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
+from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import redrive
-from paceline.steps.views.days import call_run_view
+from paceline.steps.views.days import CallRunView, call_run_view
 
 if TYPE_CHECKING:
     from paceline.wiring import System
 
+_REDRIVE = "/v1/dead/redrive"
 MESSAGES_MAX = 10_000
 """How many messages of each dead queue one command replays at most."""
 
@@ -37,13 +40,16 @@ def list_dead(
     batch: BatchOption = None,
     date: DateOption = None,
     limit: LimitOption = 100,
-    cursor: NumberCursorOption = 0,
+    cursor: CursorOption = None,
 ) -> None:
     """List dead letters by provider and due time, with the reason of each."""
+    asked = {"provider": provider, "batch": batch, "date": date}
     choice = DeadChoice(provider=provider, batch=batch, date=date)
-    page = call.on_store(lambda at: redrive.list_dead(at.store, choice, after=cursor or 0, limit=limit))
-    views = [call_run_view(run) for run in page.runs]
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=page.next_after, more="There are more:")
+    views, following = call.answer(
+        lambda at: _list(at, choice, cursor=cursor, limit=limit),
+        lambda remote: remote.page("/v1/dead", CallRunView, limit=limit, cursor=cursor, query=asked),
+    )
+    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:")
 
 
 @command(app, "redrive")
@@ -64,16 +70,23 @@ def redrive_dead(
         _replay(call)
         return
 
-    def act(system: System) -> int:
-        choice = redrive.choose(system.store, runs=runs or None, provider=provider, batch=batch, date=date)
+    asked = _named(runs=runs or None, provider=provider, batch=batch, date=date)
+
+    def on_store(system: System) -> int:
+        choice = redrive.choose(system.store, **asked)
         return redrive.redrive(system.store, choice, now_ms=system.clock.now_ms())
 
-    count = call.on_store(act)
+    count = call.answer(
+        on_store, lambda remote: remote.ask("POST", _REDRIVE, dict[str, int], body=asked).view["redriven"]
+    )
     emit(call, {"redriven": count}, f"{count} redriven.")
 
 
 def _replay(call: Call) -> None:
-    done = call.on_store(lambda at: redrive.replay(at.store, now_ms=at.clock.now_ms(), messages_max=MESSAGES_MAX))
+    done = call.answer(
+        lambda at: redrive.replay(at.store, now_ms=at.clock.now_ms(), messages_max=MESSAGES_MAX),
+        lambda remote: redrive.Replay(**remote.ask("POST", _REDRIVE, dict[str, Any], body={"queues": True}).view),
+    )
     emit(
         call,
         done._asdict(),
@@ -95,10 +108,23 @@ def discard_dead(
     date: DateOption = None,
 ) -> None:
     """Let dead letters rest. Their results stay in their day."""
-
-    def act(system: System) -> int:
-        choice = redrive.choose(system.store, runs=runs or None, provider=provider, batch=batch, date=date)
-        return redrive.discard(system.store, choice)
-
-    count = call.on_store(act)
+    asked = _named(runs=runs or None, provider=provider, batch=batch, date=date)
+    count = call.answer(
+        lambda at: redrive.discard(at.store, redrive.choose(at.store, **asked)),
+        lambda remote: remote.ask("POST", "/v1/dead/discard", dict[str, int], body=asked).view["discarded"],
+    )
     emit(call, {"discarded": count}, f"{count} discarded.")
+
+
+def _list(
+    system: System, choice: DeadChoice, *, cursor: str | None, limit: int
+) -> tuple[list[CallRunView], str | None]:
+    """A page of dead letters, and the cursor of the next page."""
+    scope = cursors.dead_letters(provider=choice.provider, batch=choice.batch, date=choice.date)
+    page = redrive.list_dead(system.store, choice, after=int(position_of(cursor or "", scope, 0)), limit=limit)
+    following = None if page.next_after is None else make_cursor(scope, page.next_after)
+    return [call_run_view(run) for run in page.runs], following
+
+
+def _named(**choice: Any) -> dict[str, Any]:
+    return {name: value for name, value in choice.items() if value is not None}

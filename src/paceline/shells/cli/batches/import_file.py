@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
 import typer
@@ -14,19 +14,23 @@ import typer
 from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, record_problems
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
+from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import open_input
-from paceline.shells.cli.imports import Tally, emit_tally, import_items
+from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 __all__ = ["app"]  # the batch commands, with this one
 
 PAGE = 5_000
+REQUEST_ITEMS = 100
+"""Of one request: with bodies of the greatest length they are still less than what a Paceline takes by default."""
 COLUMNS = ("id", "provider", "endpoint", "body", "active")
 LINE_CHARS_MAX = 8 * BODY_BYTES_MAX
 _TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -56,11 +60,23 @@ def import_records(call: Call, file: FileArgument, *, batch: BatchOption = None,
     from paceline.steps.batches.late_records import plan_late_records
 
     is_csv = form == "csv" or (form is None and file.suffix.lower() == ".csv")
-    with open_input(file) as stream, call.system() as system:
-        target = the_batch(system.store, batch)
-        rows = read_csv(stream) if is_csv else read_json(stream)
-        tally = import_items(file, stream, rows, lambda page, tally: _put(system, target, page, tally), page_items=PAGE)
-        plan_late_records(system.store, target, now_ms=system.clock.now_ms())
+    with open_input(file) as stream:
+
+        def put_all(put: Callable[[Sequence[Row], Tally], None], *, page_items: int) -> Tally:
+            rows = read_csv(stream) if is_csv else read_json(stream)
+            return import_items(file, stream, rows, put, page_items=page_items)
+
+        def on_store(system: System) -> Tally:
+            target = the_batch(system.store, batch)
+            tally = put_all(lambda page, tally: _put(system, target, page, tally), page_items=PAGE)
+            plan_late_records(system.store, target, now_ms=system.clock.now_ms())
+            return tally
+
+        def over_rest(remote: Remote) -> Tally:
+            target = batch_over_rest(remote, batch).id
+            return put_all(lambda page, tally: _put_over_rest(remote, target, page, tally), page_items=REQUEST_ITEMS)
+
+        tally = call.answer(on_store, over_rest)
     return emit_tally(call, tally)
 
 
@@ -86,6 +102,30 @@ def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> Non
             tally.refuse(row.line, row.id, put.error)
         else:
             tally.counts[put.disposition] += 1
+
+
+def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally) -> None:
+    """The same over REST. Records that were refused already are not sent."""
+    items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
+    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, names={"batch": batch}).view
+    assert len(answer.items) == len(items)
+    told = iter(enumerate(answer.items))
+    for row in page:
+        if isinstance(row.record, PutRecord):
+            assert row.record.error is not None, "only a refused record is no RecordSpec"
+            tally.refuse(row.line, row.id, row.record.error)
+            continue
+        index, result = next(told)
+        if result.error is not None:
+            tally.refuse(row.line, row.id, result.error.alone(f"/items/{index}"))
+        else:
+            tally.counts[result.disposition] += 1
+
+
+def _document(record: RecordSpec) -> dict[str, Any]:
+    """The record as it is sent: its body byte for byte as it was read."""
+    body = None if record.body is None else msgspec.Raw(record.body.encode())
+    return {**msgspec.structs.asdict(record), "body": body}
 
 
 def _row(item: Item | Broken) -> Row:

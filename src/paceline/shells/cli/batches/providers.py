@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -12,11 +11,13 @@ from paceline.core.batches.provider import (
     CALL_FIELDS,
     ProviderDefinition,
     ProviderKind,
+    ProviderSpec,
     WhenUnknown,
     provider_document,
 )
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.options import (
@@ -30,6 +31,7 @@ from paceline.shells.cli.options import (
     merged,
 )
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page
+from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import providers
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views.report import ProviderView, provider_view
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.")
 
 SPEC_BYTES_MAX = 1_048_576
+_PROVIDER = "/v1/providers/{provider}"
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The provider's id.")]
 PATHS = {
     "max_attempts": "retry.max_attempts",
@@ -124,48 +127,68 @@ def set_provider(
     changes = document_of(options)
     if bool(changes) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --base-url and --rate.")
+    whole = None
     if file is not None or replace:
-        done, view = call.on_store_or_new(_put, provider_id, changes, file)
-    else:
-        done, view = call.on_store_or_new(_put_or_edit, provider_id, changes)
+        whole = msgspec.json.encode(changes) if file is None else read_input(file, SPEC_BYTES_MAX)
+    done, view = call.answer_or_new(
+        lambda at: _put_or_edit(at, provider_id, changes) if whole is None else _put(at, provider_id, whole),
+        lambda remote: remote.put_edited(
+            _PROVIDER,
+            ProviderView,
+            lambda there: _edited(provider_id, _definition(there), changes) if whole is None else whole,
+            names={"provider": provider_id},
+        ),
+    )
     _emit_one(call, view, done=done)
 
 
 @command(app, "list")
 def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the providers and how each stands."""
-    views, following = call.on_store(_list, after=cursor or "", limit=limit)
+    views, following = call.answer(
+        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
+    )
     emit_page(call, views, PROVIDER_COLUMNS, next_cursor=following, more="There are more: paceline provider list")
 
 
 @command(app, "show")
 def show(call: Call, provider_id: IdArgument) -> None:
     """Show a provider: definition, and how it stands now."""
-    view = call.on_store(lambda at: _view(at, providers.get_provider(at.store, provider_id)))
+    view = call.answer(
+        lambda at: _view(at, providers.get_provider(at.store, provider_id)),
+        lambda remote: remote.get(_PROVIDER, ProviderView, names={"provider": provider_id}),
+    )
     emit(call, view, Fields(_fields(view)))
 
 
 @command(app, "resume", help_text="Let a paused provider go on; it catches up at a pace, not in a burst.", paused=False)
 @command(app, "pause", help_text="Let nothing more of a provider start; what is out comes to its end.", paused=True)
 def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
-    def act(system: System) -> ProviderView:
+    def on_store(system: System) -> ProviderView:
         now_ms = system.clock.now_ms()
         put = providers.set_provider_paused(system.store, provider_id, paused=paused, now_ms=now_ms)
         return _view(system, put.provider)
 
-    _emit_one(call, call.on_store(act), done="paused" if paused else "resumed")
+    path = f"{_PROVIDER}/{'pause' if paused else 'resume'}"
+    view = call.answer(
+        on_store, lambda remote: remote.ask("POST", path, ProviderView, names={"provider": provider_id}).view
+    )
+    _emit_one(call, view, done="paused" if paused else "resumed")
 
 
 @command(app, "rm")
 def remove(call: Call, provider_id: IdArgument) -> None:
     """Remove a provider that no record names and no run waits for."""
-    call.on_store(lambda at: providers.remove_provider(at.store, provider_id))
+    call.answer(
+        lambda at: providers.remove_provider(at.store, provider_id),
+        lambda remote: remote.do("DELETE", _PROVIDER, names={"provider": provider_id}),
+    )
     emit(call, {"removed": provider_id}, f"{provider_id} removed.")
 
 
-def _put(system: System, provider_id: str, changes: dict[str, Any], file: Path | None) -> tuple[str, ProviderView]:
+def _put(system: System, provider_id: str, body: bytes) -> tuple[str, ProviderView]:
     """Sets the whole provider. Returns the disposition and the provider as it is now."""
-    body = msgspec.json.encode(changes) if file is None else read_input(file, SPEC_BYTES_MAX)
     put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
     return put.disposition, _view(system, put.provider)
 
@@ -175,16 +198,12 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
 
     def attempt() -> ProviderPut:
         there = system.store.provider(provider_id)
-        if there is None and "base_url" not in changes and changes.get("kind") != "outgoing":
-            raise providers.no_provider(provider_id)
-        kept = provider_document(there.spec) if there else {}
-        if changes.get("kind") == "outgoing":  # what only a call needs is not kept
-            kept = {name: value for name, value in kept.items() if name not in CALL_FIELDS}
+        document = _edited(provider_id, provider_document(there.spec) if there else None, changes)
         return providers.put_provider(
             system.store,
             system.vault,
             provider_id,
-            msgspec.json.encode(merged(kept, changes)),
+            msgspec.json.encode(document),
             expected_revision=there.revision if there else 0,
             now_ms=system.clock.now_ms(),
         )
@@ -193,11 +212,28 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
     return put.disposition, _view(system, put.provider)
 
 
-def _list(system: System, *, after: str, limit: int) -> tuple[list[ProviderView], str | None]:
+def _edited(provider_id: str, there: dict[str, Any] | None, changes: dict[str, Any]) -> dict[str, Any]:
+    """The document to put: the provider that is there with the changes."""
+    if there is None and "base_url" not in changes and changes.get("kind") != "outgoing":
+        raise providers.no_provider(provider_id)
+    kept = there or {}
+    if changes.get("kind") == "outgoing":  # what only a call needs is not kept
+        kept = {name: value for name, value in kept.items() if name not in CALL_FIELDS}
+    return merged(kept, changes)
+
+
+def _definition(view: ProviderView | None) -> dict[str, Any] | None:
+    """The provider's document, out of its view."""
+    shown = msgspec.to_builtins(view)
+    return shown and {name: shown[name] for name in ProviderSpec.__struct_fields__}
+
+
+def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[ProviderView], str | None]:
     """A page of providers, and the cursor of the next page."""
+    after = str(position_of(cursor or "", cursors.PROVIDERS, ""))
     found = system.store.providers(after=after, limit=limit + 1)
     views = [_view(system, provider) for provider in found[:limit]]
-    return views, views[-1].id if len(found) > limit else None
+    return views, make_cursor(cursors.PROVIDERS, views[-1].id) if len(found) > limit else None
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:

@@ -45,7 +45,16 @@ class AccountOptions(NamedTuple):
 @command(app, "set")
 def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions) -> None:
     """Create an account, or change what the options name and keep the rest. It takes effect with the next send."""
-    done, view = call.on_store_or_new(_set, account_id, given(options), replace=replace)
+    changes = given(options)
+    done, view = call.answer_or_new(
+        lambda at: _set(at, account_id, changes, replace=replace),
+        lambda remote: remote.put_edited(
+            "/v1/accounts/{account}",
+            AccountView,
+            lambda there: changes if replace or there is None else _limits(there) | changes,
+            names={"account": account_id},
+        ),
+    )
     limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"
     note = None if view.keys else Note(f"It has no key yet. Add one: paceline key add {account_id}")
     emit(call, view, f"{view.id} {done}: {limits}; {view.reason or view.state}", note)
@@ -54,7 +63,10 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
 @command(app, "list")
 def list_accounts(call: Call) -> None:
     """List the accounts: what is spent, held and allowed of each meter, the state, and why one is set aside."""
-    views = call.on_store(lambda at: account_views(at.store, now_ms=at.clock.now_ms()))
+    views = call.answer(
+        lambda at: account_views(at.store, now_ms=at.clock.now_ms()),
+        lambda remote: remote.every("/v1/accounts", AccountView),
+    )
     rows = [row for view in views for row in _rows(view)]
     note = None if views else Note("There is no account yet. Set one: paceline account set ID")
     emit(call, {"items": views, "next_cursor": None}, Table(COLUMNS, rows), note)
@@ -68,6 +80,11 @@ def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: b
     else:
         done = accounts.edit_account(system.store, account_id, changes, now_ms=now_ms)
     return done, account_view(system.store, account_id, now_ms=now_ms)
+
+
+def _limits(view: AccountView) -> dict[str, Any]:
+    """The account's definition, out of its view."""
+    return {name: getattr(view, name) for name in AccountSpec.__struct_fields__}
 
 
 def _rows(view: AccountView) -> list[tuple[Any, ...]]:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import getpass
 import sys
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.core.jobs.values import StoredKey
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
 from paceline.steps.jobs import accounts
-from paceline.steps.views.account_report import KeyView, added_key_view, key_view
+from paceline.steps.views.account_report import AccountView, AddedKeyView, KeyView, added_key_view, key_view
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 app = typer.Typer(name="key", help="Add, list, enable, disable and remove the keys of RIPE Atlas accounts.")
 
 LINE_CHARS_MAX = 1_024
+TRIAL_S = 120.0
+"""RIPE is asked several questions about a new key."""
+_KEYS = "/v1/accounts/{account}/keys"
+_KEY = f"{_KEYS}/{{key}}"
 KEY_COLUMNS: Columns = {
     "ACCOUNT": "account",
     "KEY": "id",
@@ -59,28 +64,26 @@ def add(
     ] = False,
 ) -> None:
     """Add a key to an account. RIPE is asked first whether it may do what is needed; what it lacks is named."""
-    from paceline.wiring import open_atlas
 
-    with call.system() as system, ExitStack() as stack:
-        accounts.get_account(system.store, account, now_ms=system.clock.now_ms())
+    def read_key() -> str:
         if key not in (None, "-") and not call.as_json:
             print_note(ON_COMMAND_LINE)
-        secret = _read_secret() if key is None or key == "-" else key
-        added, unverified = accounts.check_and_add_key(
-            system.store,
-            system.vault,
-            None if no_check else stack.enter_context(closing(open_atlas(system.settings))),
-            account,
-            secret,
-            label=label,
-            now_ms=system.clock.now_ms(),
-        )
-    if unverified is None:
+        return _read_secret() if key is None or key == "-" else key
+
+    def over_rest(remote: Remote) -> AddedKeyView:
+        remote.get("/v1/accounts/{account}", AccountView, names={"account": account})
+        body, query = {"key": read_key(), "label": label}, {"check": "false" if no_check else None}
+        return remote.ask(
+            "POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, names={"account": account}
+        ).view
+
+    view = call.answer(lambda at: _add(at, account, read_key, label=label, check=not no_check), over_rest)
+    if view.unverified is None:
         done = "RIPE was not asked what it may do"
     else:
-        done = "tried at RIPE" + ("" if unverified else ", it may do all that is needed")
-    note = Note(f"Not verified: that it may {'; that it may '.join(unverified)}.") if unverified else None
-    emit(call, added_key_view(added, unverified), _line(added, f"added to {account}; {done}"), note)
+        done = "tried at RIPE" + ("" if view.unverified else ", it may do all that is needed")
+    note = Note(f"Not verified: that it may {'; that it may '.join(view.unverified)}.") if view.unverified else None
+    emit(call, view, _line(view, f"added to {account}; {done}"), note)
 
 
 @command(app, "list")
@@ -91,22 +94,48 @@ def list_keys(
     ] = None,
 ) -> None:
     """List keys by their last four characters, and how each stands."""
-    views = call.on_store(_list, account)
+    views = call.answer(lambda at: _list(at, account), lambda remote: _list_over_rest(remote, account))
     emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
 
 
 @command(app, "disable", help_text="Let a key send nothing more, from the next measurement on.", enabled=False)
 @command(app, "enable", help_text="Let a key send again, at once; one that RIPE refused is tried again.", enabled=True)
 def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
-    key = call.on_store(lambda at: accounts.set_key_enabled(at.store, account, key_id, enabled=enabled))
-    emit(call, key_view(key), _line(key, "enabled" if enabled else "disabled"))
+    body, places = {"enabled": enabled}, {"account": account, "key": key_id}
+    view = call.answer(
+        lambda at: key_view(accounts.set_key_enabled(at.store, account, key_id, enabled=enabled)),
+        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, names=places).view,
+    )
+    emit(call, view, _line(view, "enabled" if enabled else "disabled"))
 
 
 @command(app, "rm")
 def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
     """Remove a key with its secret. At RIPE it stays as it is."""
-    call.on_store(lambda at: accounts.remove_key(at.store, account, key_id))
+    call.answer(
+        lambda at: accounts.remove_key(at.store, account, key_id),
+        lambda remote: remote.do("DELETE", _KEY, names={"account": account, "key": key_id}),
+    )
     emit(call, {"removed": key_id}, f"{key_id} removed from {account}.")
+
+
+def _add(system: System, account: str, read_key: Callable[[], str], *, label: str, check: bool) -> AddedKeyView:
+    """Adds the key that is read once the account is found."""
+    from paceline.wiring import open_atlas
+
+    accounts.get_account(system.store, account, now_ms=system.clock.now_ms())
+    secret = read_key()
+    with closing(open_atlas(system.settings)) if check else nullcontext() as atlas:
+        added, unverified = accounts.check_and_add_key(
+            system.store, system.vault, atlas, account, secret, label=label, now_ms=system.clock.now_ms()
+        )
+    return added_key_view(added, unverified)
+
+
+def _list_over_rest(remote: Remote, account: str | None) -> list[KeyView]:
+    if account is not None:
+        return remote.get("/v1/accounts/{account}", AccountView, names={"account": account}).keys
+    return [key for one in remote.every("/v1/accounts", AccountView) for key in one.keys]
 
 
 def _list(system: System, account: str | None) -> list[KeyView]:
@@ -129,5 +158,5 @@ def _read_secret() -> str:
     return secret
 
 
-def _line(key: StoredKey, done: str) -> str:
+def _line(key: KeyView, done: str) -> str:
     return f"{key.id} (…{key.last_four}) {done}."

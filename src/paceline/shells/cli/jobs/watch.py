@@ -10,15 +10,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.shells.cli.call import Call
+from paceline.shells.cli.jobs.sources import JobSource
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, emit, print_note, print_text, printable
-from paceline.shells.cli.upkeep import running_daemons
-from paceline.steps.views import job_report
 from paceline.steps.views.job_report import JobView, WaitingView
 
 if TYPE_CHECKING:  # rich is slow to import, and `--json` needs it not
     from rich.console import RenderableType
-
-    from paceline.wiring import System
 
 LOOK_S = 0.5
 QUIET_S = 10.0
@@ -36,16 +33,16 @@ class Bar(NamedTuple):
     style: str
 
 
-def watch_job(call: Call, system: System, job_id: str) -> int:
+def watch_job(call: Call, jobs: JobSource, job_id: str) -> int:
     """Returns when the job is finished: 0 if all of it went well. Ctrl-C ends the watching, not the job."""
     try:
         with _screen(call) as show:
-            view = _follow(system, job_id, show, call)
+            view = _follow(jobs, job_id, show, call)
     except KeyboardInterrupt:
         print_note(f"\n{job_id} goes on without you. See it again: paceline job show {job_id} --watch")
         return EXIT_FAILED
     if not call.as_json:
-        _print_end(system, view)
+        _print_end(jobs, view)
     return EXIT_OK if view.success else EXIT_FAILED
 
 
@@ -82,11 +79,10 @@ def waiting_text(waiting: WaitingView) -> str:
     return f"waits: {waiting.reason}{again}{room}"
 
 
-def _follow(system: System, job_id: str, show: Show, call: Call) -> JobView:
+def _follow(jobs: JobSource, job_id: str, show: Show, call: Call) -> JobView:
     seen, since_s, asked = "", time.monotonic(), False
     while True:
-        found = job_report.find_job(system.store, None, job_id)
-        view = job_report.job_progress(system.store, found, now_ms=system.clock.now_ms())
+        view = jobs.progress(job_id)
         show(view)
         if view.finished:
             return view
@@ -94,7 +90,7 @@ def _follow(system: System, job_id: str, show: Show, call: Call) -> JobView:
             seen, since_s = now, time.monotonic()
         elif not asked and time.monotonic() - since_s > QUIET_S:
             asked = True
-            _ask_for_daemon(system, call)
+            _ask_for_daemon(jobs, call)
         time.sleep(LOOK_S)
 
 
@@ -103,8 +99,8 @@ def _moving(view: JobView) -> str:
     return repr((view.state, view.counts, view.cost))
 
 
-def _ask_for_daemon(system: System, call: Call) -> None:
-    if not running_daemons(system.store, now_ms=system.clock.now_ms()):
+def _ask_for_daemon(jobs: JobSource, call: Call) -> None:
+    if not jobs.is_worked_on():
         store = f" --store {call.store}" if call.store else ""
         print_note(
             f"Nothing has moved for {QUIET_S:.0f} s, and no daemon answers: none runs on this store."
@@ -161,14 +157,12 @@ def _drawn(view: JobView) -> RenderableType:
     return Group(*parts)
 
 
-def _print_end(system: System, view: JobView) -> None:
+def _print_end(jobs: JobSource, view: JobView) -> None:
     if view.success:
         print_text(f"{view.job} finished: all measurements are done. Results: paceline job results {view.job}")
         return
     print_text(f"{view.job} finished without success: {view.counts.failed} failed, {view.counts.cancelled} cancelled.")
-    job = job_report.find_job(system.store, None, view.job)
-    failed = (one for one in job_report.job_measurements(system.store, job) if one.state == "failed")
-    for one in islice(failed, FAILURES_SHOWN):
-        print_text(f"  {view.job}/{one.index}: {one.reason}")
+    for index, reason in islice(jobs.failures(view.job), FAILURES_SHOWN):
+        print_text(f"  {view.job}/{index}: {reason}")
     if (left := view.counts.failed - FAILURES_SHOWN) > 0:
         print_text(f"  and {left} more: paceline job show {view.job}")

@@ -10,26 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from paceline.core.monitors.definition import MonitorSpec
+from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells import cursors
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
+from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
+from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
 
 RUNS_SHOWN = 10
+_RUNS_PATH = f"{MONITOR_PATH}/runs"
+Listed = tuple[str, list[MonitorView], str | None]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
 
 
@@ -48,7 +54,7 @@ def set_monitor(
     if bool(document) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --url and --every.")
 
-    def act(system: System) -> tuple[str, MonitorView]:
+    def on_store(system: System) -> tuple[str, MonitorView]:
         owner = owner_id(system, user)
         if file is None and not replace:
             put = _put_or_edit(system, owner, monitor_id, options)
@@ -57,7 +63,14 @@ def set_monitor(
             put = _put(system, owner, monitor_id, body)
         return put.disposition, _view(system, put)
 
-    done, view = call.on_store(act)
+    def over_rest(remote: Remote) -> tuple[str, MonitorView]:
+        owner = owner_over_rest(remote, user)
+        if file is None and not replace:
+            return set_over_rest(remote, owner, monitor_id, options)
+        body = msgspec.json.encode(document) if file is None else _read(file, call.settings().body_bytes_max)
+        return remote.put_edited(MONITOR_PATH, MonitorView, lambda _: body, names={"user": owner, "id": monitor_id})
+
+    done, view = call.answer(on_store, over_rest)
     _emit_one(call, view, done=done)
 
 
@@ -66,7 +79,10 @@ def list_monitors(
     call: Call, *, user: UserOption = None, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None
 ) -> None:
     """List a user's monitors with health and next due time."""
-    owner, views, following = call.on_store(_list, user, after=cursor or "", limit=limit)
+    owner, views, following = call.answer(
+        lambda at: _list(at, user, cursor=cursor, limit=limit),
+        lambda remote: _list_over_rest(remote, user, cursor=cursor, limit=limit),
+    )
     more = f"There are more: paceline monitor list --user {owner}"
     emit_page(call, views, MONITOR_COLUMNS, next_cursor=following, more=more)
 
@@ -74,7 +90,9 @@ def list_monitors(
 @command(app, "show")
 def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Show a monitor: definition, schedule, health and the latest runs."""
-    view, runs = call.on_store(_show, user, monitor_id)
+    view, runs = call.answer(
+        lambda at: _show(at, user, monitor_id), lambda remote: _show_over_rest(remote, user, monitor_id)
+    )
     latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
     emit(call, {**msgspec.to_builtins(view), "runs": runs}, Fields(_fields(view)), *latest)
 
@@ -89,33 +107,58 @@ def list_runs(
     cursor: CursorOption = None,
 ) -> None:
     """List a monitor's runs, newest first."""
-    views, following = call.on_store(_runs, user, monitor_id, before=_handle(cursor), limit=limit)
+    views, following = call.answer(
+        lambda at: _runs(at, user, monitor_id, cursor=cursor, limit=limit),
+        lambda remote: remote.page(
+            _RUNS_PATH,
+            RunView,
+            limit=limit,
+            cursor=cursor,
+            names=_names(remote, user, monitor_id),
+        ),
+    )
     emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:")
 
 
 @command(app, "resume", help_text="Let a paused monitor go on, at once.", paused=False)
 @command(app, "pause", help_text="Let a monitor rest: it keeps its place and does not fire.", paused=True)
 def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
-    def act(system: System) -> MonitorView:
+    def on_store(system: System) -> MonitorView:
         owner = owner_id(system, user)
         return _view(system, _edit(system, owner, monitor_id, lambda spec: define.set_paused(spec, paused=paused)))
 
-    _emit_one(call, call.on_store(act), done="paused" if paused else "resumed")
+    def over_rest(remote: Remote) -> MonitorView:
+        path = f"{MONITOR_PATH}/{'pause' if paused else 'resume'}"
+        return remote.ask("POST", path, MonitorView, names=_names(remote, user, monitor_id)).view
+
+    _emit_one(call, call.answer(on_store, over_rest), done="paused" if paused else "resumed")
 
 
 @command(app, "rm")
 def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Remove a monitor. Nothing of it fires afterwards."""
-    call.on_store(lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()))
+    call.answer(
+        lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
+        lambda remote: remote.do("DELETE", MONITOR_PATH, names=_names(remote, user, monitor_id)),
+    )
     emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
 
 
-def _list(system: System, user: str | None, *, after: str, limit: int) -> tuple[str, list[MonitorView], str | None]:
+def _list(system: System, user: str | None, *, cursor: str | None, limit: int) -> Listed:
     """The owner, a page of their monitors, and the cursor of the next page."""
     owner = owner_id(system, user)
+    scope = cursors.monitors_of(owner)
+    after = str(position_of(cursor or "", scope, ""))
     monitors = system.store.monitors(owner, after=after, limit=limit + 1)
     views = report.monitor_views(system.store, monitors[:limit], now_ms=system.clock.now_ms())
-    return owner, views, views[-1].id if len(monitors) > limit else None
+    return owner, views, make_cursor(scope, views[-1].id) if len(monitors) > limit else None
+
+
+def _list_over_rest(remote: Remote, user: str | None, *, cursor: str | None, limit: int) -> Listed:
+    owner = owner_over_rest(remote, user)
+    return owner, *remote.page(
+        "/v1/users/{user}/monitors", MonitorView, limit=limit, cursor=cursor, names={"user": owner}
+    )
 
 
 def _show(system: System, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:
@@ -126,12 +169,28 @@ def _show(system: System, user: str | None, monitor_id: str) -> tuple[MonitorVie
     return report.monitor_view(system.store, monitor, now_ms=now_ms), runs
 
 
+def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:
+    names = _names(remote, user, monitor_id)
+    view = remote.get(MONITOR_PATH, MonitorView, names=names)
+    return view, remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, names=names)[0]
+
+
+def _names(remote: Remote, user: str | None, monitor_id: str) -> dict[str, str]:
+    """What stands in the braces of a monitor's path."""
+    return {"user": owner_over_rest(remote, user), "id": monitor_id}
+
+
 def _runs(
-    system: System, user: str | None, monitor_id: str, *, before: int | None, limit: int
-) -> tuple[list[RunView], int | None]:
+    system: System, user: str | None, monitor_id: str, *, cursor: str | None, limit: int
+) -> tuple[list[RunView], str | None]:
     """A page of the monitor's runs, and the cursor of the next page."""
     monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
-    return report.monitor_runs(system.store, monitor, before=before, limit=limit, now_ms=system.clock.now_ms())
+    scope = cursors.runs_of(monitor.generation)
+    before = int(position_of(cursor or "", scope, 0)) or None
+    views, following = report.monitor_runs(
+        system.store, monitor, before=before, limit=limit, now_ms=system.clock.now_ms()
+    )
+    return views, None if following is None else make_cursor(scope, following)
 
 
 def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOptions) -> PutResult:
@@ -141,7 +200,8 @@ def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOp
             return _put(system, owner, monitor_id, msgspec.json.encode(document_of(options)), expected_revision=0)
 
     def change(spec: MonitorSpec) -> MonitorSpec:
-        return define.merge_patch(spec, msgspec.json.encode(patch_of(options, spec)), system.limits, system.vault)
+        patch = patch_of(options, spec_document(spec)["check"])
+        return define.merge_patch(spec, msgspec.json.encode(patch), system.limits, system.vault)
 
     return _edit(system, owner, monitor_id, change)
 
@@ -184,14 +244,6 @@ def _emit_one(call: Call, view: MonitorView, *, done: str) -> None:
 
 def _read(file: Path, bytes_max: int) -> bytes:
     return read_input(file, bytes_max, advice="For many monitors use: paceline monitor import FILE")
-
-
-def _handle(cursor: str | None) -> int | None:
-    if cursor is None:
-        return None
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 18:
-        raise InvalidInput("--cursor: give it as the last page named it.")
-    return int(cursor)
 
 
 def _check_text(check: dict[str, Any]) -> str:

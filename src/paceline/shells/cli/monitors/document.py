@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from typer import Option
 
-from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.options import PausedOption
@@ -70,9 +70,9 @@ def document_of(options: MonitorOptions) -> dict[str, Any]:
     return {"check": check, **document} if check or options.no_expect else document
 
 
-def patch_of(options: MonitorOptions, spec: MonitorSpec) -> dict[str, Any]:
-    """The merge patch (RFC 7396) that changes what the options name and keeps the rest."""
-    document, there = document_of(options), spec_document(spec)["check"]
+def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch (RFC 7396) that changes what the options name and keeps the rest. ``there``: the stored check."""
+    document = document_of(options)
     check = document.get("check")
     if check is None:
         return document

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -12,9 +12,9 @@ import typer
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.files import open_input
-from paceline.shells.cli.imports import Tally, emit_tally, import_items
+from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import UserOption
@@ -22,11 +22,14 @@ from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 
 if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 __all__ = ["app"]  # the monitor commands, with this one
 
 PAGE = 1_000
+CHUNK_ITEMS, CHUNK_BYTES = 500, 4_194_304
+"""Of one request, less than what a Paceline takes by default."""
 FileArgument = Annotated[
     Path,
     typer.Argument(
@@ -45,11 +48,20 @@ def import_monitors(
     user: UserOption = None,
 ) -> int:
     """Put many monitors. Good ones are kept; each refused one is named with its line and the reason."""
-    with open_input(file) as stream, call.system() as system:
-        owner = owner_id(system, user)
-        tally = import_items(
-            file, stream, read_items(stream), lambda page, tally: _put(system, owner, page, tally), page_items=PAGE
-        )
+    with open_input(file) as stream:
+
+        def put_all(put: Callable[[Sequence[Item | Broken], Tally], None]) -> Tally:
+            return import_items(file, stream, read_items(stream), put, page_items=PAGE)
+
+        def on_store(system: System) -> Tally:
+            owner = owner_id(system, user)
+            return put_all(lambda page, tally: _put(system, owner, page, tally))
+
+        def over_rest(remote: Remote) -> Tally:
+            owner = owner_over_rest(remote, user)
+            return put_all(lambda page, tally: _put_over_rest(remote, owner, page, tally))
+
+        tally = call.answer(on_store, over_rest)
     return emit_tally(call, tally)
 
 
@@ -74,6 +86,48 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
             tally.refuse(line, put.id, refused)
         else:
             tally.counts[result.disposition] += 1
+
+
+def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], tally: Tally) -> None:
+    """The same over REST. Items that have no id, or are no JSON object, are refused here: they cannot be sent."""
+    sent: list[_Sent] = []
+    for item in page:
+        monitor_id = None
+        try:
+            monitor_id, body = _split(item)
+            sent.append(_Sent(item.line, monitor_id, msgspec.json.encode({"id": monitor_id} | _FIELDS.decode(body))))
+        except PacelineError as error:
+            tally.refuse(item.line, monitor_id, error)
+    for chunk in _chunks(sent):
+        items = [msgspec.Raw(one.document) for one in chunk]
+        answer = remote.ask(
+            "PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, names={"user": owner}
+        ).view
+        for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
+            if result.error is not None:
+                tally.refuse(one.line, one.id, result.error.alone(f"/items/{index}"))
+            else:
+                tally.counts[result.disposition] += 1
+
+
+class _Sent(NamedTuple):
+    line: int
+    id: str
+    document: bytes
+
+
+def _chunks(items: Iterable[_Sent]) -> Iterator[list[_Sent]]:
+    """What one request takes: so many bytes at most, and no id twice, because there the first alone would count."""
+    chunk, ids, size = list[_Sent](), set[str](), 0
+    for one in items:
+        if one.id in ids or size + len(one.document) > CHUNK_BYTES or len(chunk) >= CHUNK_ITEMS:
+            yield chunk
+            chunk, ids, size = [], set(), 0
+        chunk.append(one)
+        ids.add(one.id)
+        size += len(one.document)
+    if chunk:
+        yield chunk
 
 
 def _split(item: Item | Broken) -> tuple[str, bytes]:

@@ -1,0 +1,53 @@
+"""Which batch and which day a command is about, asked over REST."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from paceline.core.batches.batch import BatchSpec, day_at
+from paceline.errors import InvalidInput
+from paceline.steps.views.report import BatchView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+
+BATCH_PATH = "/v1/batches/{batch}"
+DAYS_PATH = f"{BATCH_PATH}/days"
+DAY_PATH = f"{DAYS_PATH}/{{date}}"
+
+
+def no_single_batch(count: int) -> InvalidInput:
+    """What to do when no batch is named and there is not exactly one."""
+    if not count:
+        return InvalidInput("There is no batch yet. Make one: paceline batch set ID")
+    return InvalidInput("There are several batches. Name one with --batch.")
+
+
+def batch_over_rest(remote: Remote, name: str | None) -> BatchView:
+    """The batch a command is about: the one named, else the only one there is."""
+    if name is not None:
+        return remote.get(BATCH_PATH, BatchView, names={"batch": name})
+    found, _ = remote.page("/v1/batches", BatchView, limit=2, cursor=None)
+    if len(found) != 1:
+        raise no_single_batch(len(found))
+    return found[0]
+
+
+def day_over_rest(remote: Remote, name: str | None, date: str | None) -> dict[str, str]:
+    """The places of a day's path: the batch, and the date that is named, else the running one."""
+    batch = batch_over_rest(remote, name)
+    return {"batch": batch.id, "date": date or running_date(batch)}
+
+
+def running_date(batch: BatchView) -> str:
+    """The date of the batch's running day, by the clock of this machine."""
+    return str(day_at(msgspec.convert(document_of(batch), BatchSpec), time.time_ns() // 1_000_000))
+
+
+def document_of(batch: BatchView) -> dict[str, object]:
+    """The batch's definition, out of its view."""
+    shown = msgspec.to_builtins(batch)
+    return {name: shown[name] for name in BatchSpec.__struct_fields__}

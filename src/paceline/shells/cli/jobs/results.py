@@ -1,0 +1,119 @@
+"""A job's results, read through the store or over REST, and written as lines to stdout or to a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import msgspec
+
+from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.output import Progress, progress_bar
+from paceline.steps.views import job_report
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+RESULTS_S = 600.0
+"""RIPE may take its time for the next line."""
+
+
+class Written(NamedTuple):
+    """How much was written. ``errors`` counts definitions that have no or not all results."""
+
+    results: int
+    errors: int
+    bytes: int
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What a line holds: one result or an error; or, merged, all results and errors of a target."""
+
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    results: list[msgspec.Raw] = []
+    errors: list[msgspec.Raw] = []
+
+
+_LINE = msgspec.json.Decoder(_Line)
+
+
+def write_on_store(system: System, job: str, output: Path | None, *, merged: bool) -> Written:
+    from paceline.steps.jobs.results import write_merged, write_results
+    from paceline.wiring import open_atlas
+
+    write = write_merged if merged else write_results
+    with closing(open_atlas(system.settings)) as atlas:
+        found = job_report.find_job(system.store, None, job)
+        expected = sum(one.delivered for item in job_report.job_measurements(system.store, found) for one in item.atlas)
+        with _sink(output) as sink, _results_bar(output) as bar:
+            take = _Counted(sink, lambda lines: bar(lines, max(expected, lines)))
+            read = write(system.store, atlas, system.vault, found, take)
+    return Written(read.results, read.errors, take.bytes)
+
+
+def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bool) -> Written:
+    pieces = remote.stream(
+        "/v1/jobs/{job}/results", query={"merged": "target" if merged else None}, wait_s=RESULTS_S, names={"job": job}
+    )
+    results = errors = 0
+    first = next(pieces, b"")  # a job that is not there must not leave an empty file
+    with _sink(output) as sink, _results_bar(output) as bar:
+        take = _Counted(sink, lambda lines: bar(lines, None))
+        for line in _lines(first, pieces):
+            take(line)
+            held = _LINE.decode(line)
+            results += len(held.results) + (held.result is not msgspec.UNSET)
+            errors += len(held.errors) + (held.error is not msgspec.UNSET)
+    return Written(results, errors, take.bytes)
+
+
+def _lines(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Whole lines of the pieces."""
+    rest = first
+    while True:
+        *whole, rest = rest.split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        piece = next(pieces, None)
+        if piece is None:
+            break
+        rest += piece
+    if rest:
+        yield rest
+
+
+class _Counted:
+    """Writes pieces to the sink, counts them and their bytes, and calls ``tell`` with the count."""
+
+    def __init__(self, sink: BinaryIO, tell: Callable[[int], None]) -> None:
+        self._sink, self._tell = sink, tell
+        self.pieces = self.bytes = 0
+
+    def __call__(self, piece: bytes) -> None:
+        self._sink.write(piece)
+        self.pieces += 1
+        self.bytes += len(piece)
+        self._tell(self.pieces)
+
+
+@contextmanager
+def _sink(output: Path | None) -> Iterator[BinaryIO]:
+    """Stdout; or a file that appears, or takes the place of an older one, only when it is whole."""
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    with draft_of(output) as draft, draft.open("wb") as file:
+        yield file
+
+
+@contextmanager
+def _results_bar(output: Path | None) -> Iterator[Progress]:
+    if output is None and sys.stdout.isatty():  # the lines themselves are seen, and a bar would run through them
+        yield lambda _done, _total: None
+        return
+    with progress_bar("Reading results", of_bytes=False) as bar:
+        yield bar

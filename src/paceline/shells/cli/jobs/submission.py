@@ -1,0 +1,131 @@
+"""Pricing and submitting a job, on the store or over REST, and how both are told."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from paceline.core.instants import to_text
+from paceline.core.jobs.cost import Cost, add_costs, price
+from paceline.core.jobs.job import Job, JobLimits, parse_job
+from paceline.core.jobs.measurement import kind_of
+from paceline.shells.cli.call import Call, owner_id, owner_over_rest
+from paceline.shells.cli.output import Fields, Note, Table, emit
+from paceline.steps.jobs import submit
+from paceline.steps.views.job_report import BudgetView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+JOBS_PATH = "/v1/jobs"
+
+
+class Quote(msgspec.Struct, frozen=True):
+    """What a job would cost at most, in all and by type, and whether that fits."""
+
+    cost: int
+    credits_left: int
+    measurements: int
+    fits: bool
+    resets_at: str
+    types: list[KindPrice] = []
+    user: str = ""
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A job that was taken. ``again``: it was submitted before, under the same key."""
+
+    job: str
+    cost: int
+    credits_left: int
+    measurements: int
+    again: bool
+
+
+class KindPrice(msgspec.Struct, frozen=True):
+    """The most that all definitions of one type can cost together."""
+
+    type: str
+    definitions: int
+    results: int
+    credits: int
+
+
+def kind_prices(job: Job, *, now_ms: int) -> list[KindPrice]:
+    """The price of a job, by type of measurement, the dearest first."""
+    costs: dict[str, list[Cost]] = {}
+    for one in job.measurements:
+        for definition in one.definitions:
+            alone = msgspec.structs.replace(one, definitions=(definition,))
+            costs.setdefault(kind_of(definition), []).append(price(alone, now_ms=now_ms))
+    sums = [(kind, len(each), add_costs(each)) for kind, each in costs.items()]
+    return sorted((KindPrice(kind, count, one.results, one.credits) for kind, count, one in sums), key=_dearest_first)
+
+
+def _dearest_first(one: KindPrice) -> tuple[int, str]:
+    return -one.credits, one.type
+
+
+def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote, int]:
+    """The price of the job, and the user's credits a day."""
+    owner, now_ms, limits = owner_id(system, user), system.clock.now_ms(), system.job_limits
+    quote = submit.quote_job(system.store, owner, body, limits=limits, now_ms=now_ms)
+    budget = quote.budget
+    kinds = kind_prices(parse_job(body, limits, now_ms=now_ms), now_ms=now_ms)
+    view = Quote(
+        quote.cost, budget.left, quote.measurements, quote.fits, to_text(budget.resets_ms), types=kinds, user=owner
+    )
+    return view, budget.limit
+
+
+def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[Quote, int]:
+    """The same; the prices by type are computed here, from a job that was found valid there."""
+    owner = owner_over_rest(remote, user)
+    query = {"dry_run": "true", "user": owner}
+    answered = remote.ask("POST", JOBS_PATH, Quote, body=body, query=query)
+    budget = remote.get("/v1/users/{user}/budget", BudgetView, names={"user": owner})
+    no_limits = JobLimits(sys.maxsize, sys.maxsize, sys.maxsize, sys.maxsize)
+    now_ms = time.time_ns() // 1_000_000
+    kinds = kind_prices(parse_job(body, no_limits, now_ms=now_ms), now_ms=now_ms)
+    return msgspec.structs.replace(answered.view, types=kinds, user=owner), budget.limit
+
+
+def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+    done = submit.submit_job(
+        system.store,
+        owner_id(system, user),
+        body,
+        limits=system.job_limits,
+        idempotency_key=idempotency_key,
+        now_ms=system.clock.now_ms(),
+    )
+    return Submitted(done.job.id, done.job.reserved, done.budget.left, done.job.measurements, done.again)
+
+
+def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+    query, headers = {"user": owner_over_rest(remote, user)}, {"Idempotency-Key": idempotency_key}
+    return remote.ask("POST", JOBS_PATH, Submitted, body=body, query=query, headers=headers).view
+
+
+def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
+    quote, limit = quoted
+    left = quote.credits_left
+    after = f"yes, {left - quote.cost} would be left" if quote.fits else f"no, {quote.cost - left} too many"
+    fields = [
+        ("measurements", quote.measurements),
+        ("cost", f"{quote.cost} credits at most"),
+        ("credits left", f"{left} of {limit} for {quote.user} until {quote.resets_at}"),
+        ("fits", after),
+    ]
+    rows = [(one.type, one.definitions, one.results, one.credits) for one in quote.types]
+    emit(call, quote, Table(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", Fields(fields))
+
+
+def emit_submitted(call: Call, done: Submitted) -> None:
+    told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
+    note = Note("It was submitted before under this idempotency key; nothing was added.") if done.again else None
+    emit(call, done, note, f"{done.job} submitted: {told}.")

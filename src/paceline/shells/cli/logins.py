@@ -1,0 +1,110 @@
+"""Where a command goes: to the store, or over REST to a Paceline that was named or logged in to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.errors import InvalidInput
+from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.output import print_note
+
+TOKEN_CHARS_MAX = 1_024
+ON_COMMAND_LINE = (
+    "Warning: a token on the command line can be read by other users of this machine and stays in the shell's history."
+    " Use --token-file, PACELINE_TOKEN or paceline login instead."
+)
+
+
+class Login(msgspec.Struct, frozen=True):
+    """The address of a Paceline, and who asks."""
+
+    url: str
+    token: str
+    ca_file: str | None = None
+
+
+class RemoteOptions(NamedTuple):
+    """The options that name a Paceline elsewhere."""
+
+    url: str | None = None
+    token: str | None = None
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+
+def login_file() -> Path:
+    """The file of the login, in the user's own folder for settings."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "paceline" / "login.json"
+
+
+def read_login() -> Login | None:
+    file = login_file()
+    try:
+        body = file.read_bytes()
+    except OSError:
+        return None
+    if stat.S_IMODE(file.stat().st_mode) & 0o077:
+        raise InvalidInput(f"{file} can be read by others. Make it yours alone: chmod 600 {file}; or paceline logout.")
+    try:
+        return msgspec.json.decode(body, type=Login)
+    except msgspec.MsgspecError:
+        raise InvalidInput(f"{file} is damaged. Log in again: paceline login; or paceline logout.") from None
+
+
+def write_login(login: Login) -> Path:
+    """Writes the file, mode 0600, whole or not at all."""
+    file = login_file()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with draft_of(file) as draft:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(msgspec.json.encode(login))
+    return file
+
+
+def named_url(options: RemoteOptions) -> str | None:
+    """The address that was named for this command, by --url or PACELINE_URL."""
+    return options.url or os.environ.get("PACELINE_URL") or None
+
+
+def find_login(options: RemoteOptions, *, as_json: bool) -> Login | None:
+    """Whom to ask over REST: who was named, else who was logged in to; None: nobody."""
+    saved, url = read_login(), named_url(options)
+    if url is None:
+        if saved is None and (options.token or options.token_file):
+            raise InvalidInput("A token goes with --url or PACELINE_URL: say of which Paceline it is.")
+        return saved
+    url = url.rstrip("/")
+    known = saved if saved is not None and saved.url == url else None
+    token = given_token(options, as_json=as_json) or (known and known.token)
+    if not token:
+        raise InvalidInput(f"{url} needs a token: --token-file FILE, PACELINE_TOKEN, or paceline login.")
+    return Login(url, token, given_ca(options) or (known.ca_file if known else None))
+
+
+def given_token(options: RemoteOptions, *, as_json: bool) -> str | None:
+    """The token of --token, --token-file or PACELINE_TOKEN."""
+    if options.token is not None:
+        if not as_json:
+            print_note(ON_COMMAND_LINE)
+        return options.token
+    if options.token_file is not None:
+        try:
+            token = options.token_file.read_text()[:TOKEN_CHARS_MAX].strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"--token-file {options.token_file} cannot be read: {error}.") from None
+        if not token:
+            raise InvalidInput(f"--token-file {options.token_file} is empty.")
+        return token
+    return os.environ.get("PACELINE_TOKEN") or None
+
+
+def given_ca(options: RemoteOptions) -> str | None:
+    named = options.ca_file or os.environ.get("PACELINE_CA_FILE")
+    return str(Path(named).absolute()) if named else None

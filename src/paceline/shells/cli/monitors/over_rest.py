@@ -1,0 +1,34 @@
+"""Edits of monitors over REST."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
+from paceline.steps.views.report import MonitorView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+
+MONITOR_PATH = "/v1/users/{user}/monitors/{id}"
+
+
+def set_over_rest(remote: Remote, owner: str, monitor_id: str, options: MonitorOptions) -> tuple[str, MonitorView]:
+    """Creates the monitor if it is not there, else edits it as it was read: of two edits at once neither is lost.
+
+    Returns the disposition and the monitor as it is now.
+    """
+    from paceline.shells.cli.remote import edit
+
+    places = {"user": owner, "id": monitor_id}
+
+    def attempt() -> tuple[str, MonitorView]:
+        if options.names_check and remote.find(MONITOR_PATH, MonitorView, names=places) is None:
+            new, guard = document_of(options), {"If-None-Match": "*"}
+            return "created", remote.ask("PUT", MONITOR_PATH, MonitorView, body=new, headers=guard, names=places).view
+        there = remote.ask("GET", MONITOR_PATH, MonitorView, names=places)
+        patch, guard = patch_of(options, there.view.check), {"If-Match": there.etag or "*"}
+        edited = remote.ask("PATCH", MONITOR_PATH, MonitorView, body=patch, headers=guard, names=places)
+        return "unchanged" if edited.etag == there.etag else "replaced", edited.view
+
+    return edit(attempt)

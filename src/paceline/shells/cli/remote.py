@@ -1,0 +1,222 @@
+"""A Paceline elsewhere, asked over REST: the same views as the store gives, and its problems as commands show them."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import httpx
+import msgspec
+
+from paceline.core.instants import to_ms, to_text
+from paceline.shells.cli.logins import Login
+from paceline.shells.cli.output import Problem, RemoteError
+from paceline_client.answers import Opened, Reply
+from paceline_client.calls import Call as Request
+from paceline_client.client import Client
+from paceline_client.problems import ClientError, NoAnswer
+from paceline_client.problems import Problem as Refusal
+
+TRIES_MAX = 3
+PAGE_MAX = 1_000
+EDITS_MAX = 10
+"""How often a change is tried again that somebody else was faster than."""
+T = TypeVar("T")
+Query = Mapping[str, str | int | None]
+Names = Mapping[str, str]
+NONE: Names = {}
+
+
+class Answered(NamedTuple, Generic[T]):
+    """An answer with its status and its ETag."""
+
+    view: T
+    status: int
+    etag: str | None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T]
+    next_cursor: str | None = None
+
+
+class Remote:
+    """The service at ``url``. ``names``: what stands in the braces of a path."""
+
+    def __init__(self, login: Login) -> None:
+        self.url = login.url
+        with _told(self.url):
+            self._client = Client(login.url, login.token, tries=TRIES_MAX, ca_file=login.ca_file)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def get(self, path: str, type_: type[T], *, query: Query | None = None, names: Names = NONE) -> T:
+        return self.ask("GET", path, type_, query=query, names=names).view
+
+    def find(self, path: str, type_: type[T], *, names: Names = NONE) -> Answered[T] | None:
+        """None if there is no such thing."""
+        try:
+            return self.ask("GET", path, type_, names=names)
+        except RemoteError as error:
+            if error.code != "not_found":
+                raise
+            return None
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        type_: type[T],
+        *,
+        body: Any = None,
+        query: Query | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        wait_s: float = 0,
+        names: Names = NONE,
+    ) -> Answered[T]:
+        """Bytes as ``body`` are sent as they are; anything else as JSON."""
+        document = msgspec.Raw(body) if isinstance(body, bytes) else body
+        request = Request(method, path, _Reader(type_), names, query or {}, headers or {}, body=document, wait_s=wait_s)
+        with _told(self.url):
+            return self._client.run(request)
+
+    def do(self, method: str, path: str, *, body: Any = None, names: Names = NONE) -> None:
+        """For an operation whose answer says nothing."""
+        self.ask(method, path, type(None), body=body, names=names)
+
+    def page(
+        self,
+        path: str,
+        type_: type[T],
+        *,
+        limit: int,
+        cursor: str | None,
+        query: Query | None = None,
+        names: Names = NONE,
+    ) -> tuple[list[T], str | None]:
+        """A page of a list, and the cursor of the next one."""
+        asked = {**(query or {}), "limit": limit, "cursor": cursor}
+        found: Page[T] = self.get(path, Page[type_], query=asked, names=names)  # type: ignore[valid-type]
+        return found.items, found.next_cursor
+
+    def every(self, path: str, type_: type[T], *, names: Names = NONE) -> list[T]:
+        """A list with all its pages."""
+        items, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=None, names=names)
+        while cursor is not None:
+            more, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=cursor, names=names)
+            items += more
+        return items
+
+    def stream(
+        self, path: str, *, query: Query | None = None, wait_s: float = 0, names: Names = NONE
+    ) -> Iterator[bytes]:
+        """An answer of any length, in pieces as they come."""
+        request: Request[Reply] = Request("GET", path, Opened(bytes), names, query or {}, streamed=True, wait_s=wait_s)
+        with _told(self.url):
+            response = self._client.run(request).response
+            try:
+                yield from response.iter_bytes()
+            finally:
+                response.close()
+
+    def put_edited(
+        self, path: str, type_: type[T], make: Callable[[T | None], Any], *, names: Names = NONE
+    ) -> tuple[str, T]:
+        """Puts what ``make`` makes of what is there, only onto that. Returns the disposition and the new view."""
+
+        def attempt() -> tuple[str, T]:
+            there = self.find(path, type_, names=names)
+            body = make(there.view if there else None)
+            guard = {"If-Match": there.etag} if there else {"If-None-Match": "*"}
+            put = self.ask("PUT", path, type_, body=body, headers=guard, names=names)
+            if there is None:
+                return "created", put.view
+            return "unchanged" if there.etag == put.etag else "replaced", put.view
+
+        return edit(attempt)
+
+
+def edit(attempt: Callable[[], T]) -> T:
+    """Makes a change that was read for, and again if somebody else was faster. Returns what the attempt returns."""
+    for _ in range(EDITS_MAX):
+        try:
+            return attempt()
+        except RemoteError as error:
+            if error.code != "revision_mismatch":
+                raise
+            lost = error
+    raise lost
+
+
+class _Reader(Generic[T]):
+    """Reads an answer into a view of ours, with its status and ETag."""
+
+    def __init__(self, type_: type[T]) -> None:
+        self._type = type_
+
+    def read(self, reply: Reply) -> Answered[T]:
+        view = msgspec.json.decode(reply.body, type=self._type) if reply.body else None
+        return Answered(view, reply.status, reply.headers.get("etag"))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _told(url: str) -> Iterator[None]:
+    """Errors of the client as RemoteError, which say what to do next."""
+    try:
+        yield
+    except Refusal as error:
+        raise RemoteError(_refusal(error, url)) from error
+    except NoAnswer as error:
+        raise RemoteError(_no_answer(error, url)) from error
+    except httpx.TransportError as error:
+        detail = f"The answer of {url} broke off: {error}. Try again."
+        raise RemoteError(Problem("The answer broke off", detail, "unreachable")) from error
+    except (ClientError, msgspec.MsgspecError) as error:
+        detail = f"{url} answered something else than Paceline does: {error}. Is --url right, and of this version?"
+        raise RemoteError(Problem("Not an answer of Paceline", detail, "unexpected_answer")) from error
+    except (ValueError, OSError) as error:
+        raise RemoteError(Problem("Wrong usage", f"{error}. Look at --url, --token and --ca-file.", "usage")) from error
+
+
+def _refusal(error: Refusal, url: str) -> Problem:
+    document = error.document
+    if document.code.startswith("http_"):
+        detail = f"{url} answered {error.status}, but not as Paceline does. Is --url right?"
+        return Problem("Not an answer of Paceline", detail, "unexpected_answer")
+    detail = document.detail
+    if document.code == "unauthenticated":
+        detail = (
+            f"{url} does not know this token: it is wrong, was revoked, or its user is disabled. Give another one:"
+            " --token-file FILE, PACELINE_TOKEN, or paceline login."
+        )
+    errors = tuple({"pointer": field.pointer, "detail": field.detail} for field in document.errors)
+    figures: tuple[tuple[str, int | str], ...] = ()
+    if document.cost is not None and document.credits_left is not None and document.resets_at is not None:
+        resets_at = to_text(to_ms(document.resets_at))
+        figures = (("cost", document.cost), ("credits_left", document.credits_left), ("resets_at", resets_at))
+    return Problem(document.title, detail, document.code, errors, figures)
+
+
+def _no_answer(error: NoAnswer, url: str) -> Problem:
+    cause: BaseException | None = error.__cause__
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        detail = (
+            f"The certificate of {url} is not trusted: {cause.verify_message}. If it is Paceline's own, name its CA"
+            " file: --ca-file FILE, or PACELINE_CA_FILE."
+        )
+        return Problem("The certificate is not trusted", detail, "untrusted")
+    if isinstance(cause, ssl.SSLError):
+        detail = f"{url} does not speak TLS: {cause.reason or cause}. Should --url begin with http:// ?"
+        return Problem("No TLS", detail, "untrusted")
+    if error.may_have_counted:
+        detail = (
+            f"The connection to {url} ended before the answer; the change may have been made. Look, then try again."
+        )
+        return Problem("No answer", detail, "unreachable")
+    detail = f"{url} cannot be reached ({error.__cause__}). Is paceline up running there, and is --url right?"
+    return Problem("Paceline cannot be reached", detail, "unreachable")
