@@ -56,7 +56,8 @@ def test_second_signal_gives_back_checks_in_flight_without_waiting_for_them(tmp_
         time.sleep(0.5)
         assert process.poll() is None, "it waits for the check"
         assert_ends_soon(tmp_path, process, signal.SIGTERM)
-        assert [run.state for run in runs_of(store, "m")] == ["retry"], "given back: the next daemon makes it"
+        given_back = [(run.state, run.attempt) for run in runs_of(store, "m")]
+        assert given_back == [("waiting", 1)], "given back: the next daemon makes it, as its second attempt"
         store.close()
 
 

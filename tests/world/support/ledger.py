@@ -275,6 +275,10 @@ class Ledger:
         """A run whose lease ran out is held instead of handed out, if its owner is disabled then."""
         return run is None or self.latest_ms >= run.until_ms
 
+    def may_wait_again(self, run: RunRecord, state: str) -> bool:
+        """A run whose lease ran out waits once a claim has looked at it: for a place, or until its owner is enabled."""
+        return state in ("held", "waiting", "parked") and self.may_be_held(run)
+
     def claim(self, claimed: Sequence[Claimed]) -> None:
         self.events += len(claimed)
         for item in claimed:

@@ -131,10 +131,10 @@ class World(Seeded):
                     (run.state in TERMINAL) == (record.state == "ended"),
                     f"{life.name}@{run.counter} is {run.state}",
                 )
-                held = run.state == "held" and self.ledger.may_be_held(record)
+                again = self.ledger.may_wait_again(record, run.state)
                 demand(
                     10,
-                    held or (run.state == "out") == (record.state == "out"),
+                    again or (run.state == "out") == (record.state == "out"),
                     f"{life.name}@{run.counter} is {run.state}",
                 )
 
