@@ -234,6 +234,20 @@ def test_status_does_not_call_the_run_of_a_disabled_user_late(store: Store, othe
     assert starts() == T0_MS
 
 
+@pytest.mark.parametrize("outgoing", [False, True], ids=["check", "outgoing"])
+def test_status_counts_the_run_of_a_disabled_user_s_removed_monitor_if_it_can_start(
+    store: Store, other: Store, *, outgoing: bool
+) -> None:
+    """A check starts, to end at once; an outgoing run stays in its owner's queue."""
+    make_runs(store, armed(store, "a", check=OUTGOING if outgoing else GET))
+    store.edit_user("ann", UserEdit(disabled=True))
+    store.remove_monitors([RemoveMonitor("ann", "a")])
+    arm_all(store, T0_MS + HOUR_MS)
+    status = other.status()
+    assert (status.check_start_ms, status.outgoing_start_ms) == (None if outgoing else T0_MS, None)
+    assert len(claim(store, ALL_OUTGOING if outgoing else CHECKS)) == (0 if outgoing else 1)
+
+
 def test_status_counts_runs_that_were_claimed_out_of_turn(store: Store, other: Store) -> None:
     for name in "abc":
         make_runs(store, armed(store, name, check=OUTGOING))

@@ -54,7 +54,10 @@ class Waiting:
         for run, (owner, target) in runs:
             mine = self._owners.setdefault(owner, _Runs())
             line = mine.aside.get(target, mine.line)
-            line.insert(bisect_right(line, rank(run), key=lambda other: rank(other[1])), (owner, run, target))
+            if line and rank(line[-1][1]) > rank(run):
+                line.insert(bisect_right(line, rank(run), key=lambda other: rank(other[1])), (owner, run, target))
+            else:  # as nearly all that are new
+                line.append((owner, run, target))
         self._count += len(runs)
 
     @property

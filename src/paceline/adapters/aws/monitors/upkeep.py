@@ -14,7 +14,7 @@ from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delet
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
 from paceline.adapters.aws.monitors.changes import count_changes
-from paceline.adapters.aws.monitors.claims import AS_SEEN
+from paceline.adapters.aws.monitors.claims import AS_SEEN, facts_of
 from paceline.adapters.aws.monitors.history import fronts_of
 from paceline.adapters.aws.monitors.keys import (
     COUNTER_MASK,
@@ -331,10 +331,10 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
     out = sum(run["state"] == "out" for run in fronts.values())
     behind = sum(lane["newest"] - behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
     waiting = [waiting_since_ms(_times(run)) for run in (*fronts.values(), *_first_behind(db, lanes, fronts))]
-    disabled = _disabled_users(db, fronts.values())
+    resting = _resting(db, fronts.values())
     starts: dict[bool, list[int]] = {False: [], True: []}
     for run in fronts.values():
-        start_ms = could_start_ms(_times(run), disabled=run["user"] in disabled)
+        start_ms = could_start_ms(_times(run), disabled=run["generation"] in resting)
         if start_ms is not None:
             starts[is_outgoing(run["queue"])].append(start_ms)
     oldest_ms, *starts_ms = (
@@ -358,10 +358,17 @@ def _times(run: Item) -> OpenTimes:
     return OpenTimes(run["state"], run["due_ms"], run["at"] if "at" in run else run["from_ms"])
 
 
-def _disabled_users(db: Database, runs: Iterable[Item]) -> set[int]:
-    """Returns the numbers of those owners of these runs who are disabled."""
+def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
+    """Returns the generations of these runs that do not start because their owner is disabled.
+
+    A check whose monitor is gone starts, to end at once; an outgoing run stays in its owner's queue.
+    """
+    runs = list(runs)
     users = db.get_many(ITEMS, {user_key(run["owner"]) for run in runs})
-    return {user["number"] for user in users.values() if user["disabled"]}
+    disabled = {user["number"] for user in users.values() if user["disabled"]}
+    resting = [run for run in runs if run["user"] in disabled]
+    facts = facts_of(db, resting)
+    return {run["generation"] for run in resting if is_outgoing(run["queue"]) or facts[run["generation"]].monitor}
 
 
 def leases(db: Database, *, now_ms: int) -> Leases:

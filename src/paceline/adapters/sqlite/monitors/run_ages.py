@@ -26,8 +26,9 @@ _OPEN = f"""(SELECT handle FROM (SELECT handle FROM open WHERE handle > lane.id 
                                        ORDER BY at_ms LIMIT {HEADS_MAX}) AS few) AS few
             JOIN open USING (handle) JOIN run USING (handle) WHERE 1"""  # noqa: S608  fixed texts
 _OUT_BEFORE = "EXISTS (SELECT 1 FROM open AS before WHERE before.handle = {} AND before.state = 'out')"
-_ENABLED = """NOT EXISTS (SELECT 1 FROM monitor JOIN user ON user.id = monitor.owner
-                          WHERE monitor.generation = run.generation AND user.disabled)"""
+# A check whose monitor is gone starts, to end at once; an outgoing run stays in the queue of its disabled owner.
+_ENABLED = """NOT EXISTS (SELECT 1 FROM user WHERE user.disabled AND user.id IN
+                          (lane.owner, (SELECT owner FROM monitor WHERE monitor.generation = run.generation)))"""
 # What was parked or set aside after its moment or its next try had come has that time in ``started_ms``.
 _MOMENT = f"(state = 'later' OR (state = 'parked' AND at_ms > 0 AND at_ms < {NEVER_MS}))"
 _SINCE = f"""CASE WHEN {_MOMENT} THEN at_ms WHEN state = 'out' THEN NULL
