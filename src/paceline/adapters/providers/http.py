@@ -49,7 +49,7 @@ def prepare(transfer: Transfer, check: HttpCheck) -> None:
 def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
     """For a handle that was reset."""
     prepare(transfer, check)
-    transfer.wanted = _wanted(check.expect)
+    transfer.wanted, transfer.search = _wanted(check.expect), None
     set_option = transfer.curl.setopt
     headers = [_header_line(name, value) for name, value in check.headers.items()]
     if check.method == "HEAD":

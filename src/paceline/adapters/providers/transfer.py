@@ -85,7 +85,9 @@ class Transfer:
         self.pieces: list[bytes] = []
         self.head: list[bytes] = []
         self.keeps_body = False
+        self.head_bytes = 0
         self.wanted: tuple[str, ...] = ()
+        self.search: StreamSearch | None = None
         self.bytes_max = 0
         self.clear()
         self.reset()
@@ -99,8 +101,6 @@ class Transfer:
             self.pieces = []
         if self.head:
             self.head = []
-        self.head_bytes = 0
-        self.search: StreamSearch | None = None
 
     def reset(self) -> None:
         """Every option as each check begins with it."""

@@ -24,11 +24,11 @@ from paceline.ports import Clock
 
 BUSY_TIMEOUT_MS = 10_000
 """One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
-CHECK_S_MIN, CHECK_S_MAX = 1.0, 30.0
-CHECK_SHARE = 0.01
+CHECK_S_MIN = 1.0
+CHECK_SHARE = 0.002
 CHECK_BYTES_MAX = 32 * 1024 * 1024
-"""After checkpoints the structure of a file up to this size is looked through: in so small a share of the time, but not
-more often than every second, and at least every thirty. A change by something else beside a checkpoint shows there."""
+"""After checkpoints the structure of a file up to this size is looked through: for so small a share of a processor's
+time, and not more often than every second. A change by something else beside a checkpoint shows there."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 4_096
 STATEMENTS_KEPT = 256
@@ -145,12 +145,11 @@ class Database:
         if seen.unclear:
             with self.peek() as connection, contextlib.suppress(apsw.BusyError):
                 cast("apsw.Connection", connection).wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        if self._rewritten and (began_s := time.monotonic()) - self._checked_s >= self._check_pause_s:
-            self._rewritten = False
+        if self._rewritten and time.monotonic() - self._checked_s >= self._check_pause_s:
+            self._rewritten, began_s = False, time.thread_time()
             self._check_structure()
+            self._check_pause_s = max(CHECK_S_MIN, (time.thread_time() - began_s) / CHECK_SHARE)
             self._checked_s = time.monotonic()
-            took_s = self._checked_s - began_s
-            self._check_pause_s = min(max(took_s / CHECK_SHARE, CHECK_S_MIN), CHECK_S_MAX)
 
     def close(self) -> None:
         with self._lock, self._readers_lock:

@@ -48,13 +48,15 @@ class Ended(NamedTuple):
 def ended(item: Settlement) -> Ended:
     """How the run of a settlement that is no retry ends."""
     outcome = item.outcome
-    assert not isinstance(outcome, Retry)
+    latency_ms, code, detail = None, None, "{}"
+    if isinstance(outcome, Done):
+        latency_ms, code = outcome.latency_ms, outcome.code
+        if outcome.detail:
+            detail = _encode(outcome.detail).decode()
+    else:
+        assert not isinstance(outcome, Retry)
     state = terminal_state(outcome)
-    if not isinstance(outcome, Done):
-        return Ended(state, item.attempt, item.started_ms, item.ended_ms, None, None, outcome.reason, "{}")
-    detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
-    latency_ms, code, reason = outcome.latency_ms, outcome.code, outcome.reason
-    return Ended(state, item.attempt, item.started_ms, item.ended_ms, latency_ms, code, reason, detail)
+    return Ended(state, item.attempt, item.started_ms, item.ended_ms, latency_ms, code, outcome.reason, detail)
 
 
 def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> Ended:

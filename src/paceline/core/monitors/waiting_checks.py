@@ -180,9 +180,13 @@ class _Runs:
     def wanted(self, owner: str, seats: Seats) -> int:
         """How many could start, as far as that is seen at once: those in line for a full target are met later."""
         line, aside = self.line, self.aside
-        while line and (line[0][2] in aside or seats.room_at(owner, line[0][2]) <= 0):
-            run = line.popleft()
-            aside.setdefault(run[2], deque()).append(run)
+        while line:
+            target = line[0][2]
+            if target not in aside:
+                if seats.room_at(owner, target) > 0:
+                    break
+                aside[target] = deque()
+            aside[target].append(line.popleft())
         wanted = len(line)
         if aside:
             for target in islice(aside, TARGETS_MAX):

@@ -88,7 +88,10 @@ def make_orders(
     ended: list[Settlement] = []
     for item in claimed:
         check = item.check
-        if check is None or item.attempt > 1 or item.lost:  # else ``decide`` always says that it is sent
+        if item.target and check is not None and item.attempt == 1 and not (item.lost or is_sealed(check)):
+            orders.append(cast("Order", item))  # nearly always: ``decide`` says that it is sent, and nothing is copied
+            continue
+        if check is None or item.attempt > 1 or item.lost:
             decision = decide(check, attempt=item.attempt, lost=item.lost, policy=policy)
             if isinstance(decision, Refuse):
                 ended.append(_settlement(item, decision.outcome, now_ms))
@@ -105,10 +108,7 @@ def make_orders(
                 ended.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
                 continue
             check = opened
-        if check is item.check and item.target:
-            orders.append(cast("Order", item))  # nearly always: nothing is copied
-        else:
-            orders.append(cast("Order", replace(item, check=check, target=item.target or target_of(check))))
+        orders.append(cast("Order", replace(item, check=check, target=item.target or target_of(check))))
     if ended:
         store.settle(ended)
     return orders

@@ -84,9 +84,8 @@ def count_out(db: Connection, *, come: Sequence[int] = (), gone: Sequence[int] =
 
 def _by_lane(handles: Sequence[int]) -> dict[int, int]:
     """How many runs each queue has of these. Most often they are all of one."""
-    lanes = {handle >> LANE_BITS for handle in handles}
-    if len(lanes) == 1:
-        return {lanes.pop(): len(handles)}
+    if handles and (lane := min(handles) >> LANE_BITS) == max(handles) >> LANE_BITS:
+        return {lane: len(handles)}
     return Counter([handle >> LANE_BITS for handle in handles])
 
 
