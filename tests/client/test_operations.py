@@ -159,6 +159,12 @@ def test_users_and_tokens_are_made_read_changed_and_removed(admin: Any, connect:
     bob.tokens.revoke(token.id)
     with pytest.raises(Unauthenticated):
         connect(admin.connection.url, token.token).users.get()
+    ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    reader = bob.tokens.add(label="board", scope="read", expires=ends)
+    assert (reader.scope, reader.expires) == ("read", ends)
+    with pytest.raises(Forbidden) as caught:
+        connect(admin.connection.url, reader.token).monitors.put("home", check=WEB, every="60s")
+    assert caught.value.code == "out_of_scope"
     with pytest.raises(Forbidden):
         bob.users.list().to_list()
     assert admin.users.patch("bob", disabled=True).disabled

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from paceline_client.answers import Json, Nothing, Page
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.models.service import Budget, NewToken, NewUser, Token, User, WebhookSecret
@@ -64,11 +66,11 @@ class Tokens(Resource[Transport]):
 
     @operation
     def add(
-        self, user: str = "me", *, label: str = "", scope: str | None = None, expires: str | None = None
+        self, user: str = "me", *, label: str = "", scope: str | None = None, expires: datetime | str | None = None
     ) -> Call[NewToken]:
         """Makes a token; its secret is shown this once.
 
-        ``scope``: ``read``, ``checker`` or ``worker:`` and a provider. ``expires``: ISO 8601 in UTC with Z.
+        ``scope``: ``read``, ``checker`` or ``worker:`` and a provider. ``expires``: an aware datetime, or ISO 8601.
         """
         body = given(label=label, scope=scope, expires=expires)
         return Call("POST", f"{_USER}/tokens", Json(NewToken), {"user": user}, body=body)
