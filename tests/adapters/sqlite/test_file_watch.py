@@ -33,6 +33,21 @@ def look_at_all(opened: Database) -> None:
         opened.watch()
 
 
+def check_at_once(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "CHECK_S_MIN", 0.0)
+    monkeypatch.setattr(database, "CHECK_SHARE", float("inf"))
+    monkeypatch.setattr(opened, "_check_pause_s", 0.0)
+
+
+def flip_a_byte(path: str) -> None:
+    """Inside a value at the end of the file: the structure stays whole."""
+    with Path(path).open("r+b", buffering=0) as file:
+        file.seek(-50, 2)
+        byte = file.read(1)[0]
+        file.seek(-50, 2)
+        file.write(bytes([byte ^ 1]))
+
+
 def break_structure(path: str) -> None:
     """The number of cells of many pages, which no page can have."""
     with Path(path).open("r+b", buffering=0) as file:
@@ -44,7 +59,7 @@ def break_structure(path: str) -> None:
 def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
     opened: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "CHECK_S", 0.0)
+    check_at_once(opened, monkeypatch)
     opened.watch()
     checkpoint(opened)
     break_structure(opened.path)
@@ -57,13 +72,33 @@ def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
 def test_one_byte_of_a_value_that_something_else_wrote_is_found_between_checkpoints(opened: Database) -> None:
     checkpoint(opened)
     opened.watch()
-    with Path(opened.path).open("r+b", buffering=0) as file:
-        file.seek(-50, 2)
-        byte = file.read(1)[0]
-        file.seek(-50, 2)
-        file.write(bytes([byte ^ 1]))
+    flip_a_byte(opened.path)
     with pytest.raises(StoreDamaged, match="written by something other than SQLite"):
         opened.watch()
+
+
+def test_one_byte_that_something_else_wrote_is_found_also_if_the_log_has_begun_again(opened: Database) -> None:
+    checkpoint(opened)
+    opened.watch()
+    with opened.write() as db:
+        db.execute("UPDATE thing SET words = 'other' WHERE id < 20")  # the log begins again
+    flip_a_byte(opened.path)
+    with pytest.raises(StoreDamaged, match="written by something other than SQLite"):
+        opened.watch()
+
+
+def test_log_that_grew_was_copied_and_began_again_between_two_looks_is_no_damage(opened: Database) -> None:
+    checkpoint(opened)
+    opened.watch()
+    for number in range(3):
+        with opened.write() as db:
+            db.execute("INSERT INTO thing VALUES (NULL, ?)", (f"more {number} " * 2_000,))
+    with opened.write() as db:
+        db.execute("UPDATE thing SET words = 'yet other' WHERE id > 1000")
+    checkpoint(opened)
+    with opened.write() as db:
+        db.execute("UPDATE thing SET words = 'other' WHERE id < 20")  # the log begins again
+    look_at_all(opened)
 
 
 def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Database) -> None:
@@ -76,7 +111,7 @@ def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Databas
 
 
 def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "CHECK_S", 0.0)
+    check_at_once(opened, monkeypatch)
     for number in range(20):
         with opened.write() as db:
             db.execute("UPDATE thing SET words = ? WHERE id % 20 = ?", (f"other {number} " * 30, number))

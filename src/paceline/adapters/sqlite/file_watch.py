@@ -59,11 +59,16 @@ class Index(NamedTuple):
     def log_bytes(self) -> int:
         return WAL_HEADER_BYTES + self.frames * (FRAME_HEADER_BYTES + self.page_bytes) if self.frames else 0
 
+    def began_again_after(self, before: Index) -> bool:
+        """Whether this log is the one after ``before``, which had all been copied then; nothing of this one has."""
+        restarts = int.from_bytes(self.salts[:4]) - int.from_bytes(before.salts[:4])
+        return restarts == 1 and before.copied == before.frames and self.attempted == 0
+
 
 class Main(NamedTuple):
-    """The main file at one moment, and the checkpoints made by then."""
+    """The main file at one moment, and what the log's index said then."""
 
-    checkpoint: tuple[bytes, int, int]
+    log_index: Index
     changed_ns: int
     size: int
 
@@ -138,14 +143,26 @@ class FileWatch:
         status = path.stat()
         if self._index() != index or not index.at_rest:
             return Seen(unclear=not index.at_rest)
-        before, now = self._main, Main(index.checkpoint, status.st_mtime_ns, status.st_size)
+        before, now = self._main, Main(index, status.st_mtime_ns, status.st_size)
         self._main = now
-        if before is None or now == before:
+        if before is None or now[1:] == before[1:]:
             return Seen()
-        if now.checkpoint == before.checkpoint:
+        if index.checkpoint == before.log_index.checkpoint or self._only_began_again(before.log_index, index):
             how = "cut short" if now.size < before.size else "written"
             return Seen(f"{path} was {how} by something other than SQLite")
         return Seen(rewritten=now.changed_ns != before.changed_ns)
+
+    def _only_began_again(self, before: Index, now: Index) -> bool:
+        """Whether the log began again and SQLite has copied nothing since ``before``: so it left the main file alone.
+
+        Frames that were added to the old log, copied, and then left behind stand in the file after its old end.
+        """
+        if not now.began_again_after(before) or now.frames > before.frames:
+            return False
+        with self._paths[1].open("rb", buffering=0) as log:
+            log.seek(before.log_bytes or WAL_HEADER_BYTES)
+            header = log.read(FRAME_HEADER_BYTES)
+        return header[8:16] != before.salts and self._index() == now
 
     def _look_at_log(self, index: Index) -> Seen | None:
         """Frames that were committed are never written again before the log begins again."""
