@@ -5,6 +5,7 @@ A message only says when to look: the row is the truth, so a message that is sta
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,13 +35,44 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``outgoing``, for checkers of your own: a run that may start. ``attempt`` is the one it would be."""
+    """In ``outgoing``, for checkers of your own: a run that may start. ``attempt`` is the one it would be.
+
+    ``check`` is the monitor's as it was when the message was sent; None: the monitor was gone, or was not read.
+    """
 
     run: str
     generation: int
     counter: int
     due: str
     attempt: int
+    check: dict[str, Any] | None = None
+
+
+class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``work.fifo``, for workers of your own: a batch's run that may start. ``body`` is the record's, as JSON.
+
+    ``attempt`` is the one it would be.
+    """
+
+    id: str
+    provider: str
+    endpoint: str
+    body: Any
+    run: str
+    due: str
+    attempt: int
+
+
+def work_letter(work: Work) -> Letter:
+    """The message of a run: ``work.body`` is JSON text. Its provider is its group, so that messages come in order."""
+    body = msgspec.Raw(b"null" if work.body is None else work.body.encode())
+    text = msgspec.json.encode(msgspec.structs.replace(work, body=body)).decode()
+    return Letter(text, group=work.provider, once=once_of(f"{work.run}#{work.attempt}"))
+
+
+def once_of(name: str) -> str:
+    """A deduplication id: the name itself, or its hash where SQS would find it too long."""
+    return name if len(name) <= ONCE_MAX else blake2b(name.encode(), digest_size=20).hexdigest()
 
 
 class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +136,8 @@ class Letter(NamedTuple):
     once: str | None = None
 
 
+ONCE_MAX = 128
+"""Characters of a deduplication id."""
 DELAY_S_MAX = 900
 DELAY_MS_MAX = DELAY_S_MAX * 1_000
 
@@ -115,7 +149,7 @@ def delay_s(at_ms: int, now_ms: int) -> int:
 
 Tick = Alarm | Release | Start
 Wake = CheckWake | CallWake | Look
-Body = Tick | Waiting | Wake
+Body = Tick | Waiting | Wake | Work
 
 
 class WrongMessage(ValueError):
@@ -124,6 +158,7 @@ class WrongMessage(ValueError):
 
 TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
 OFFERS: tuple[type[Waiting], ...] = (Waiting,)
+WORKS: tuple[type[Work], ...] = (Work,)
 WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
 
 

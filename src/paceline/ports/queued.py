@@ -46,6 +46,14 @@ class OffersRuns(Protocol):
 
 
 @runtime_checkable
+class OffersWork(Protocol):
+    """A store whose runs for workers are told by messages."""
+
+    def offer_work(self, providers: Collection[int], *, now_ms: int) -> set[int]:
+        """Tells workers of runs that may start at these providers. Returns those whose runs are for workers."""
+
+
+@runtime_checkable
 class HasDeadQueues(Protocol):
     """A store whose queues have dead queues, for messages that nobody could handle."""
 
@@ -60,7 +68,7 @@ class HasDeadQueues(Protocol):
         """
 
 
-class QueuedStore(Store, OffersRuns, HasDeadQueues, Protocol):
+class QueuedStore(Store, OffersRuns, OffersWork, HasDeadQueues, Protocol):
     """A store on queues: functions are woken by messages rather than by looking."""
 
     @property
@@ -87,5 +95,8 @@ class QueuedStore(Store, OffersRuns, HasDeadQueues, Protocol):
         """``claim_calls``, of these providers alone."""
 
     def ready_lanes(self, *, until_ms: int) -> list[tuple[int, int]]: ...
+    def ready_work(self, *, until_ms: int) -> list[tuple[int, int]]:
+        """``ready_lanes``, of providers whose runs are for workers."""
+
     def ready_of(self, providers: Collection[int]) -> dict[int, int]: ...
     def dead_letters(self) -> int: ...

@@ -29,7 +29,7 @@ from tests.contract.support.stage import claim as claim_runs
 
 pytestmark = pytest.mark.aws
 
-NONE = dict.fromkeys(("ticks-dead", "outgoing-dead", "runs-dead.fifo", "streams-dead"), 0)
+NONE = dict.fromkeys(("ticks-dead", "outgoing-dead", "runs-dead.fifo", "work-dead.fifo", "streams-dead"), 0)
 RECEIVED_MAX = 5
 
 

@@ -41,9 +41,13 @@ STATED: dict[str, set[str]] = {
     # Numbers are taken in blocks, and another function of this process has one; runs were held while a user was out,
     # and are offered again.
     "ItemsStream": {"ledger", "runs", "outgoing"},
-    "Sweeper": {"runs"},
+    # The run behind one that a worker reported may start at once: here it is behind its time, and paced.
+    "Api": {"work.fifo"},
+    # A provider that was left alone is staggered by the first look at it: so here it is always the tick that tells.
+    "Sweeper": {"runs", "work.fifo"},
     # A monitor's next run is for a checker of one's own, since it was edited; a provider is ready as the time is over.
-    "Sender": {"outgoing", "runs.fifo"},
+    # A provider that became one for workers while the sender had it.
+    "Sender": {"outgoing", "runs.fifo", "work.fifo"},
     # A measurement of many definitions has many ids; what is left of a refused job is swept.
     "Dispatch": {"many ledger"},
     "Follow": {"many ledger"},
@@ -124,6 +128,7 @@ def recorded() -> Iterator[dict[str, set[Right]]]:
             patch.setenv(planner.MACHINE_NAME, failing_machine(stage))
             monitors(recording, target)
             batches(recording, target)
+            work(recording)
             measurements(recording, atlas, target)
             for shift_ms in (0, -5 * 3_600_000, 100 * DAY_MS, 200 * DAY_MS):  # it is also set back once
                 stage.at(shift_ms)
@@ -247,6 +252,31 @@ def batches(recording: Recording, target: Target) -> None:
         assert stage.rest("POST", "/v1/dead/redrive", {"queues": True})[1]["redriven"] == 3
         assert stage.rest("POST", "/v1/batches/daily/plan", {"date": today().date().isoformat()})[0] == 200
         assert stage.rest("DELETE", "/v1/batches/daily/records/late")[0] == 204
+    stage.at(0)
+
+
+def work(recording: Recording) -> None:
+    """Runs for workers of one's own: told by the sweeper and by ticks, claimed and reported over the API."""
+    stage = recording.stage
+    with recording.of("Api"):
+        assert stage.rest("PUT", "/v1/providers/depot", {"kind": "outgoing"})[0] == 201
+        began = today(-5)
+        assert stage.rest("PUT", "/v1/batches/picks", {"start": began.strftime("%H:%M"), "window": "1m"})[0] == 201
+        items = [{"id": f"r{number}", "provider": "depot", "body": {}} for number in range(4)]
+        assert stage.rest("PUT", "/v1/batches/picks/records", {"items": items})[0] == 200
+        assert stage.rest("POST", "/v1/batches/picks/plan", {"date": began.date().isoformat()})[0] == 200
+    depot = stage.store.provider("depot").number
+    for step in range(8):
+        stage.at(120_000 + step * 15_000)
+        with recording.of("Sweeper"):
+            sweeper.handler({}, Context())
+        with recording.of("Ticks"):
+            stage.send("ticks", f'{{"provider": {depot}, "at": 1}}')
+            stage.queue("ticks", ticks.handler).pump()
+        with recording.of("Api"):
+            for item in stage.rest("POST", "/v1/outgoing/claim", {"provider": "depot"})[1]["items"]:
+                body = {"lease": item["lease"], "status": "ok"}
+                assert stage.rest("POST", f"/v1/runs/{item['run']}/outcome", body)[0] == 200
     stage.at(0)
 
 

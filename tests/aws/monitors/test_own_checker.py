@@ -90,7 +90,8 @@ def follow_by_hand(running: Running) -> None:
     """A retry on the way, and the first message twice."""
     running.put("home", text="hello")
     told = running.receive()
-    assert set(told) == {"run", "generation", "counter", "due", "attempt"}
+    assert set(told) == {"run", "generation", "counter", "due", "attempt", "check"}
+    assert told["check"] == {"kind": "outgoing", "text": "hello"}
     path = f"/v1/runs/{quote(told['run'], safe='')}"
     claim = {"attempt": told["attempt"], "lease": "60s"}
     first = running.asked(200, "POST", f"{path}/claim", claim)

@@ -29,7 +29,7 @@ LOOK_S, IDLE_LOOKS = 0.01, 2
 """A state machine goes from one function to the next: once may be between the two."""
 BEHIND_S_MAX = 120
 MINUTE_MS = 60_000
-DEAD = ("ticks-dead", "outgoing-dead", "runs-dead.fifo", "streams-dead")
+DEAD = ("ticks-dead", "outgoing-dead", "runs-dead.fifo", "work-dead.fifo", "streams-dead")
 
 
 class TimedProviders(ModelProviders):

@@ -21,7 +21,7 @@ from paceline.adapters.aws.client.connect import code_of
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import BATCH_MAX, Queues, Received
-from paceline.adapters.aws.client.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS
+from paceline.adapters.aws.client.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS, WORK_FIFO
 from paceline.adapters.aws.monitors.entries import read_entries
 from paceline.adapters.aws.monitors.keys import run_key
 from paceline.core.batches.values import Replayed
@@ -31,6 +31,7 @@ from paceline.ports import queue_messages as messages
 from paceline.ports.queue_messages import (
     DELAY_MS_MAX,
     OFFERS,
+    ONCE_MAX,
     WAKES,
     Alarm,
     Body,
@@ -41,6 +42,7 @@ from paceline.ports.queue_messages import (
     Release,
     Start,
     Waiting,
+    Work,
     WrongMessage,
     delay_s,
     read,
@@ -56,11 +58,15 @@ HIDDEN_S = 300
 WAIT_S = 1
 """A receive that does not wait asks only some of AWS's servers, and may find nothing where something is."""
 LOOK_MS = 60_000
-ONCE_MAX = 128
 _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
 
-KINDS: Mapping[str, tuple[type[Body], ...]] = {TICKS: messages.TICKS, OUTGOING: OFFERS, RUNS_FIFO: WAKES}
+KINDS: Mapping[str, tuple[type[Body], ...]] = {
+    TICKS: messages.TICKS,
+    OUTGOING: OFFERS,
+    RUNS_FIFO: WAKES,
+    WORK_FIFO: messages.WORKS,
+}
 """The kinds of messages in a queue."""
 
 
@@ -202,6 +208,8 @@ def _live(db: Database, source: str, alarms: Sequence[Body], *, now_ms: int) -> 
                 return now_ms if _is_open(runs[one.generation, one.counter]) else None
             case Look():
                 return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own
+            case Work():
+                return None  # what still waits is told again by the next pass
 
     times = [at_ms(one) for one in alarms]
     fifo = source.endswith(".fifo")  # it takes no delay

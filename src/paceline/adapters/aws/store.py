@@ -18,6 +18,7 @@ from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
+from paceline.adapters.aws.monitors.reoffer import offer_again
 from paceline.adapters.aws.monitors.store import AwsMonitorStore
 from paceline.adapters.aws.monitors.upkeep import leases
 from paceline.core.batches.values import Replayed
@@ -65,6 +66,10 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore):
 
     def status(self) -> StoreStatus:
         return msgspec.structs.replace(self.monitor_counts(), **self.batch_counts()._asdict())
+
+    def offer_again(self, *, now_ms: int, beside: Callable[[], int] | None = None) -> int:
+        """Runs of monitors, and those of batches that may start now. Returns how many runs and providers."""
+        return offer_again(self, now_ms=now_ms, beside=beside or (lambda: self.offer_ready_work(now_ms=now_ms)))
 
     def dead_messages(self) -> dict[str, int]:
         return dead_queues.depths(self._queues)

@@ -23,7 +23,7 @@ from paceline.core.monitors.values import Finished, Order
 from paceline.ports.queue_messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, chance, engine, logger, time_of
-from paceline.shells.aws_lambda.ticks import release
+from paceline.shells.aws_lambda.ticks import release_or_tell
 from paceline.shells.daemon.batches import Calls
 from paceline.shells.daemon.in_flight import Found, InFlight
 from paceline.shells.daemon.monitors import Checks
@@ -66,7 +66,7 @@ def follow_up(now: Engine, providers: set[int]) -> None:
     """The next run of these providers gets its message: at once, or when it is due."""
     horizon_ms = now.now_ms() + DELAY_MS_MAX
     ready = now.store.ready_of(providers) if providers else {}
-    release(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
+    release_or_tell(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
 
 
 class SomeChecks(Checks):

@@ -8,7 +8,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.ports.queue_messages import Look, Release
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
-from paceline.shells.aws_lambda.ticks import LOOK_MS, release
+from paceline.shells.aws_lambda.ticks import LOOK_MS, release, release_or_tell
 from paceline.steps.monitors.react import react_to_all
 
 AHEAD_MS = 150_000
@@ -22,7 +22,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     now, now_ms = engine(), engine().now_ms()
     reacted = react_to_all(now.store, now_ms=now_ms)
     swept = now.store.sweep_alarms(now_ms=now_ms)
-    released = release_ready(now)
+    released = release_ready(now) + release_work(now)
     now.outbox.wake([Look(now_ms // LOOK_MS)])
     report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released}
     logger.info("swept", extra=report)
@@ -33,3 +33,9 @@ def release_ready(now: Engine) -> int:
     """Every provider that may start a run by the next sweep; how many may start one now."""
     ready = now.store.ready_lanes(until_ms=now.now_ms() + AHEAD_MS)
     return release(now, [Release(provider, at) for provider, at in ready])
+
+
+def release_work(now: Engine) -> int:
+    """The same for providers whose runs are for workers: what may start now is told to them."""
+    ready = now.store.ready_work(until_ms=now.now_ms() + AHEAD_MS)
+    return release_or_tell(now, [Release(provider, at) for provider, at in ready])

@@ -27,7 +27,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     read = [message for status, message, _ in done if status == "success"]
     now = engine()
     made, lost = _advance(now, [one for one in read if isinstance(one, Alarm)])
-    released = release(now, [one for one in read if isinstance(one, Release | Start)])
+    released = release_or_tell(now, [one for one in read if isinstance(one, Release | Start)])
     logger.info("ticked", extra={"runs": made, "lost": lost, "released": released})
     return answer(processor)
 
@@ -59,12 +59,21 @@ def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start
 
 
 def release(now: Engine, releases: Sequence[Release | Start]) -> int:
-    """Into the FIFO queue those whose time has come; the others wait on. How many were put into it."""
+    """Sends due releases to runs.fifo, and delays the others. Returns how many were due."""
     now_ms = now.now_ms()
     ripe = [one for one in releases if one.at <= now_ms]
     now.outbox.wake(_wake(one, now_ms) for one in ripe)
     now.outbox.later((one for one in releases if one.at > now_ms), now_ms=now_ms)
     return len(ripe)
+
+
+def release_or_tell(now: Engine, releases: Sequence[Release | Start]) -> int:
+    """As ``release``; but runs of providers that workers claim from are told to the workers, once they are due."""
+    now_ms = now.now_ms()
+    named = {one.provider for one in releases if isinstance(one, Release) and one.at <= now_ms}
+    theirs = now.store.offer_work(named, now_ms=now_ms) if named else set()
+    told = [one for one in releases if isinstance(one, Release) and one.at <= now_ms and one.provider in theirs]
+    return len(told) + release(now, [one for one in releases if one not in told])
 
 
 def _wake(ripe: Release | Start, now_ms: int) -> CallWake | CheckWake:

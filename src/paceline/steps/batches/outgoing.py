@@ -17,6 +17,7 @@ from paceline.core.instants import to_text
 from paceline.core.schema import Date, Instant
 from paceline.errors import NotClaimable, NotFound, OutOfScope, PacelineError, StaleLease
 from paceline.ports import BatchStore
+from paceline.ports.queued import OffersWork
 from paceline.steps.batches.providers import get_provider
 from paceline.steps.monitors.outgoing import OutcomeReport, read_detail
 
@@ -111,6 +112,8 @@ def settle_reports(
             continue
         settlements[index] = settle_report(run, work, policy, ended_ms=now_ms, chance=report.chance)
     won = store.settle_calls(list(settlements.values())) if settlements else []
+    if isinstance(store, OffersWork) and any(won):
+        store.offer_work({out[item.handle].provider for item in settlements.values()}, now_ms=now_ms)
     for (index, item), settled in zip(settlements.items(), won, strict=True):
         answers[index] = _recorded(reports[index].run, item) if settled else _stale(reports[index].run)
     return [answers[index] for index in range(len(reports))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from paceline.adapters.aws.batches.keys import lane_shards, provider_in
+from paceline.adapters.aws.batches.keys import lane_shards, provider_in, worker_shards
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     Run,
@@ -34,7 +34,7 @@ from paceline.core.batches.claim import (
     in_turn,
     startable,
 )
-from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, decide_starts
+from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, StartDecision, decide_starts
 from paceline.core.batches.provider import KnownPolicy, Policy, ProviderKind
 from paceline.core.batches.run_keys import NEVER_MS, queue_key
 from paceline.core.batches.settle import Held
@@ -47,7 +47,7 @@ TAKEN_OUT_MAX = 90
 """One transaction takes at most so many of a provider's runs out of its queue."""
 
 
-class _Look(NamedTuple):
+class Look(NamedTuple):
     """What a claim sees of one provider. ``runs``: all that are held, and as many that wait as have a place.
 
     ``ahead``: due times of those that wait, as far as they were read; None if they were not looked at for the backlog.
@@ -63,7 +63,7 @@ class _Look(NamedTuple):
     cut: bool = False
 
 
-class _Opened(NamedTuple):
+class Opened(NamedTuple):
     """``left``: the lane as it was just written, if more may start there at once. ``lost``: another came in between."""
 
     claimed: list[ClaimedCall]
@@ -73,7 +73,7 @@ class _Opened(NamedTuple):
     asides: frozenset[int] = frozenset()
 
 
-class _Page(NamedTuple):
+class Page(NamedTuple):
     """Lanes to be opened. ``full``: there may be more of them."""
 
     lanes: list[LaneItem]
@@ -94,8 +94,8 @@ def _claim(
 
     ``providers``: of these alone, without a look for others; None: of all. ``run``: this one and no other.
     """
-    claiming = _Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms, kind=kind, only=run)
-    page = _Page([], full=True)
+    claiming = Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms, kind=kind, only=run)
+    page = Page([], full=True)
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
         if left > 0 and page.full and not page.lanes:
@@ -147,8 +147,17 @@ def next_call_ms(store: BatchParts) -> int | None:
 
 def ready_lanes(store: BatchParts, *, until_ms: int) -> list[tuple[int, int]]:
     """(provider, when) of those that may start a run up to then, the first ones first. From an index: a hint."""
+    return _ready_among(store, lane_shards(), until_ms=until_ms)
+
+
+def ready_work(store: BatchParts, *, until_ms: int) -> list[tuple[int, int]]:
+    """The same of providers whose runs are for workers."""
+    return _ready_among(store, worker_shards(), until_ms=until_ms)
+
+
+def _ready_among(store: BatchParts, shards: Sequence[str], *, until_ms: int) -> list[tuple[int, int]]:
     pages = store.db.threads.fan_out(
-        lambda shard: _ready_in(store.db, shard, until_ms=until_ms, limit=READY_MAX), lane_shards()
+        lambda shard: _ready_in(store.db, shard, until_ms=until_ms, limit=READY_MAX), shards
     )
     rows = sorted((row["at"], provider_in(row["pk"])) for page in pages for row in page)
     return [(provider, ready_ms) for ready_ms, provider in rows]
@@ -171,7 +180,7 @@ def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[It
     )
 
 
-class _Claiming:
+class Claiming:
     """One claim. Each provider's part of it is an act of its own: one write of its lane.
 
     ``kind``: of providers of this kind alone. ``only``: one run by its name in the ledger, and no other.
@@ -202,12 +211,12 @@ class _Claiming:
     def in_turn(self) -> list[ClaimedCall]:
         return in_turn(self.claimed, self._turns) if self._took_out else self.claimed
 
-    def ready_lanes(self, *, limit: int) -> _Page:
+    def ready_lanes(self, *, limit: int) -> Page:
         """Those first that have been ready for longest. The index is a hint: the lane itself says whether it is."""
         if self._providers is not None:
-            return _Page(self._ready(self._providers))
+            return Page(self._ready(self._providers))
         providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
-        return _Page(self._ready(providers), full=len(providers) >= limit)
+        return Page(self._ready(providers), full=len(providers) >= limit)
 
     def _ready(self, providers: Iterable[int]) -> list[LaneItem]:
         lanes = lanes_of(self._db, providers).values()
@@ -215,29 +224,29 @@ class _Claiming:
             self._looks.note(lane)
         return _in_turn(lane for lane in lanes if lane.ready_ms <= self._now_ms)
 
-    def open_all(self, page: _Page, *, runs_max: int) -> _Page:
+    def open_all(self, page: Page, *, runs_max: int) -> Page:
         """Gives each its turn, as far as the budget reaches; those that are to be looked at again at once."""
-        lanes, known = self._open_lanes(page)
+        lanes, known = self.open_lanes(page)
         self._turns += [lane.provider for lane in lanes]
         shares = divide_budget(runs_max, [self._startable(lane, known[lane.provider].policy) for lane in lanes])
         budgets = list(zip(lanes, shares, strict=False))
         fan_out = self._db.threads.fan_out
-        seen = fan_out(lambda one: self._look(one[0], known[one[0].provider], one[1]), budgets)
+        seen = fan_out(lambda one: self.look(one[0], known[one[0].provider], one[1]), budgets)
         now_ms = self._now_ms
         wishes = self._facts.wishes(self._db, (run.run for look in seen for run in look.runs if run.at_ms <= now_ms))
-        opened = fan_out(lambda look: self._open(look, wishes), seen)
+        opened = fan_out(lambda look: self.open(look, wishes), seen)
         for one in opened:
             self.claimed += one.claimed
         self._return_late({batch for one in opened for batch in one.asides})
         if any(one.took_out for one in opened):
             self._took_out = True
-            return _Page([], full=True)  # what was moved may wait elsewhere now: all providers are read again
+            return Page([], full=True)  # what was moved may wait elsewhere now: all providers are read again
         lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
         left = [one.left for one in opened if one.left is not None]
         again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
-        return _Page(_in_turn(again), page.full)
+        return Page(_in_turn(again), page.full)
 
-    def _open_lanes(self, page: _Page) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
+    def open_lanes(self, page: Page) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
         """Those whose provider is there, is not paused and is of the kind that is claimed; and the policies."""
         known = self._facts.policies.of(self._db, page.lanes)
         resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
@@ -259,11 +268,11 @@ class _Claiming:
             if written.won:
                 self._looks.note(after)
 
-    def _look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> _Look:
+    def look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> Look:
         """Where the first is late, as far ahead as its backlog needs to be known: one request for both."""
         places = min(known.policy.max_in_flight - len(lane.held), budget)
         if places <= 0:
-            return _Look(lane, known, budget, held_runs(lane), lane.front_ms)
+            return Look(lane, known, budget, held_runs(lane), lane.front_ms)
         late = lane.front_ms < self._now_ms - LATE_MS
         asked, least = (max(places, GAPS_MAX + 1), GAPS_MAX) if late else (places, 0)
         waiting = waiting_from(self._db, lane, lane.front_ms, limit=asked, until_ms=self._now_ms, least=least)
@@ -271,25 +280,16 @@ class _Claiming:
         beyond_ms = dues[places] if len(dues) > places else waiting.beyond_ms
         runs = sorted(held_runs(lane) + waiting.runs[:places])
         cut = len(dues) < places and beyond_ms < NEVER_MS and not (dues and dues[-1] > self._now_ms)
-        return _Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
+        return Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
 
-    def _open(self, look: _Look, wishes: Wishes) -> _Opened:
+    def open(self, look: Look, wishes: Wishes) -> Opened:
         """Starts what may start at one provider. A write that loses to another claimer is made in the next pass."""
         lane, now_ms = look.lane, self._now_ms
-        if any(wishes.judge(run, lane.provider, now_ms=now_ms) for run in look.runs):
-            return _Opened([], took_out=True, asides=frozenset(self._take_out(look)))
-        front = [FirstRun(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
-        starts, ready_ms, after = decide_starts(
-            look.known.policy,
-            lane.pace,
-            front,
-            now_ms=now_ms,
-            runs_max=look.budget,
-            backlog=self._backlog(look, front, wishes),
-            phase=look.known.phase,
-        )
+        if self.is_unwanted(look, wishes):
+            return Opened([], took_out=True, asides=frozenset(self.take_out(look)))
+        starts, ready_ms, after = self.decide(look, wishes)
         if self._only is not None and not self._is_only(look, starts):
-            return _Opened([])
+            return Opened([])
         ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
         write_ms = self._db.write_ms(now_ms)
         until_ms = write_ms + look.known.policy.timeout_ms + self._lease_ms
@@ -303,15 +303,32 @@ class _Claiming:
             ready_ms=min(ready_ms, until_ms) if starts else ready_ms,
         )
         if not self._db.write(write_lane(lane, opened)).won:
-            return _Opened([], lost=True)
+            return Opened([], lost=True)
         self._looks.note(opened)
         claimed = [self._claimed(look, due_ms, one, wishes) for due_ms, one in sorted(held.items())]
-        return _Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
+        return Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
 
-    def _is_only(self, look: _Look, starts: Sequence[FirstRun]) -> bool:
+    def is_unwanted(self, look: Look, wishes: Wishes) -> bool:
+        """True if one of the runs must not start where it stands."""
+        return any(wishes.judge(run, look.lane.provider, now_ms=self._now_ms) for run in look.runs)
+
+    def decide(self, look: Look, wishes: Wishes) -> StartDecision:
+        """Which runs may start, by ``core.batches.pace``."""
+        front = [FirstRun(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
+        return decide_starts(
+            look.known.policy,
+            look.lane.pace,
+            front,
+            now_ms=self._now_ms,
+            runs_max=look.budget,
+            backlog=self._backlog(look, front, wishes),
+            phase=look.known.phase,
+        )
+
+    def _is_only(self, look: Look, starts: Sequence[FirstRun]) -> bool:
         return any(run.due_ms == start.handle and run.run == self._only for run in look.runs for start in starts)
 
-    def _claimed(self, look: _Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
+    def _claimed(self, look: Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
         record, day = wishes.records[one.run], wishes.day(one.run)
         assert look.lane.revision is not None
         return ClaimedCall(
@@ -329,7 +346,7 @@ class _Claiming:
             record.get("body"),
         )
 
-    def _backlog(self, look: _Look, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:
+    def _backlog(self, look: Look, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:
         late = first_late(front, now_ms=self._now_ms)
         if late is None:
             return None
@@ -342,7 +359,7 @@ class _Claiming:
         dues = sorted([*look.lane.held, *ahead])
         return backlog([one_ms for one_ms in dues if due_ms <= one_ms < until_ms][: GAPS_MAX + 1], end_ms=end_ms)
 
-    def _take_out(self, look: _Look) -> set[int]:
+    def take_out(self, look: Look) -> set[int]:
         """Takes runs that must not start out of a provider's queue; the next pass looks again."""
         lane = look.lane
         waiting = waiting_from(self._db, lane, lane.front_ms, limit=TAKEN_OUT_MAX)

@@ -6,7 +6,7 @@ done again without harm.
 
 from __future__ import annotations
 
-from paceline.adapters.aws.batches import claims, results, settlements, upkeep, verify
+from paceline.adapters.aws.batches import claims, offers, results, settlements, upkeep, verify
 from paceline.adapters.aws.batches import days as days_items
 from paceline.adapters.aws.batches import dead_letters as dead_items
 from paceline.adapters.aws.batches import providers as provider_items
@@ -66,7 +66,10 @@ class AwsBatchStore(BatchParts):
     extend_call = settlements.extend_call
     next_call_ms = claims.next_call_ms
     ready_lanes = claims.ready_lanes
+    ready_work = claims.ready_work
     ready_of = claims.ready_of
+    offer_work = offers.offer_work
+    offer_ready_work = offers.offer_ready_work
     settle_calls = settlements.settle_calls
     settle_and_claim_calls = claims.settle_and_claim_calls
     release_calls = settlements.release_calls

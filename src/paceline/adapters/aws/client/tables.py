@@ -21,6 +21,8 @@ LEDGER = "ledger"
 TICKS = "ticks"
 OUTGOING = "outgoing"
 RUNS_FIFO = "runs.fifo"
+WORK_FIFO = "work.fifo"
+"""Runs of batches for workers of their operators' own. Apart from ``runs.fifo``, which a function reads."""
 
 DUE_INDEX = "due"
 READY_INDEX = "ready"
@@ -91,11 +93,14 @@ QUEUES = (
     Queue("ticks-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue("outgoing-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue("runs-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
+    Queue("work-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
     # Where a stream's mapping puts what it gave up: AWS takes no FIFO queue for that.
     Queue("streams-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue(TICKS, hidden_s=180, kept_s=DAY_S, dead="ticks-dead"),
     Queue(OUTGOING, hidden_s=180, kept_s=4 * DAY_S, dead="outgoing-dead"),
     Queue(RUNS_FIFO, hidden_s=3_960, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
+    # Short: what still waits is told again every five minutes.
+    Queue(WORK_FIFO, hidden_s=180, kept_s=3_600, dead="work-dead.fifo"),
 )
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import Queues
-from paceline.adapters.aws.client.tables import OUTGOING, TICKS
-from paceline.adapters.aws.monitors.keys import is_outgoing
+from paceline.adapters.aws.client.tables import ITEMS, OUTGOING, TICKS
+from paceline.adapters.aws.monitors.keys import is_outgoing, monitor_key
 from paceline.core.ids import run_id
 from paceline.core.instants import to_text
+from paceline.core.monitors.checks import check_document
+from paceline.core.monitors.stored import read_spec
 from paceline.errors import StoreUnavailable
 from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, Waiting, delay_s, write
 
@@ -26,12 +30,13 @@ class AlarmSender:
     ``offers`` where no checker reads the outgoing queue.
     """
 
-    def __init__(self, queues: Queues) -> None:
+    def __init__(self, queues: Queues, db: Database) -> None:
         self.sends = True
         self.offers = True
         self.unsent = 0
         """How many messages may have got lost since the start: the write before each has happened."""
         self._queues = queues
+        self._db = db
 
     def arm(self, alarms: Iterable[Alarm], *, now_ms: int) -> None:
         """Sends alarms of entries due in the next 15 minutes. The sweep finds the others in the due index."""
@@ -46,10 +51,17 @@ class AlarmSender:
 
         Without ``now_ms`` all are sent at once: a run offered too early is offered again when a checker asks for it.
         """
-        messages = [_waiting(run, now_ms) for run in runs if self.offers and is_outgoing(run["queue"])]
-        if messages:
-            with self._left_to_the_sweep(len(messages)):
-                self._queues.send(OUTGOING, messages)
+        offered = [run for run in runs if self.offers and is_outgoing(run["queue"])]
+        if offered:
+            with self._left_to_the_sweep(len(offered)):
+                checks = self._checks(offered)
+                self._queues.send(OUTGOING, [_waiting(run, checks.get(run["generation"]), now_ms) for run in offered])
+
+    def _checks(self, runs: Sequence[Item]) -> dict[int, dict[str, Any]]:
+        """The checks of these runs' monitors as they are now, by generation; without those that are gone."""
+        found = self._db.get_many(ITEMS, {monitor_key(run["user"], run["monitor"]) for run in runs})
+        specs = {item["generation"]: read_spec(item["spec"]).check for item in found.values()}
+        return {generation: check_document(check) for generation, check in specs.items()}
 
     def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None:
         """Raises StoreUnavailable if some stay unsent."""
@@ -66,7 +78,7 @@ class AlarmSender:
             self.unsent += messages
 
 
-def _waiting(run: Item, now_ms: int | None) -> Letter:
+def _waiting(run: Item, check: dict[str, Any] | None, now_ms: int | None) -> Letter:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
-    body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1)
+    body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1, check)
     return Letter(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

@@ -23,7 +23,7 @@ class MonitorParts(Part):
     @cached_property
     def alarms(self) -> AlarmSender:
         """Sends the messages that wake ticks and checkers; ``alarms.sends = False`` where nobody listens."""
-        return AlarmSender(self._queues)
+        return AlarmSender(self._queues, self._database)
 
     @cached_property
     def next_due(self) -> NextDue:

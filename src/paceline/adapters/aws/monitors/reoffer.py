@@ -34,10 +34,11 @@ Span = tuple[int, int]
 """A span of time: after the first moment, up to the last."""
 
 
-def offer_again(store: MonitorParts, *, now_ms: int) -> int:
+def offer_again(store: MonitorParts, *, now_ms: int, beside: Callable[[], int] = lambda: 0) -> int:
     """Makes a pass if one is due. Returns how many runs were offered.
 
-    A pass that dies is repeated as a whole. Two passes at once offer twice, which does no harm.
+    A pass that dies is repeated as a whole. Two passes at once offer twice, which does no harm. ``beside`` offers
+    something else in the same pass, and returns how many.
     """
     db = store.db
     if not store.alarms.offers:
@@ -48,7 +49,7 @@ def offer_again(store: MonitorParts, *, now_ms: int) -> int:
         return 0
     shards = [shard for row in owners(db) for shard in all_queues(row)]
     seen: dict[str, int] = {"near_ms": now_ms}
-    offered = _offer(store, shards, _near(near_ms, now_ms), lambda run: run["state"] == "out", now_ms=now_ms)
+    offered = beside() + _offer(store, shards, _near(near_ms, now_ms), lambda run: run["state"] == "out", now_ms=now_ms)
     if far_ms is None or abs(now_ms - far_ms) >= FAR_MS:
         seen["far_ms"] = now_ms
         for span in _far(far_ms, now_ms):

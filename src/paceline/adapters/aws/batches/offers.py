@@ -1,0 +1,83 @@
+"""Runs of providers of kind ``outgoing``, told to ``work.fifo``: a program that reads SQS finds its work there.
+
+A message says what may start; the claim by the run's name is the judge. What is told twice within five minutes SQS
+delivers once. A message that is lost is replaced by the next pass: nothing depends on a single one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from paceline.adapters.aws.batches.claims import Claiming, Look, ready_work
+from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
+from paceline.adapters.aws.batches.parts import BatchParts
+from paceline.adapters.aws.batches.unwanted_runs import Wishes
+from paceline.adapters.aws.client.tables import WORK_FIFO
+from paceline.core.batches.claim import PASSES_MAX
+from paceline.core.batches.provider import KnownPolicy
+from paceline.core.ids import call_run_id
+from paceline.core.instants import to_text
+from paceline.errors import StoreUnavailable
+from paceline.ports.queue_messages import Letter, Work, work_letter
+
+OFFERS_MAX = 100
+"""So many runs of one provider are told at once at most; its workers have to claim some before there are more."""
+
+
+def offer_work(store: BatchParts, providers: Collection[int], *, now_ms: int) -> set[int]:
+    """Tells workers which runs may start. Returns those of the providers whose runs are for workers."""
+    theirs = {number for number, lane in lanes_of(store.db, providers).items() if lane.outgoing}
+    letters = [letter for number in sorted(theirs) for letter in _letters(store, number, now_ms=now_ms)]
+    if letters:
+        try:
+            store.queues.send(WORK_FIFO, letters)
+        except StoreUnavailable:
+            return theirs  # what was written stays written, and the next pass tells it
+    return theirs
+
+
+def offer_ready_work(store: BatchParts, *, now_ms: int) -> int:
+    """Tells workers of all runs that may start. Returns of how many providers."""
+    ready = ready_work(store, until_ms=now_ms)
+    return len(offer_work(store, [number for number, _ in ready], now_ms=now_ms))
+
+
+def _letters(store: BatchParts, number: int, *, now_ms: int) -> list[Letter]:
+    """Of one provider, in order. A run that must not start is taken out first, as a claim does it."""
+    claiming = Claiming(store, [number], now_ms=now_ms, lease_ms=0, kind="outgoing", only=None)
+    for _ in range(PASSES_MAX):
+        lanes, known = claiming.open_lanes(claiming.ready_lanes(limit=1))
+        if not lanes:
+            break
+        look, wishes = _look(store, claiming, lanes[0], known[number], now_ms=now_ms)
+        if claiming.is_unwanted(look, wishes):
+            claiming.take_out(look)
+        elif starts := claiming.decide(look, wishes).starts:
+            name = store.facts.policies.names(store.db, [number])[number]
+            return [_letter(look, due_ms, wishes, name) for due_ms in sorted(start.handle for start in starts)]
+        else:
+            claiming.open(look, wishes)  # starts nothing, and notes when to look again
+            break
+    return []
+
+
+def _look(
+    store: BatchParts, claiming: Claiming, lane: LaneItem, known: KnownPolicy, *, now_ms: int
+) -> tuple[Look, Wishes]:
+    look = claiming.look(lane, known, OFFERS_MAX)
+    return look, store.facts.wishes(store.db, [run.run for run in look.runs if run.at_ms <= now_ms])
+
+
+def _letter(look: Look, due_ms: int, wishes: Wishes, provider: str) -> Letter:
+    run = next(run for run in look.runs if run.due_ms == due_ms)
+    record, day = wishes.records[run.run], wishes.day(run.run)
+    work = Work(
+        id=record["name"],
+        provider=provider,
+        endpoint=record["endpoint"],
+        body=record.get("body"),
+        run=call_run_id(day.batch, record["name"], day.date),
+        due=to_text(due_ms),
+        attempt=run.attempt + 1,
+    )
+    return work_letter(work)
