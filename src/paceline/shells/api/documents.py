@@ -43,8 +43,8 @@ Timezone = Annotated[str, shown("Of the cron expression; an IANA name.")]
 Delay = Annotated[core.Duration, shown("Before the first firing.")]
 Jitter = Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")]
 Tags = Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)]
-Credits = Annotated[int, Meta(ge=0, le=DAILY_CREDITS_MAX)]
-Label = Annotated[str, Meta(max_length=LABEL_CHARS_MAX, extra_json_schema={"pattern": "^[^\\u0000]*$"})]
+Credits = Annotated[int, shown(minimum=0, maximum=DAILY_CREDITS_MAX)]
+Label = Annotated[str, shown(maxLength=LABEL_CHARS_MAX, pattern="^[^\\u0000]*$")]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
 Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
@@ -294,8 +294,8 @@ class WebhookSecret(msgspec.Struct, frozen=True):
 class NewKeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``key`` is sealed at once, and shown to nobody."""
 
-    key: Annotated[str, Meta(min_length=1, max_length=KEY_CHARS_MAX, extra_json_schema={"writeOnly": True})]
-    label: Annotated[str, Meta(max_length=KEY_LABEL_CHARS_MAX)] = ""
+    key: Annotated[str, shown(minLength=1, maxLength=KEY_CHARS_MAX, writeOnly=True)]
+    label: Annotated[str, shown(maxLength=KEY_LABEL_CHARS_MAX)] = ""
 
 
 class KeyPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
