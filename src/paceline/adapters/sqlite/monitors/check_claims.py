@@ -14,6 +14,7 @@ import msgspec
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
+from paceline.adapters.sqlite.monitors.definitions import last_change
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.adapters.sqlite.monitors.outgoing_claims import CLEAR, OPEN_FACTS, OWNER, Candidate, Leases, check_of
 from paceline.adapters.sqlite.monitors.owner_queues import looked_max
@@ -43,14 +44,16 @@ TOLD_MS, TOLD_MAX = 250, 1_024
 
 _BEGIN = CHECKS_LANE << LANE_BITS
 
-# Of some runs: how many there still are, the sum of their monitors' revisions, and those that may not simply start,
-# since they were looked at before, a run before them has not ended, or their monitor or owner is gone or disabled. One
-# row for all, since reading a row for each run takes longer than finding it.
-_PLAIN = f"""
-SELECT count(*), total(monitor.revision), json_group_array(run.handle) FILTER (
-    WHERE NOT (user.disabled IS 0 AND {CLEAR} AND open.handle IS NULL
-               AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)))
-FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON open.handle = run.handle {OWNER}"""  # noqa: S608
+# Of some runs: how many there still are, and those that may not simply start, since they were looked at before, or a
+# run before them has not ended. One row for all, since reading a row for each run takes longer than finding it.
+_NEW = f"""{CLEAR} AND open.handle IS NULL
+            AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)"""  # noqa: S608  fixed texts
+_RUNS = "FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON open.handle = run.handle"
+_PLAIN = f"SELECT count(*), 0, json_group_array(run.handle) FILTER (WHERE NOT ({_NEW})) {_RUNS}"
+# The same with the sum of their monitors' revisions; nor may a run start whose monitor is gone, or its owner disabled.
+_PLAIN_OF_MONITORS = f"""
+SELECT count(*), total(monitor.revision),
+       json_group_array(run.handle) FILTER (WHERE NOT (user.disabled IS 0 AND {_NEW})) {_RUNS} {OWNER}"""
 
 Known = tuple[tuple[str, str], int, str, Check | None]
 """A monitor as runs need it: its owner and target, its revision, its name, its check."""
@@ -82,6 +85,10 @@ class CheckQueue:
         self._known: dict[int, Known] = {}
         """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
         which may have changed since, only the order is decided in which runs start."""
+        self._change = -1
+        self._sure: set[int] = set()
+        """Monitors that were compared with the stored ones since the last change of any monitor or user, which has this
+        number."""
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         """One value for each owner and target: equal ones at many places are slower to find."""
 
@@ -176,6 +183,7 @@ class CheckQueue:
         if len(known) > KNOWN_MAX:
             known.clear()
             self._pairs.clear()
+            self._sure.clear()
         unknown = generations.difference(known)
         known.update(dict.fromkeys(unknown, GONE))
         for generation, revision, owner, monitor, spec in db.execute(
@@ -210,18 +218,25 @@ class CheckQueue:
     def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: Leases) -> None:
         """Leases what may simply start, which is nearly all. Fast path of core.monitors.claim.may_start."""
         until_ms = leases.until_ms
-        there, revisions, others = db.execute(_PLAIN, (integers(handles),)).fetchone()
+        if (change := last_change(db)) != self._change:
+            self._change = change
+            self._sure.clear()
+        sure = self._sure.issuperset([run[1] for run in runs])
+        query = _PLAIN if sure else _PLAIN_OF_MONITORS
+        there, revisions, others = db.execute(query, (integers(handles),)).fetchone()
         if others != "[]":
             odd = set(msgspec.json.decode(others))
             runs = [run for run in runs if run[0] not in odd]
             handles = [run[0] for run in runs]
-            there, revisions, _ = db.execute(_PLAIN, (integers(handles),)).fetchone()
+            there, revisions, _ = db.execute(query, (integers(handles),)).fetchone()
         monitors = self._monitors_of(db, runs)
         # A monitor's revision only grows. So if no run is gone and the sum is the remembered one, each revision is.
-        if there < len(handles) or revisions != sum([monitor[1] for monitor in monitors]):
+        if there < len(handles) or not (sure or revisions == sum([monitor[1] for monitor in monitors])):
             for run in runs:
                 self._known.pop(run[1], None)
             return
+        if not sure:
+            self._sure.update([run[1] for run in runs])
         leases.first = handles
         leases.claimed = [
             Claimed(handle, 1, place[0], monitor, generation, counter, due_ms, until_ms, False, check, place[1])
