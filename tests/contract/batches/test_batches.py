@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.core.batches.batch import BatchSpec, RecordSpec
+from paceline.core.batches.batch import BatchSpec, RecordSpec, parse_record
 from paceline.core.batches.values import CallRun
 from paceline.ports import Store
 from tests.contract.support.batch_stage import due_runs, plan, put_batch, put_provider, put_records
@@ -50,6 +50,20 @@ def test_each_record_is_judged_by_itself_and_in_order(store: Store) -> None:
     assert store.record(batch, "s") is None
     assert store.put_records(batch, [records[5], records[4]], now_ms=T0_MS) == ["unchanged"] * 2
     assert store.put_records(batch, [], now_ms=T0_MS) == []
+
+
+def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: Store) -> None:
+    batch = put_batch(store)
+    plain, templated = (
+        RecordSpec("r", "a", "/{date}"),
+        parse_record(b'{"id": "r", "provider": "a", "endpoint": "/{date}"}'),
+    )
+    assert templated.options.templated
+    assert store.put_records(batch, [plain, templated, templated], now_ms=T0_MS) == ["created", "replaced", "unchanged"]
+    assert store.record(batch, "r") == templated
+    assert store.records(batch, after="", limit=9) == [templated]
+    assert store.put_records(batch, [plain], now_ms=T0_MS) == ["replaced"]
+    assert store.record(batch, "r") == plain
 
 
 def test_records_of_two_batches_do_not_meet(store: Store) -> None:

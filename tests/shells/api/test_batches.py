@@ -95,6 +95,22 @@ def test_each_record_of_a_document_gets_its_disposition(daily: Client) -> None:
     assert [item["id"] for item in daily("GET", "/v1/batches/daily/records").json["items"]] == ["new", "r0", "r1"]
 
 
+def test_unknown_placeholder_is_refused_with_its_pointer_or_its_line(daily: Client) -> None:
+    good = {"id": "good", "provider": "a", "endpoint": "/{date}/{{x}}", "body": {"n": [1.50, "{attempt}"]}}
+    bad = {"id": "bad", "provider": "a", "body": {"a": {"b": "{day}"}}}
+    answer = daily("PUT", "/v1/batches/daily/records", {"items": [good, bad]}).json
+    (problem,) = answer["items"][1]["error"]["errors"]
+    assert problem["pointer"] == "/items/1/body"
+    assert "{day}" in problem["detail"]
+    assert "{date}, {due}, {run}, {record}, {attempt}" in problem["detail"]
+    assert daily("GET", "/v1/batches/daily/records/good").json == good | {"active": True}
+    lines = "\n".join(json.dumps(item) for item in (good, bad)).encode()
+    answer = daily("PUT", "/v1/batches/daily/records", raw=lines, headers=LINES).json
+    assert (answer["unchanged"], [line["line"] for line in answer["refusals"]]) == (1, [2])
+    refused = daily("PUT", "/v1/providers/c", PROVIDER | {"headers": {"X-A": "{nonsense}"}})
+    assert refused.json["errors"][0]["pointer"] == "/headers/X-A"
+
+
 def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(daily: Client) -> None:
     lines = [json.dumps({"id": f"r{i}", "provider": "ab"[i % 2]}) for i in range(2_500)]
     lines[10] = '{"id": "cut",'

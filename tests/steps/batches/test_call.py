@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -7,13 +8,15 @@ from typing import Any
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.batches.batch import RecordSpec
+from paceline.core.batches.batch import RecordSpec, parse_record
 from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import RetrySpec
+from paceline.core.instants import to_text
 from paceline.errors import InvalidInput, WrongSetting
 from paceline.ports import Store
 from paceline.steps.batches import redrive
 from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_and_claim, settle_calls
+from paceline.steps.batches.headers import seal_headers
 from tests.contract.support.call_stage import DATE, LEASE_MS, every, make_batch, plan, provide, run_of
 from tests.contract.support.stage import T0_MS
 
@@ -70,6 +73,35 @@ def test_a_call_carries_the_run_id_and_the_provider_s_opened_headers(store: Stor
     assert (call.method, call.url, call.body) == ("POST", "http://example.org/api/items?id=1", '{"n": 1}')
     assert (call.timeout_ms, call.looks_up, call.verify_tls) == (1_000, False, False)
     assert (sent.provider, sent.due_ms) == ("a", T0_MS)
+
+
+def test_a_call_fills_in_the_placeholders_of_its_record_and_its_provider(store: Store, book: ProviderBook) -> None:
+    headers = seal_headers({"X-Try": "{attempt}/{record}", "X-Plain": "plain"}, BackwardsVault())
+    provide(store, "a", headers=headers | {"X-Old": "}etad{"})
+    batch = make_batch(store)
+    plan(store, batch, {"r@1": T0_MS})
+    record = b'{"id": "r@1", "provider": "a", "endpoint": "/{date}?r={run}", "body": {"{date}": "{due} {{"}}'
+    store.put_records(batch, [parse_record(record)], now_ms=T0_MS)
+    (sent,) = claim(store, book)
+    assert sent.call.url == f"http://example.org/{DATE}?r=daily%2Fr%25401%40{DATE}"
+    assert json.loads(sent.call.body or "") == {"{date}": f"{to_text(T0_MS)} {{"}
+    assert sent.call.headers["X-Try"] == "1/r@1"
+    assert sent.call.headers["X-Plain"] == "plain"
+    assert sent.call.headers["X-Old"] == "{date}"  # sealed before there were placeholders
+    retry = ended(sent, code=500)
+    settle_calls(store, by_fence(sent), [retry], chance=half)
+    (again,) = claim(store, book, T0_MS + 500)
+    assert again.call.headers["X-Try"] == "2/r@1"
+    assert again.call.headers["Idempotency-Key"] == sent.call.run_id
+
+
+def test_record_of_before_placeholders_is_sent_as_it_is(store: Store, book: ProviderBook) -> None:
+    provide(store, "a")
+    batch = make_batch(store)
+    plan(store, batch, {"r": T0_MS})
+    store.put_records(batch, [RecordSpec("r", "a", "/{date}/{x}", '{"a": "{run}"}')], now_ms=T0_MS)
+    (sent,) = claim(store, book)
+    assert (sent.call.url, sent.call.body) == ("http://example.org/{date}/{x}", '{"a": "{run}"}')
 
 
 def test_call_without_a_body_is_a_get_unless_the_provider_sets_a_method(store: Store, book: ProviderBook) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from paceline.core.batches.batch import BatchSpec, RecordSpec, day_at
+from paceline.core.batches.batch import BatchSpec, day_at, make_record
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.batches.provider import SAFE_METHODS, BreakerSpec, ProviderSpec, RetrySpec
 from paceline.core.batches.values import DeadChoice
@@ -215,13 +215,11 @@ class Operators:
     def put_records(self, batch: str, names: Sequence[str]) -> None:
         random = self._world.random
         specs = [
-            RecordSpec(
-                id=name,
-                provider=random.choice(PROVIDERS)
-                if random.random() < 0.1
-                else PROVIDERS[int(name[1:]) % len(PROVIDERS)],
-                endpoint=f"/items/{name}",
-                body='{"a":1}',
+            make_record(
+                name,
+                random.choice(PROVIDERS) if random.random() < 0.1 else PROVIDERS[int(name[1:]) % len(PROVIDERS)],
+                f"/items/{name}",
+                random.choice(('{"a":1}', '{"a":"{run} {attempt}"}')),
                 active=self._world.calm or random.random() < 0.9,
             )
             for name in names

@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from paceline.core.batches import placeholders
+from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import ID_PATTERN, id_problem
 from paceline.core.instants import to_datetime, to_ms
@@ -29,7 +31,7 @@ _START = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ENDPOINT = re.compile(r"[!-\[\]-~]*")  # ASCII without blanks, and without the backslash
 # What nearly every record looks like: one look instead of several, for those who import a million.
-_PLAIN = re.compile(rf"{ID_PATTERN}\n{ID_PATTERN}\n(?!//)[!-9;-\[\]-~]{{0,{ENDPOINT_CHARS_MAX}}}")
+_PLAIN = re.compile(rf"{ID_PATTERN}\n{ID_PATTERN}\n(?!//)[!-9;-\[\]-z|~]{{0,{ENDPOINT_CHARS_MAX}}}")
 
 
 class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,6 +65,7 @@ class RecordSpec(msgspec.Struct, frozen=True, gc=False):
     endpoint: str = ""
     body: str | None = None
     active: bool = True
+    options: RecordOptions = NO_OPTIONS
 
 
 class _RecordDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -125,31 +128,51 @@ def parse_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec:
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not valid JSON: {error}.") from None
     content = None if text == "null" else text
-    spec = RecordSpec(document.id, document.provider, document.endpoint, content, document.active)
-    if _PLAIN.fullmatch(f"{spec.id}\n{spec.provider}\n{spec.endpoint}") and len(text) <= BODY_BYTES_MAX:
+    spec = make_record(document.id, document.provider, document.endpoint, content, active=document.active)
+    plain = spec.options is NO_OPTIONS and len(text) <= BODY_BYTES_MAX
+    if plain and _PLAIN.fullmatch(f"{spec.id}\n{spec.provider}\n{spec.endpoint}"):
         return spec
     if problems := record_problems(spec):
         raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
     return spec
 
 
+def make_record(record_id: str, provider: str, endpoint: str, body: str | None, *, active: bool) -> RecordSpec:
+    """A record as it was just declared, not judged yet: braces in its texts are those of a template."""
+    if placeholders.has_braces(endpoint) or (body is not None and placeholders.body_has_braces(body)):
+        return RecordSpec(record_id, provider, endpoint, body, active, RecordOptions(templated=True))
+    return RecordSpec(record_id, provider, endpoint, body, active)
+
+
 def record_document(spec: RecordSpec) -> dict[str, Any]:
-    body = msgspec.Raw(spec.body.encode()) if spec.body is not None else None
-    return {"id": spec.id, "provider": spec.provider, "endpoint": spec.endpoint, "body": body, "active": spec.active}
+    """As it is shown: put again, it is the same record. Texts that are no templates are shown as such, if need be."""
+    endpoint, body = spec.endpoint, spec.body
+    if not spec.options.templated:
+        endpoint, body = placeholders.escape(endpoint), placeholders.escape_body(body) if body is not None else None
+    raw = msgspec.Raw(body.encode()) if body is not None else None
+    return {"id": spec.id, "provider": spec.provider, "endpoint": endpoint, "body": raw, "active": spec.active}
 
 
 def record_problems(spec: RecordSpec) -> list[FieldProblem]:
     problems = [p for p in (id_problem(spec.id, "/id"), id_problem(spec.provider, "/provider")) if p]
-    if len(spec.endpoint) > ENDPOINT_CHARS_MAX:
-        problems.append(FieldProblem("/endpoint", f"at most {ENDPOINT_CHARS_MAX} characters"))
-    elif not _ENDPOINT.fullmatch(spec.endpoint):
-        detail = "spaces, control and non-ASCII characters must be percent-encoded"
+    if detail := _endpoint_problem(spec.endpoint):
         problems.append(FieldProblem("/endpoint", detail))
-    elif "://" in spec.endpoint.split("?")[0] or spec.endpoint.startswith("//"):
-        problems.append(FieldProblem("/endpoint", "a path below the provider's base_url, not a URL of its own"))
-    if spec.body is not None and (problem := text_problem(spec.body, "/body", chars_max=BODY_BYTES_MAX)):
-        problems.append(problem)
+    if spec.body is not None:
+        problem = text_problem(spec.body, "/body", chars_max=BODY_BYTES_MAX)
+        if problem is None and (detail := placeholders.body_problem(spec.body)):
+            problem = FieldProblem("/body", detail)
+        problems += [problem] if problem else []
     return problems
+
+
+def _endpoint_problem(endpoint: str) -> str | None:
+    if len(endpoint) > ENDPOINT_CHARS_MAX:
+        return f"at most {ENDPOINT_CHARS_MAX} characters"
+    if not _ENDPOINT.fullmatch(endpoint):
+        return "spaces, control and non-ASCII characters must be percent-encoded"
+    if "://" in endpoint.split("?", maxsplit=1)[0] or endpoint.startswith("//"):
+        return "a path below the provider's base_url, not a URL of its own"
+    return placeholders.text_problem(endpoint)
 
 
 def call_url(base_url: str, endpoint: str) -> str:

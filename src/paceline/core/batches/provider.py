@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
+from paceline.core.batches import placeholders
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import stable_fraction
 from paceline.core.monitors.checks import HIDDEN
@@ -55,7 +56,8 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     kind: ProviderKind = "http"
     headers: Annotated[
-        dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
+        dict[str, str],
+        shown("Values may hold placeholders; they are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX),
     ] = {}
     method: Method | None = None
     """None: POST for a record with a body, GET for one without."""
@@ -223,7 +225,7 @@ def _header_problems(headers: dict[str, str]) -> list[FieldProblem]:
         return [FieldProblem("/headers", f"at most {HEADERS_MAX} headers")]
     problems = []
     for name, value in headers.items():
-        detail = header_problem(name, value)
+        detail = header_problem(name, value) or placeholders.text_problem(value)
         if name.lower() == "idempotency-key":
             detail = "Idempotency-Key is set by Paceline and cannot be given"
         if detail:

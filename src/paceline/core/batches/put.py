@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 from paceline.core.batches.batch import RecordSpec
+from paceline.core.batches.record_options import options_text
 
 Disposition = Literal["created", "replaced", "unchanged", "revision_mismatch"]
 
@@ -32,6 +33,7 @@ class RecordState(NamedTuple):
     deleted: bool
     endpoint: str
     body: str | None
+    options: str | None = None
 
 
 class RecordChange(NamedTuple):
@@ -46,7 +48,8 @@ class RecordChange(NamedTuple):
 
 
 def wanted_state(record: RecordSpec, *, number: int, provider: int) -> RecordState:
-    return RecordState(number, provider, record.active, False, record.endpoint, record.body)
+    options = options_text(record.options)
+    return RecordState(number, provider, record.active, False, record.endpoint, record.body, options)
 
 
 _UNCHANGED = RecordChange("unchanged", "stays")

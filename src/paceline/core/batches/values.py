@@ -103,6 +103,8 @@ class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
     """An earlier attempt may have arrived."""
     endpoint: str
     body: str | None
+    """As they are stored: ``core.batches.request.render_request`` fills in their placeholders."""
+    options: str | None = None
 
 
 class OutCall(msgspec.Struct, frozen=True, gc=False):

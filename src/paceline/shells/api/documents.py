@@ -176,9 +176,10 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: Id
     provider: Id
     endpoint: Annotated[
-        str, shown("What follows the provider's `base_url`; percent-encoded.", maxLength=ENDPOINT_CHARS_MAX)
+        str,
+        shown("What follows `base_url`; percent-encoded, with placeholders.", maxLength=ENDPOINT_CHARS_MAX),
     ] = ""
-    body: Annotated[Any, shown("Any JSON, sent as it is; a text is sent as that text.")] = None
+    body: Annotated[Any, shown("Any JSON, its string values with placeholders; a text is sent as that text.")] = None
     active: Annotated[bool, shown("`false`: it does not run.")] = True
 
 

@@ -10,12 +10,15 @@ import msgspec
 
 from paceline.core.batches.batch import call_url
 from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
+from paceline.core.batches.placeholders import has_braces, render_header
 from paceline.core.batches.provider import Method, Policy, method_of, policy_of
+from paceline.core.batches.request import render_request, values_of
 from paceline.core.batches.values import ClaimedCall
 from paceline.core.ids import call_run_id
 from paceline.core.leases import Leased, sort_out
 from paceline.errors import WrongSetting
 from paceline.ports import BatchStore, Vault
+from paceline.steps.batches.headers import open_headers
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 KNOWN_MAX = 65_536
@@ -34,6 +37,8 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     """Without a body."""
     method_full: Method
     headers: dict[str, str]
+    """Templates."""
+    fills_headers: bool
     look_up: str | None
     problem: str
 
@@ -83,7 +88,7 @@ class ProviderBook:
         assert provider is not None, "a provider with runs out cannot be removed"
         headers, problem = {}, ""
         try:
-            headers = {name: self._vault.unseal(value) for name, value in provider.spec.headers.items()}
+            headers = open_headers(provider.spec.headers, self._vault)
         except WrongSetting as error:
             problem = str(error)
         spec = provider.spec
@@ -98,6 +103,7 @@ class ProviderBook:
             method_of(spec, has_body=False),
             method_of(spec, has_body=True),
             headers,
+            any(has_braces(value) for value in headers.values()),
             spec.look_up,
             problem,
         )
@@ -178,15 +184,15 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
 
 
 def _build(item: ClaimedCall, known: Known) -> Call | Refusal:
-    body, policy = item.body, known.policy
-    method = known.method_bare if body is None else known.method_full
+    policy = known.policy
+    method = known.method_bare if item.body is None else known.method_full
     decision = decide_call(method, policy, attempt=item.attempt, lost=item.lost)
     if isinstance(decision, Refusal):
         return decision
     if known.problem:
         return Refusal("unknown" if item.lost else "failed", known.problem)
     run_id = call_run_id(item.batch, item.record, item.date)
-    endpoint, looks_up = item.endpoint, decision == "look_up"
+    (endpoint, body), looks_up = render_request(item), decision == "look_up"
     if looks_up:
         assert known.look_up is not None
         endpoint, method, body = known.look_up.replace("{run}", quote(run_id, safe="")), "GET", None
@@ -197,12 +203,19 @@ def _build(item: ClaimedCall, known: Known) -> Call | Refusal:
         run_id,
         method,
         call_url(known.base_url, endpoint),
-        {**known.headers, IDEMPOTENCY_KEY: run_id},
+        {**_headers(item, known), IDEMPOTENCY_KEY: run_id},
         body,
         policy.timeout_ms,
         looks_up,
         known.verify_tls,
     )
+
+
+def _headers(item: ClaimedCall, known: Known) -> dict[str, str]:
+    if not known.fills_headers:
+        return known.headers
+    values = values_of(item)
+    return {name: render_header(value, values) for name, value in known.headers.items()}
 
 
 def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:

@@ -9,9 +9,9 @@ import msgspec
 from paceline.core.batches.provider import ProviderDefinition, ProviderSpec, keep_hidden, parse_provider
 from paceline.core.batches.values import ProviderPut, PutProvider
 from paceline.core.ids import id_problem
-from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import AlreadyExists, InvalidInput, NotFound, RevisionMismatch
 from paceline.ports import BatchStore, Vault
+from paceline.steps.batches.headers import seal_headers
 from paceline.steps.edit import edit
 
 
@@ -29,7 +29,8 @@ def put_provider(
 def put_provider_spec(
     store: BatchStore, vault: Vault, provider_id: str, spec: ProviderSpec, *, expected_revision: int | None, now_ms: int
 ) -> ProviderPut:
-    sealed = seal_headers(spec, vault)
+    # Values that stand for "as it is stored" are filled in by keep_hidden.
+    sealed = msgspec.structs.replace(spec, headers=seal_headers(spec.headers, vault))
 
     def changed(stored: ProviderSpec | None) -> ProviderSpec:
         return keep_hidden(sealed, stored)
@@ -68,12 +69,6 @@ def get_provider(store: BatchStore, provider_id: str) -> ProviderDefinition:
     if provider is None:
         raise no_provider(provider_id)
     return provider
-
-
-def seal_headers(spec: ProviderSpec, vault: Vault) -> ProviderSpec:
-    """Values that stand for "as it is stored" are left for ``keep_hidden``."""
-    headers = {name: value if value == HIDDEN else vault.seal(value) for name, value in spec.headers.items()}
-    return msgspec.structs.replace(spec, headers=headers)
 
 
 def no_provider(provider_id: str) -> NotFound:

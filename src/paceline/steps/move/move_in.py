@@ -24,6 +24,7 @@ from paceline.core.users import Token, User, UserEdit
 from paceline.errors import AlreadyExists, InvalidInput, LimitReached, MalformedBody, PacelineError
 from paceline.ports import Store, Vault
 from paceline.steps.access import TOKENS_MAX
+from paceline.steps.batches.headers import open_headers
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.monitors.check_secrets import open_spec, seal_spec
 from paceline.steps.monitors.react import CHANGES_MAX, react_to_all
@@ -250,8 +251,7 @@ class _Move:
 
     def _provider(self, line: ProviderLine) -> str:
         _check_id(line.id)
-        for sealed in line.spec.headers.values():
-            self._vault.unseal(sealed)
+        open_headers(line.spec.headers, self._vault)
         plain = msgspec.structs.replace(line.spec, headers=dict.fromkeys(line.spec.headers, "-"))
         if problems := provider_problems(plain):
             raise InvalidInput.of(*problems)

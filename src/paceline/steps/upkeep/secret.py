@@ -10,6 +10,7 @@ from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Store, Vault
 from paceline.ports.items import ItemStore
 from paceline.steps import collection
+from paceline.steps.batches.headers import without_mark
 from paceline.steps.collection import Collection
 from paceline.steps.monitors.check_secrets import seal_stored
 
@@ -120,7 +121,7 @@ def _sealed(store: Store, *, now_ms: int) -> Iterator[str]:
     for _ in range(PAGES_MAX):
         page = store.providers(after=after, limit=PAGE)
         for provider in page:
-            yield from provider.spec.headers.values()
+            yield from map(without_mark, provider.spec.headers.values())
         if len(page) < PAGE:
             break
         after = page[-1].id

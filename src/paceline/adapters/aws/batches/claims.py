@@ -344,6 +344,7 @@ class Claiming:
             one.lost == 1,
             record["endpoint"],
             record.get("body"),
+            record.get("options"),
         )
 
     def _backlog(self, look: Look, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:

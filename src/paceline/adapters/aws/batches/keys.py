@@ -5,7 +5,8 @@ Table ``items``
     provider#number / -                 id
     batches / id                        number, revision, spec, created_ms, updated_ms
     name#batch#shard / record's id      number, provider, place, active, deleted, version: all that a plan needs
-    record#number / -                   batch, name, provider, place, active, deleted, endpoint, body: what a call needs
+    record#number / -                   batch, name, provider, place, active, deleted, endpoint, body, options: what a
+                                        call needs
     newcomer#batch's number / number    a record that came while a day was on
     gone / number                       a record that was removed, until no run names it
     days#batch / date                   number, start_ms, end_ms, state, cursor

@@ -31,6 +31,7 @@ from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
 from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.record_options import parse_options
 from paceline.core.batches.run_keys import RECORD_BITS
 from paceline.core.batches.spread import place_of
 from paceline.core.batches.values import BatchPut, LateRecord, RecordPut
@@ -233,8 +234,8 @@ def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) 
         "deleted": state.deleted or None,
     }
     named = {"pk": key.pk, "sk": key.sk, "version": version} | facts
-    more = {"batch": batch.id, "name": name, "endpoint": state.endpoint, "body": state.body}
-    return named, {"pk": own.pk, "sk": own.sk} | facts | more
+    texts = {"endpoint": state.endpoint, "body": state.body, "options": state.options}
+    return named, {"pk": own.pk, "sk": own.sk} | facts | {"batch": batch.id, "name": name} | texts
 
 
 def _newcomer(batch: Batch, number: int) -> Item:
@@ -254,6 +255,7 @@ def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str,
             deleted=bool(one.get("deleted")),
             endpoint=records[record_key(one["number"])]["endpoint"],
             body=records[record_key(one["number"])].get("body"),
+            options=records[record_key(one["number"])].get("options"),
         )
         for key, one in named.items()
     }
@@ -325,7 +327,14 @@ def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[I
 def _read_records(store: BatchParts, items: Sequence[Item]) -> list[RecordSpec]:
     names = store.facts.policies.names(store.db, (item["provider"] for item in items))
     return [
-        RecordSpec(item["name"], names[item["provider"]], item["endpoint"], item.get("body"), active=item["active"])
+        RecordSpec(
+            item["name"],
+            names[item["provider"]],
+            item["endpoint"],
+            item.get("body"),
+            item["active"],
+            parse_options(item.get("options")),
+        )
         for item in items
     ]
 

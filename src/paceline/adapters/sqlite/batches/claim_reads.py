@@ -29,7 +29,7 @@ HELD_MAX = 2_000
 # `active`: its record is there and wants to run.
 _RECORD = f"JOIN record ON record.id = queue.run & {RECORD_MASK}"
 _WANTS = """queue.attempt, queue.lost, record.name, record.provider, record.active AND NOT record.deleted,
-            record.endpoint, record.body"""
+            record.endpoint, record.body, record.options"""
 _DUE_MS = f"(queue.k & {TIME_MASK}) + {EPOCH_MS}"
 
 # One statement for all that are ready: for a provider with nothing in flight its head is all that a claim must know.
@@ -67,6 +67,7 @@ class Run(NamedTuple):
     active: int
     endpoint: str
     body: str | None
+    options: str | None
 
 
 class ReadyProvider(NamedTuple):
@@ -93,6 +94,7 @@ class ReadyProvider(NamedTuple):
     active: int
     endpoint: str
     body: str | None
+    options: str | None
 
     @property
     def pace(self) -> Pace:
@@ -103,8 +105,9 @@ class ReadyProvider(NamedTuple):
         if self.k is None:
             return None
         due_ms = due_ms_of(self.k)
-        wants = (self.attempt, self.lost, self.record, self.record_provider, self.active, self.endpoint, self.body)
-        return Run(self.k, self.run, "waiting", due_ms, due_ms, *wants)
+        wants = (self.attempt, self.lost, self.record, self.record_provider, self.active)
+        texts = (self.endpoint, self.body, self.options)
+        return Run(self.k, self.run, "waiting", due_ms, due_ms, *wants, *texts)
 
 
 class Days(dict[int, DayFacts]):

@@ -124,7 +124,7 @@ class _Claiming:
         Fast path of core.batches.unwanted.judge_run and core.batches.pace.decide_starts.
         """
         (provider, revision, held, _, _, closed_until_ms, _, staggered, k, number, attempt, lost, record, target,
-         active, endpoint, body) = row  # fmt: skip
+         active, *request) = row  # fmt: skip
         if held or k is None or revision is None or not active or target != provider:
             return False
         if self._only not in (None, number):
@@ -138,9 +138,7 @@ class _Claiming:
         until_ms = now_ms + policy.timeout_ms + self._lease_ms
         self._heads[until_ms].append(k)
         self.claimed.append(
-            ClaimedCall(
-                k, attempt + 1, provider, revision, batch, record, date, due_ms, until_ms, lost == 1, endpoint, body
-            )
+            ClaimedCall(k, attempt + 1, provider, revision, batch, record, date, due_ms, until_ms, lost == 1, *request)
         )
         return True
 
@@ -252,6 +250,7 @@ class _Claiming:
                     may_have_arrived(run.state, run.lost),
                     run.endpoint,
                     run.body,
+                    run.options,
                 )
             )
 

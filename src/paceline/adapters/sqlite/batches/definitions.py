@@ -15,6 +15,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
 from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
 from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.record_options import options_text, parse_options
 from paceline.core.batches.run_keys import due_ms_of, provider_of
 from paceline.core.batches.spread import place_of, places_of
 from paceline.core.batches.values import BatchPut, RecordPut
@@ -67,7 +68,7 @@ def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, 
 
 def record(db: Connection, batch: Batch, name: str) -> RecordSpec | None:
     row = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active
+        """SELECT record.name, provider.name, endpoint, body, active, options
            FROM record JOIN provider ON provider.id = record.provider
            WHERE record.batch = ? AND record.name = ? AND record.deleted = 0""",
         (batch.number, name),
@@ -77,7 +78,7 @@ def record(db: Connection, batch: Batch, name: str) -> RecordSpec | None:
 
 def records(db: Connection, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
     rows = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active
+        """SELECT record.name, provider.name, endpoint, body, active, options
            FROM record JOIN provider ON provider.id = record.provider
            WHERE record.batch = ? AND record.name > ? AND record.deleted = 0 ORDER BY record.name LIMIT ?""",
         (batch.number, after, limit),
@@ -131,6 +132,7 @@ class _Page:
                 1 if one.active else 0,
                 one.endpoint,
                 one.body,
+                options_text(one.options),
             )
             for number, one, place in zip(numbers, records, places, strict=False)
         }
@@ -157,7 +159,7 @@ class _Page:
         if number >= self._first_new:
             self._inserts[number] = self._new_row(record, after)
         else:
-            self._updates[number] = (provider, after.active, record.endpoint, record.body, number)
+            self._updates[number] = (provider, after.active, after.endpoint, after.body, after.options, number)
         if change.late == "comes":
             self._came.add(number)
             self._went.discard(number)
@@ -169,13 +171,14 @@ class _Page:
     def write(self, db: Connection) -> None:
         if self._inserts:
             db.executemany(
-                """INSERT INTO record (id, batch, name, provider, place, active, deleted, endpoint, body)
-                   VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)""",
+                """INSERT INTO record (id, batch, name, provider, place, active, deleted, endpoint, body, options)
+                   VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?, ?)""",
                 self._inserts.values(),
             )
         if self._updates:
             db.executemany(
-                "UPDATE record SET provider = ?, active = ?, deleted = 0, endpoint = ?, body = ? WHERE id = ?",
+                """UPDATE record SET provider = ?, active = ?, deleted = 0, endpoint = ?, body = ?, options = ?
+                   WHERE id = ?""",
                 self._updates.values(),
             )
         if self._went:
@@ -186,8 +189,8 @@ class _Page:
 
     def _new_row(self, record: RecordSpec, state: RecordState) -> tuple[Any, ...]:
         batch = self._batch
-        facts = (state.provider, place_of(batch.id, record.id), state.active, state.endpoint, state.body)
-        return (state.number, batch.number, record.id, *facts)
+        facts = (state.provider, place_of(batch.id, record.id), state.active)
+        return (state.number, batch.number, record.id, *facts, state.endpoint, state.body, state.options)
 
 
 def _provider_numbers(db: Connection, names: Iterable[str]) -> dict[str, int]:
@@ -203,13 +206,13 @@ def _current(db: Connection, batch: Batch, names: Sequence[str]) -> dict[str, Re
     if not names or last is None or min(names) > last:
         return {}  # an import in order of names: each page comes after all that is there
     rows = db.execute(
-        """SELECT name, id, provider, active, deleted, endpoint, body FROM record
+        """SELECT name, id, provider, active, deleted, endpoint, body, options FROM record
            WHERE batch = ? AND name IN carray(?)""",
         (batch.number, apsw.carray(tuple(names) or ("",))),
     )
     return {
-        name: RecordState(number, provider, bool(active), bool(deleted), endpoint, body)
-        for name, number, provider, active, deleted, endpoint, body in rows
+        name: RecordState(number, provider, bool(active), bool(deleted), *texts)
+        for name, number, provider, active, deleted, *texts in rows
     }
 
 
@@ -257,5 +260,5 @@ def _batch(row: tuple[Any, ...]) -> Batch:
 
 
 def _record(row: tuple[Any, ...]) -> RecordSpec:
-    name, provider, endpoint, body, active = row
-    return RecordSpec(name, provider, endpoint, body, active=bool(active))
+    name, provider, endpoint, body, active, options = row
+    return RecordSpec(name, provider, endpoint, body, bool(active), parse_options(options))

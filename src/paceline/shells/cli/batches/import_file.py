@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 import msgspec
 import typer
 
-from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, record_problems
+from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, make_record, record_problems
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
@@ -183,11 +183,11 @@ def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
         return _refused(line, InvalidInput(f"It has {len(cells)} cells, and the first line {len(columns)}."))
     values = dict(zip(columns, cells, strict=True))
     active = _TRUTH.get(values.get("active", "").strip().lower())
-    record = RecordSpec(
-        id=values["id"].strip(),
-        provider=values["provider"].strip(),
-        endpoint=values.get("endpoint", "").strip(),
-        body=_csv_body(values.get("body", "")),
+    record = make_record(
+        values["id"].strip(),
+        values["provider"].strip(),
+        values.get("endpoint", "").strip(),
+        _csv_body(values.get("body", "")),
         active=active is not False,
     )
     problems = record_problems(record)
