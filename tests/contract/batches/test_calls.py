@@ -9,6 +9,7 @@ import pytest
 
 from paceline.core.batches.batch import RecordSpec
 from paceline.core.batches.provider import BreakerSpec
+from paceline.core.batches.record_options import RecordOptions
 from paceline.ports import Store
 from tests.contract.conftest import Opener
 from tests.contract.support.call_stage import (
@@ -363,3 +364,17 @@ def test_claims_of_two_processes_on_one_file_never_share_a_run(store: Store, oth
     while found := [*claim(store, runs_max=4), *claim(other, runs_max=7)]:
         seen += [call.handle for call in found]
     assert len(seen) == len(set(seen)) == count
+
+
+def test_lease_lasts_for_the_record_s_own_time_out(store: Store) -> None:
+    provide(store, "a", max_in_flight=3)
+    batch = make_batch(store)
+    plan(store, batch, every(0, 3))
+    slow, quick = (RecordOptions(timeout=timeout) for timeout in ("9s", "200ms"))
+    store.put_records(batch, [RecordSpec("r0", "a", options=slow), RecordSpec("r1", "a", options=quick)], now_ms=T0_MS)
+    now_ms = T0_MS + 5
+    leases = {call.record: call.lease_until_ms - now_ms - LEASE_MS for call in claim(store, now_ms)}
+    assert leases == {"r0": 9_000, "r1": 200, "r2": TIMEOUT_MS}
+    assert store.next_call_ms() == now_ms + 200 + LEASE_MS  # the first of the leases
+    again = claim(store, now_ms + 200 + LEASE_MS)
+    assert [(call.record, call.attempt, call.lost) for call in again] == [("r1", 2, True)]

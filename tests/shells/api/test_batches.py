@@ -95,6 +95,28 @@ def test_each_record_of_a_document_gets_its_disposition(daily: Client) -> None:
     assert [item["id"] for item in daily("GET", "/v1/batches/daily/records").json["items"]] == ["new", "r0", "r1"]
 
 
+def test_options_of_a_record_are_shown_without_their_secrets(daily: Client) -> None:
+    record: dict[str, Any] = {"id": "r", "provider": "a", "endpoint": "/", "body": None, "active": True}
+    record |= {"method": "PUT", "headers": {"X-Key": "sesame"}, "timeout": "5s", "expect": {"done": ["2xx", 409]}}
+    assert daily("PUT", "/v1/batches/daily/records", {"items": [record]}).json["created"] == 1
+    shown = daily("GET", "/v1/batches/daily/records/r").json
+    assert shown == record | {"headers": {"X-Key": "***"}}
+    assert daily("GET", "/v1/batches/daily/records").json["items"] == [shown]
+    assert daily("PUT", "/v1/batches/daily/records", {"items": [shown]}).json["unchanged"] == 1
+    twice = record | {"expect": {"done": [409], "failed": [409]}}
+    answer = daily("PUT", "/v1/batches/daily/records", {"items": [twice]}).json
+    assert answer["items"][0]["error"]["errors"][0]["pointer"] == "/items/0/expect/failed/0"
+    other = record | {"id": "s", "headers": {"X-Key": "***"}}
+    answer = daily("PUT", "/v1/batches/daily/records", {"items": [other]}).json
+    assert answer["items"][0]["error"]["errors"][0]["pointer"] == "/items/0/headers/X-Key"
+    provider = daily("PUT", "/v1/providers/c", PROVIDER | {"expect": {"retry": [404]}})
+    assert (provider.status, provider.json["expect"]) == (201, {"retry": [404]})
+    assert daily("PUT", "/v1/providers/c", PROVIDER | {"expect": {"retry": ["404"]}}).json["errors"][0] == {
+        "pointer": "/expect/retry/0",
+        "detail": 'a status from 200 to 599, or a class from "2xx" to "5xx"',
+    }
+
+
 def test_unknown_placeholder_is_refused_with_its_pointer_or_its_line(daily: Client) -> None:
     good = {"id": "good", "provider": "a", "endpoint": "/{date}/{{x}}", "body": {"n": [1.50, "{attempt}"]}}
     bad = {"id": "bad", "provider": "a", "body": {"a": {"b": "{day}"}}}

@@ -117,6 +117,27 @@ def test_the_forms_of_a_file_mean_the_same(shop: Program) -> None:
     assert shop.json("batch", "import", "table.csv")["unchanged"] == 6_000
 
 
+def test_csv_import_reads_the_options_of_records(shop: Program) -> None:
+    table = (
+        "id,provider,method,timeout,headers,expect,endpoint\n"
+        'a,shop,PUT,5s,"{""X-A"": ""{date}""}","{""done"": [409]}",/{record}\n'
+        "b,shop,,,,,/b\n"
+        "c,shop,SING,,,,\nd,shop,,1ms,,,\ne,shop,,,{,,\nf,shop,,,,,/{what}\n"
+    )
+    ended = shop.run("batch", "import", "-", "--format", "csv", "--json", stdin=table)
+    assert ended.document["created"] == 2
+    assert [(refusal["line"], refusal["detail"].split(":")[0]) for refusal in ended.document["refusals"]] == [
+        (4, "/method"),
+        (5, "/timeout"),
+        (6, "/headers"),
+        (7, "/endpoint"),
+    ]
+    edited = shop.json("provider", "set", "shop", "--expect", '{"done": ["2xx", 409]}')
+    assert edited["expect"] == {"done": ["2xx", 409]}
+    assert shop.json("provider", "set", "shop", "--expect", '{"retry": [404]}')["expect"]["done"] == ["2xx", 409]
+    assert shop.run("provider", "set", "shop", "--expect", "nonsense").code == 2
+
+
 def test_csv_import_reads_files_as_spreadsheets_write_them(shop: Program) -> None:
     table = (
         'id,provider,body,active\r\na,shop,"{""n"": [1,\n2]}",\r\nb,shop,plain text,no\r\nc,shop,,maybe\r\nd,shop\r\n'

@@ -11,10 +11,12 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.batches.batch import RecordSpec, parse_record
 from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import RetrySpec
+from paceline.core.batches.record_options import RecordOptions
 from paceline.core.instants import to_text
 from paceline.errors import InvalidInput, WrongSetting
 from paceline.ports import Store
 from paceline.steps.batches import redrive
+from paceline.steps.batches.batches import put_records
 from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_and_claim, settle_calls
 from paceline.steps.batches.headers import seal_headers
 from tests.contract.support.call_stage import DATE, LEASE_MS, every, make_batch, plan, provide, run_of
@@ -93,6 +95,56 @@ def test_a_call_fills_in_the_placeholders_of_its_record_and_its_provider(store: 
     (again,) = claim(store, book, T0_MS + 500)
     assert again.call.headers["X-Try"] == "2/r@1"
     assert again.call.headers["Idempotency-Key"] == sent.call.run_id
+
+
+def test_method_headers_timeout_and_expect_of_a_record_come_before_those_of_its_provider(
+    store: Store, book: ProviderBook
+) -> None:
+    vault = BackwardsVault()
+    provide(store, "a", headers=seal_headers({"X-Key": "shared", "X-Both": "provider"}, vault))
+    batch = make_batch(store)
+    plan(store, batch, {"r": T0_MS})
+    record = b"""{"id": "r", "provider": "a", "endpoint": "/r", "method": "PUT", "timeout": "2s",
+                  "headers": {"x-both": "{record}"}, "expect": {"done": [404]}}"""
+    (put,) = put_records(store, batch, [record], now_ms=T0_MS, vault=vault)
+    assert put.disposition == "replaced"
+    stored = store.record(batch, "r")
+    assert stored is not None
+    assert "{record}" not in stored.options.headers.values()
+    (sent,) = claim(store, book)
+    assert (sent.call.method, sent.call.timeout_ms) == ("PUT", 2_000)
+    assert sent.lease_until_ms == T0_MS + 2_000 + LEASE_MS
+    assert sent.call.headers == {"X-Key": "shared", "x-both": "r", "Idempotency-Key": sent.call.run_id}
+    report = settle_calls(store, by_fence(sent), [ended(sent, code=404)], chance=half)
+    assert report.settled[0][1].state == "done"
+
+
+def test_header_of_a_record_given_back_as_it_is_shown_stays(store: Store) -> None:
+    provide(store, "a")
+    batch, vault = make_batch(store), BackwardsVault()
+    first = b'{"id": "r", "provider": "a", "headers": {"X-A": "secret", "X-B": "b"}}'
+    again = b'{"id": "r", "provider": "a", "headers": {"X-A": "***"}}'
+    unknown = b'{"id": "r", "provider": "a", "headers": {"X-C": "***"}}'
+    puts = [put_records(store, batch, [body], now_ms=T0_MS, vault=vault)[0] for body in (first, again, again, unknown)]
+    assert [put.disposition for put in puts] == ["created", "replaced", "unchanged", "refused"]
+    assert puts[3].error is not None
+    assert puts[3].error.errors[0].pointer == "/headers/X-C"
+    stored = store.record(batch, "r")
+    assert stored is not None
+    assert stored.options.headers == {"X-A": "terces"}
+
+
+def test_record_whose_header_cannot_be_opened_fails_alone(store: Store, book: ProviderBook) -> None:
+    provide(store, "a")
+    batch = make_batch(store)
+    plan(store, batch, {"r": T0_MS})
+    store.put_records(batch, [RecordSpec("r", "a", options=RecordOptions(headers={"X-A": "?"}))], now_ms=T0_MS)
+    assert claim(store, book) == []
+    run = run_of(store, "r")
+    assert (run.state, "PACELINE_SECRET_KEY" in run.reason) == ("failed", True)
+    provider = store.provider("a")
+    assert provider is not None
+    assert store.provider_standing(provider.number, now_ms=T0_MS).pace.failures == 0
 
 
 def test_record_of_before_placeholders_is_sent_as_it_is(store: Store, book: ProviderBook) -> None:

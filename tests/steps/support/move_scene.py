@@ -6,11 +6,14 @@ from typing import Any
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.batches.batch import RecordSpec
+from paceline.core.batches.expect import ExpectSpec
+from paceline.core.batches.record_options import RecordOptions
 from paceline.core.jobs.accounts import enable_key, quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.users import UserEdit
 from paceline.ports import Store
 from paceline.steps.access import add_token, add_user
+from paceline.steps.batches.headers import seal_headers
 from paceline.steps.move.move_in import Imported, import_lines
 from paceline.steps.move.move_out import Exported, export
 from tests.contract.support import batch_stage, call_stage, job_stage
@@ -51,7 +54,9 @@ def with_batch(store: Store) -> None:
     for name in "ab":
         put_provider(store, name, headers={"X-Key": VAULT.seal(f"secret of {name}")}, max_in_flight=2)
     batch = put_records(store, RECORDS)
-    store.put_records(batch, [RecordSpec("off", "a", "/off", '{"a": 1}', active=False)], now_ms=T0_MS)
+    headers = seal_headers({"X-Own": "{date}", "X-Plain": "secret of off"}, VAULT)
+    own = RecordOptions(method="PUT", headers=headers, timeout="5s", expect=ExpectSpec(done=(409, "2xx")))
+    store.put_records(batch, [RecordSpec("off", "a", "/off", '{"a": 1}', False, own)], now_ms=T0_MS)
     batch_stage.plan(store, batch)
     ended = 0
     for minute in range(12 * 60):

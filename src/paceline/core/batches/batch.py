@@ -10,7 +10,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from paceline.core.batches import placeholders
-from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions
+from paceline.core.batches.expect import ExpectSpec
+from paceline.core.batches.provider import Method
+from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions, options_document, options_problems
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import ID_PATTERN, id_problem
 from paceline.core.instants import to_datetime, to_ms
@@ -74,6 +76,15 @@ class _RecordDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     endpoint: str = ""
     body: msgspec.Raw = msgspec.Raw(b"null")
     active: bool = True
+    method: Method | None = None
+    headers: dict[str, str] = {}
+    timeout: str | None = None
+    expect: ExpectSpec | None = None
+
+    @property
+    def options(self) -> RecordOptions:
+        given = (self.method, self.headers, self.timeout, self.expect)
+        return RecordOptions(False, *given) if any(given) or self.expect is not None else NO_OPTIONS
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -128,7 +139,9 @@ def parse_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec:
     except UnicodeDecodeError as error:
         raise MalformedBody(f"The body is not valid JSON: {error}.") from None
     content = None if text == "null" else text
-    spec = make_record(document.id, document.provider, document.endpoint, content, active=document.active)
+    spec = make_record(
+        document.id, document.provider, document.endpoint, content, active=document.active, options=document.options
+    )
     plain = spec.options is NO_OPTIONS and len(text) <= BODY_BYTES_MAX
     if plain and _PLAIN.fullmatch(f"{spec.id}\n{spec.provider}\n{spec.endpoint}"):
         return spec
@@ -137,11 +150,19 @@ def parse_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec:
     return spec
 
 
-def make_record(record_id: str, provider: str, endpoint: str, body: str | None, *, active: bool) -> RecordSpec:
+def make_record(
+    record_id: str,
+    provider: str,
+    endpoint: str,
+    body: str | None,
+    *,
+    active: bool,
+    options: RecordOptions = NO_OPTIONS,
+) -> RecordSpec:
     """A record as it was just declared, not judged yet: braces in its texts are those of a template."""
     if placeholders.has_braces(endpoint) or (body is not None and placeholders.body_has_braces(body)):
-        return RecordSpec(record_id, provider, endpoint, body, active, RecordOptions(templated=True))
-    return RecordSpec(record_id, provider, endpoint, body, active)
+        options = msgspec.structs.replace(options, templated=True)
+    return RecordSpec(record_id, provider, endpoint, body, active, options)
 
 
 def record_document(spec: RecordSpec) -> dict[str, Any]:
@@ -150,7 +171,8 @@ def record_document(spec: RecordSpec) -> dict[str, Any]:
     if not spec.options.templated:
         endpoint, body = placeholders.escape(endpoint), placeholders.escape_body(body) if body is not None else None
     raw = msgspec.Raw(body.encode()) if body is not None else None
-    return {"id": spec.id, "provider": spec.provider, "endpoint": endpoint, "body": raw, "active": spec.active}
+    document = {"id": spec.id, "provider": spec.provider, "endpoint": endpoint, "body": raw, "active": spec.active}
+    return document if spec.options is NO_OPTIONS else document | options_document(spec.options)
 
 
 def record_problems(spec: RecordSpec) -> list[FieldProblem]:
@@ -162,7 +184,7 @@ def record_problems(spec: RecordSpec) -> list[FieldProblem]:
         if problem is None and (detail := placeholders.body_problem(spec.body)):
             problem = FieldProblem("/body", detail)
         problems += [problem] if problem else []
-    return problems
+    return problems + options_problems(spec.options)
 
 
 def _endpoint_problem(endpoint: str) -> str | None:

@@ -1,6 +1,6 @@
 """What came of a call to a provider, and what follows for its run and for the provider.
 
-waiting ──► out ──► done                        2xx
+waiting ──► out ──► done                        2xx; what statuses mean: core.batches.expect
   ▲  │       │
   │  │       ├──► retry ──► out                 5xx, 429, time-out, network error: the same run, its place kept
   │  │       ├──► failed                        other answers, or the last attempt: a dead letter
@@ -16,11 +16,11 @@ from typing import Literal
 import msgspec
 
 from paceline.core import backoff
+from paceline.core.batches.expect import TOO_MANY, ExpectSpec, Meaning, meaning_of
 from paceline.core.batches.provider import SAFE_METHODS, Method, Policy
 
 PAYLOAD_BYTES_MAX = 16_384
 RETRY_AFTER_MS_MAX = 86_400_000
-TOO_MANY = 429
 UNAVAILABLE = 503
 NOT_FOUND = frozenset({404, 410})
 MISSED_SHARE = 96
@@ -48,6 +48,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     timeout_ms: int
     looks_up: bool = False
     verify_tls: bool = True
+    expect: ExpectSpec | None = None
+    """Of the record."""
 
 
 class CallResult(msgspec.Struct, frozen=True, gc=False):
@@ -114,10 +116,11 @@ def settle_call(call: Call, result: CallResult, policy: Policy, *, chance: float
     """What follows from a result. ``chance`` in [0, 1) spreads retries."""
     if call.looks_up:
         return _settle_look_up(call, result, policy, chance)
-    if result.code is not None and 200 <= result.code < 300:
+    meaning = _meaning(result, call.expect, policy.expect)
+    if meaning == "done":
         return _done(result)
-    if not _may_repeat(result):
-        return _settlement(result, "failed", reason=result.reason, verdict="none" if result.fault else "good")
+    if meaning == "failed":
+        return _settlement(result, "failed", reason=_reason(result), verdict="none" if result.fault else "good")
     unsure = result.fault is not None and result.arrived and call.method not in SAFE_METHODS
     if unsure and policy.unknown == "hold":
         reason = f"{result.reason}; it may have arrived, so it is held for a person to look at"
@@ -134,7 +137,7 @@ def _settle_look_up(call: Call, result: CallResult, policy: Policy, chance: floa
             reason = f"{reason}; given up after {call.attempt} attempts"
             return _settlement(result, "failed", reason=reason, verdict="good")
         return _settlement(result, "retry", reason=reason, verdict="good", not_before_ms=result.ended_ms)
-    if not _may_repeat(result):
+    if _meaning(result) == "failed":
         reason = f"the look-up was refused: {result.reason}"
         return _settlement(result, "unknown", reason=reason, verdict="good")
     return _settle_retry(call, result, policy, chance, lost=True)
@@ -151,12 +154,12 @@ def _settle_retry(call: Call, result: CallResult, policy: Policy, chance: float,
     asks_first = lost and policy.unknown == "look_up" and not call.looks_up
     if call.attempt >= policy.attempts_max and not asks_first:
         state: EndState = "unknown" if lost else "failed"
-        reason = f"{result.reason}; given up after {call.attempt} attempts"
+        reason = f"{_reason(result)}; given up after {call.attempt} attempts"
         return _settlement(result, state, reason=reason, verdict="bad", closed_until_ms=closed_until_ms)
     return _settlement(
         result,
         "retry",
-        reason=result.reason,
+        reason=_reason(result),
         verdict="bad",
         not_before_ms=result.ended_ms + pause_ms,
         lost=lost,
@@ -164,11 +167,16 @@ def _settle_retry(call: Call, result: CallResult, policy: Policy, chance: float,
     )
 
 
-def _may_repeat(result: CallResult) -> bool:
+def _meaning(result: CallResult, *expected: ExpectSpec | None) -> Meaning:
     if result.fault is not None:
-        return result.fault != "refused"
+        return "failed" if result.fault == "refused" else "retry"
     assert result.code is not None
-    return result.code >= 500 or result.code == TOO_MANY
+    return meaning_of(result.code, *expected)
+
+
+def _reason(result: CallResult) -> str:
+    """A good status that is not expected has no reason of its own."""
+    return result.reason or f"status {result.code}"
 
 
 def retry_pause_ms(attempt: int, policy: Policy, *, chance: float) -> int:

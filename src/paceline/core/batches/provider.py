@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from paceline.core.batches import placeholders
+from paceline.core.batches.expect import ExpectSpec, expect_problems
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import stable_fraction
 from paceline.core.monitors.checks import HIDDEN
@@ -24,7 +26,7 @@ HEADERS_MAX = 32
 RATE_RULE = 'a number of calls and a time, for example "5/1s" or "100/1m"'
 RATE_CALLS_MAX = 1_000_000
 DAY_MS = 86_400_000
-TIMEOUT_MS_MAX = 600_000
+TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 600_000
 BURST_US = 100_000
 """Tokens pile up for so long at most: calls stay evenly spaced, and a rate beyond ten a second is still reached."""
 _RATE = re.compile(r"(\d{1,7})/(\d{1,12}(?:ms|s|m|h|d))", re.ASCII)
@@ -64,6 +66,7 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_in_flight: Annotated[int, shown(minimum=1, maximum=IN_FLIGHT_MAX)] = 1
     rate: Annotated[str | None, shown(sentence(RATE_RULE), pattern="^[0-9]{1,7}/[0-9]{1,12}(ms|s|m|h|d)$")] = None
     timeout: Annotated[Duration, shown("For one call; from 100ms to 10m.")] = "30s"
+    expect: Annotated[ExpectSpec | None, shown("What statuses mean, where it is not what they always mean.")] = None
     retry: RetrySpec = RetrySpec()
     breaker: BreakerSpec = BreakerSpec()
     unknown: WhenUnknown = "retry"
@@ -102,6 +105,7 @@ class Policy(msgspec.Struct, frozen=True):
     unknown: WhenUnknown
     paused: bool
     kind: ProviderKind = "http"
+    expect: ExpectSpec | None = None
 
 
 class KnownPolicy(NamedTuple):
@@ -112,7 +116,7 @@ class KnownPolicy(NamedTuple):
     phase: float
 
 
-CALL_FIELDS = ("base_url", "headers", "method", "look_up")
+CALL_FIELDS = ("base_url", "headers", "method", "look_up", "expect")
 """What a provider of kind ``outgoing`` has not."""
 POLICIES_MAX = 65_536
 """A process remembers the policies of so many providers."""
@@ -140,11 +144,14 @@ def provider_document(spec: ProviderSpec) -> dict[str, Any]:
 
 def keep_hidden(spec: ProviderSpec, stored: ProviderSpec | None) -> ProviderSpec:
     """The spec with the stored values of those headers that were given back as they are shown."""
-    known = stored.headers if stored is not None else {}
-    if missing := [name for name, value in spec.headers.items() if value == HIDDEN and name not in known]:
+    return msgspec.structs.replace(spec, headers=with_hidden(spec.headers, stored.headers if stored else {}))
+
+
+def with_hidden(headers: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """The headers, with the known values of those that were given back as they are shown."""
+    if missing := [name for name, value in headers.items() if value == HIDDEN and name not in known]:
         raise InvalidInput.of(*(FieldProblem(f"/headers/{name}", "give the header's value") for name in missing))
-    headers = {name: known[name] if value == HIDDEN else value for name, value in spec.headers.items()}
-    return msgspec.structs.replace(spec, headers=headers)
+    return {name: known[name] if value == HIDDEN else value for name, value in headers.items()}
 
 
 def policy_of(spec: ProviderSpec) -> Policy:
@@ -160,6 +167,7 @@ def policy_of(spec: ProviderSpec) -> Policy:
         unknown=spec.unknown,
         paused=spec.paused,
         kind=spec.kind,
+        expect=spec.expect,
     )
 
 
@@ -182,13 +190,13 @@ def method_of(spec: ProviderSpec, *, has_body: bool) -> Method:
 def provider_problems(spec: ProviderSpec) -> list[FieldProblem]:
     problems = _http_problems(spec) if spec.kind == "http" else _outgoing_problems(spec)
     problems += _number_problems(spec)
-    problems += duration_problems("/timeout", spec.timeout, ms_min=100, ms_max=TIMEOUT_MS_MAX)
+    problems += duration_problems("/timeout", spec.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     problems += duration_problems("/retry/base", spec.retry.base, ms_min=1, ms_max=DAY_MS)
     problems += duration_problems("/retry/cap", spec.retry.cap, ms_min=1, ms_max=DAY_MS)
     problems += duration_problems("/breaker/open_for", spec.breaker.open_for, ms_min=1, ms_max=DAY_MS)
     if spec.rate is not None and (detail := _rate_problem(spec.rate)):
         problems.append(FieldProblem("/rate", detail))
-    return problems
+    return problems + (expect_problems(spec.expect) if spec.expect is not None else [])
 
 
 def _http_problems(spec: ProviderSpec) -> list[FieldProblem]:
@@ -197,7 +205,7 @@ def _http_problems(spec: ProviderSpec) -> list[FieldProblem]:
         problems.append(FieldProblem("/base_url", detail))
     elif "?" in spec.base_url or "#" in spec.base_url:
         problems.append(FieldProblem("/base_url", 'a query belongs in each record\'s "endpoint"'))
-    return problems + _header_problems(spec.headers) + _look_up_problems(spec)
+    return problems + header_problems(spec.headers) + _look_up_problems(spec)
 
 
 def _outgoing_problems(spec: ProviderSpec) -> list[FieldProblem]:
@@ -220,7 +228,7 @@ def _number_problems(spec: ProviderSpec) -> list[FieldProblem]:
     ]
 
 
-def _header_problems(headers: dict[str, str]) -> list[FieldProblem]:
+def header_problems(headers: dict[str, str]) -> list[FieldProblem]:
     if len(headers) > HEADERS_MAX:
         return [FieldProblem("/headers", f"at most {HEADERS_MAX} headers")]
     problems = []

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
+from paceline.core.batches.expect import ExpectSpec, expect_problems
+from paceline.core.batches.provider import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, Method, Policy, header_problems, with_hidden
+from paceline.core.durations import parse_duration_ms
+from paceline.core.monitors.checks import HIDDEN
+from paceline.core.parsing import duration_problems
+from paceline.errors import FieldProblem
+
 
 class RecordOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """``templated``: endpoint and body have braces that are filled in before each call.
+    """What a record says for itself, where its provider would say it for all.
 
-    Records that were stored before there were placeholders have none, whatever their texts hold: they are sent as
-    they are.
+    ``templated``: endpoint and body have braces that are filled in before each call. Records that were stored before
+    there were placeholders have none, whatever their texts hold: they are sent as they are.
     """
 
     templated: bool = False
+    method: Method | None = None
+    headers: dict[str, str] = {}
+    """Sealed once it is stored."""
+    timeout: str | None = None
+    expect: ExpectSpec | None = None
 
 
 NO_OPTIONS = RecordOptions()
@@ -27,11 +40,43 @@ def options_text(options: RecordOptions) -> str | None:
     return None if options is NO_OPTIONS or options == NO_OPTIONS else _encode(options).decode()
 
 
+def parse_options(text: str | None) -> RecordOptions:
+    """The inverse of ``options_text``."""
+    return NO_OPTIONS if text is None else _parsed(text)
+
+
 @lru_cache(maxsize=4_096)
 def _parsed(text: str) -> RecordOptions:
     return _OPTIONS.decode(text)
 
 
-def parse_options(text: str | None) -> RecordOptions:
-    """The inverse of ``options_text``."""
-    return NO_OPTIONS if text is None else _parsed(text)
+def options_document(options: RecordOptions) -> dict[str, Any]:
+    """As the options are shown: what is given, and no header's value."""
+    document: dict[str, Any] = msgspec.to_builtins(options)
+    document.pop("templated", None)
+    return document | ({"headers": dict.fromkeys(options.headers, HIDDEN)} if options.headers else {})
+
+
+def options_problems(options: RecordOptions) -> list[FieldProblem]:
+    problems = header_problems(options.headers)
+    if options.timeout is not None:
+        problems += duration_problems("/timeout", options.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
+    if options.expect is not None:
+        problems += expect_problems(options.expect)
+    return problems
+
+
+def keep_hidden_options(options: RecordOptions, stored: RecordOptions) -> RecordOptions:
+    """The options with the stored values of those headers that were given back as they are shown."""
+    return msgspec.structs.replace(options, headers=with_hidden(options.headers, stored.headers))
+
+
+def call_timeout_ms(options: str | None, policy: Policy) -> int:
+    """How long a call may take: what its record says, else its provider.
+
+    A provider without a time-out has no calls: whoever claims its runs says how long the lease lasts.
+    """
+    if options is None or not policy.timeout_ms:
+        return policy.timeout_ms
+    timeout = parse_options(options).timeout
+    return policy.timeout_ms if timeout is None else parse_duration_ms(timeout) or policy.timeout_ms

@@ -12,6 +12,8 @@ from msgspec import Meta
 
 from paceline.core import schema as core
 from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
+from paceline.core.batches.expect import ExpectSpec
+from paceline.core.batches.provider import HEADERS_MAX, Method
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
@@ -181,6 +183,12 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     body: Annotated[Any, shown("Any JSON, its string values with placeholders; a text is sent as that text.")] = None
     active: Annotated[bool, shown("`false`: it does not run.")] = True
+    method: Annotated[Method | None, shown("In place of the provider's.")] = None
+    headers: Annotated[
+        dict[str, str], shown("Beside the provider's; sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
+    ] = {}
+    timeout: Annotated[core.Duration | None, shown("In place of the provider's.")] = None
+    expect: Annotated[ExpectSpec | None, shown("Before the provider's.")] = None
 
 
 class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,14 +217,18 @@ class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     refusals: list[RefusedLine] | msgspec.UnsetType = msgspec.UNSET
 
 
-class RecordView(msgspec.Struct, frozen=True):
-    """``body`` is JSON; null: no body."""
+class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``body`` is JSON; null: no body. What the record leaves to its provider is left out."""
 
     id: str
     provider: str
     endpoint: str
     body: Any
     active: bool
+    method: Method | None = None
+    headers: dict[str, str] = {}
+    timeout: str | None = None
+    expect: ExpectSpec | None = None
 
 
 class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -130,7 +130,7 @@ async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
 async def _write(api: ApiContext, batch: Batch, judged: Sequence[RecordSpec | PutRecord]) -> list[PutRecord]:
     """Newcomers stay to be planned: that is done once, when all have come."""
     return await api.write(
-        lambda: batches.put_parsed_records(api.store, batch, judged, now_ms=api.now_ms()),
+        lambda: batches.put_parsed_records(api.store, batch, judged, now_ms=api.now_ms(), vault=api.system.vault),
         weight=max(OWN_WEIGHT, len(judged) // RECORDS_PER_PUT),
     )
 

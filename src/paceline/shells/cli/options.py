@@ -76,5 +76,5 @@ def merged(there: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     Inside an object the same holds field by field.
     """
     return {**there} | {
-        name: there.get(name, {}) | value if isinstance(value, dict) else value for name, value in changes.items()
+        name: (there.get(name) or {}) | value if isinstance(value, dict) else value for name, value in changes.items()
     }

@@ -8,10 +8,13 @@ from typing import Literal
 import msgspec
 
 from paceline.core.batches.batch import Batch, RecordSpec, parse_batch, parse_record
+from paceline.core.batches.record_options import NO_OPTIONS, keep_hidden_options
 from paceline.core.batches.values import BatchPut
 from paceline.core.ids import id_problem
+from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, RevisionMismatch
-from paceline.ports import BatchStore
+from paceline.ports import BatchStore, Vault
+from paceline.steps.batches.headers import seal_headers
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.edit import edit
 
@@ -58,22 +61,35 @@ def get_batch(store: BatchStore, batch_id: str) -> Batch:
 
 
 def put_records(
-    store: BatchStore, batch: Batch, records: Sequence[RecordSpec | bytes | msgspec.Raw], *, now_ms: int
+    store: BatchStore,
+    batch: Batch,
+    records: Sequence[RecordSpec | bytes | msgspec.Raw],
+    *,
+    now_ms: int,
+    vault: Vault | None = None,
 ) -> list[PutRecord]:
     """Each judged by itself, also from JSON; then those that come during a day are planned into the rest of it."""
     judged = [record if isinstance(record, RecordSpec) else judge_record(record) for record in records]
-    results = put_parsed_records(store, batch, judged, now_ms=now_ms)
+    results = put_parsed_records(store, batch, judged, now_ms=now_ms, vault=vault)
     plan_late_records(store, batch, now_ms=now_ms)
     return results
 
 
 def put_parsed_records(
-    store: BatchStore, batch: Batch, records: Sequence[RecordSpec | PutRecord], *, now_ms: int
+    store: BatchStore,
+    batch: Batch,
+    records: Sequence[RecordSpec | PutRecord],
+    *,
+    now_ms: int,
+    vault: Vault | None = None,
 ) -> list[PutRecord]:
-    """Writes the records among refusals, page by page. Newcomers stay to be planned: a long import does that once."""
+    """Writes the records among refusals, page by page. Newcomers stay to be planned: a long import does that once.
+
+    ``vault`` seals headers; only records without any may be put without one.
+    """
     results: list[PutRecord] = []
     for first in range(0, len(records), PAGE_RECORDS):
-        page = records[first : first + PAGE_RECORDS]
+        page = [_sealed(store, batch, record, vault) for record in records[first : first + PAGE_RECORDS]]
         valid = [record for record in page if isinstance(record, RecordSpec)]
         puts = store.put_records(batch, valid, now_ms=now_ms) if valid else []
         told = [
@@ -85,6 +101,23 @@ def put_parsed_records(
             told = [next(each) if isinstance(record, RecordSpec) else record for record in page]
         results += told
     return results
+
+
+def _sealed(
+    store: BatchStore, batch: Batch, record: RecordSpec | PutRecord, vault: Vault | None
+) -> RecordSpec | PutRecord:
+    """The record with its headers sealed. One given back as it is shown keeps the value that is stored."""
+    if isinstance(record, PutRecord) or not record.options.headers:
+        return record
+    assert vault is not None, "headers are sealed before they are stored"
+    options = msgspec.structs.replace(record.options, headers=seal_headers(record.options.headers, vault))
+    if HIDDEN in options.headers.values():
+        stored = store.record(batch, record.id)
+        try:
+            options = keep_hidden_options(options, stored.options if stored else NO_OPTIONS)
+        except InvalidInput as error:
+            return PutRecord(record.id, "refused", error)
+    return msgspec.structs.replace(record, options=options)
 
 
 def judge_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec | PutRecord:

@@ -12,6 +12,7 @@ from paceline.core.batches.batch import call_url
 from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
 from paceline.core.batches.placeholders import has_braces, render_header
 from paceline.core.batches.provider import Method, Policy, method_of, policy_of
+from paceline.core.batches.record_options import RecordOptions, call_timeout_ms, parse_options
 from paceline.core.batches.request import render_request, values_of
 from paceline.core.batches.values import ClaimedCall
 from paceline.core.ids import call_run_id
@@ -68,7 +69,7 @@ class ProviderBook:
 
     def __init__(self, store: BatchStore, vault: Vault) -> None:
         self._store = store
-        self._vault = vault
+        self.vault = vault
         self._known: dict[int, Known] = {}
         self._policies: dict[Policy, Policy] = {}
 
@@ -88,7 +89,7 @@ class ProviderBook:
         assert provider is not None, "a provider with runs out cannot be removed"
         headers, problem = {}, ""
         try:
-            headers = open_headers(provider.spec.headers, self._vault)
+            headers = open_headers(provider.spec.headers, self.vault)
         except WrongSetting as error:
             problem = str(error)
         spec = provider.spec
@@ -171,7 +172,7 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
         if known.policy.kind == "outgoing":  # since it was claimed: its workers may have it
             theirs.append((item.handle, item.attempt))
             continue
-        built = _build(item, known)
+        built = _build(item, known, book.vault)
         if isinstance(built, Refusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
         else:
@@ -183,14 +184,17 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
     return sent
 
 
-def _build(item: ClaimedCall, known: Known) -> Call | Refusal:
+def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | Refusal:
     policy = known.policy
-    method = known.method_bare if item.body is None else known.method_full
+    options = parse_options(item.options)
+    method = options.method or (known.method_bare if item.body is None else known.method_full)
     decision = decide_call(method, policy, attempt=item.attempt, lost=item.lost)
     if isinstance(decision, Refusal):
         return decision
-    if known.problem:
-        return Refusal("unknown" if item.lost else "failed", known.problem)
+    try:
+        headers = _headers(item, options, known, vault)
+    except WrongSetting as error:
+        return Refusal("unknown" if item.lost else "failed", str(error))
     run_id = call_run_id(item.batch, item.record, item.date)
     (endpoint, body), looks_up = render_request(item), decision == "look_up"
     if looks_up:
@@ -203,19 +207,25 @@ def _build(item: ClaimedCall, known: Known) -> Call | Refusal:
         run_id,
         method,
         call_url(known.base_url, endpoint),
-        {**_headers(item, known), IDEMPOTENCY_KEY: run_id},
+        {**headers, IDEMPOTENCY_KEY: run_id},
         body,
-        policy.timeout_ms,
+        call_timeout_ms(item.options, policy),
         looks_up,
         known.verify_tls,
+        options.expect,
     )
 
 
-def _headers(item: ClaimedCall, known: Known) -> dict[str, str]:
-    if not known.fills_headers:
+def _headers(item: ClaimedCall, options: RecordOptions, known: Known, vault: Vault) -> dict[str, str]:
+    """The provider's and the record's, filled in; of two of one name, the record's. WrongSetting: one does not open."""
+    if known.problem:
+        raise WrongSetting(known.problem)
+    if not (known.fills_headers or options.headers):
         return known.headers
+    own = {name.lower() for name in options.headers}
+    kept = {name: value for name, value in known.headers.items() if name.lower() not in own}
     values = values_of(item)
-    return {name: render_header(value, values) for name, value in known.headers.items()}
+    return {name: render_header(value, values) for name, value in (kept | open_headers(options.headers, vault)).items()}
 
 
 def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:

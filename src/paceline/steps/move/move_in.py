@@ -9,8 +9,9 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from paceline.core.batches.batch import parse_record
+from paceline.core.batches.batch import RecordSpec, parse_record
 from paceline.core.batches.provider import provider_problems
+from paceline.core.batches.record_options import RecordOptions, keep_hidden_options
 from paceline.core.batches.values import PutProvider
 from paceline.core.ids import id_problem
 from paceline.core.jobs.accounts import KeyChange
@@ -262,13 +263,19 @@ class _Move:
         lines = [one.line for one in page if isinstance(one.line, RecordLine)]
         if batch is None or any(line.batch != batch.id for line in lines):
             raise InvalidInput(f"Line {number}: records come after their batch.")
-        records = [
-            _at(one.number, lambda line: parse_record(line.record), line) for one, line in zip(page, lines, strict=True)
-        ]
+        records = [_at(one.number, self._record, line) for one, line in zip(page, lines, strict=True)]
         for one, disposition in zip(page, batch.put(records, lines), strict=True):
             if disposition == "no_provider":
                 raise InvalidInput(f"Line {one.number}: there is no provider of this name; providers come first.")
             self.tally.add("records", disposition)
+
+    def _record(self, line: RecordLine) -> RecordSpec:
+        record = parse_record(line.record)
+        if not record.options.headers:
+            return record
+        open_headers(line.headers, self._vault)
+        options = keep_hidden_options(record.options, RecordOptions(headers=line.headers))
+        return msgspec.structs.replace(record, options=options)
 
     def _account(self, line: AccountLine) -> str:
         store, now_ms = self._store, self._now_ms

@@ -172,7 +172,8 @@ def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[RecordLine
         for record in page:
             mine = ((date, due_ms) for date, dues in runs.items() if (due_ms := dues.get(record.id)))
             moved = tuple(MovedRun(date, abs(due_ms), ended=due_ms < 0) for date, due_ms in mine)
-            yield RecordLine(batch.id, msgspec.Raw(msgspec.json.encode(record_document(record))), moved)
+            shown = msgspec.Raw(msgspec.json.encode(record_document(record)))
+            yield RecordLine(batch.id, shown, moved, record.options.headers)
         if len(page) < PAGE:
             return
         after = page[-1].id

@@ -101,7 +101,10 @@ class MovedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RecordLine(Line, frozen=True, tag="record"):
     batch: str
     record: msgspec.Raw
+    """As it is shown; the values of its headers are below."""
     runs: tuple[MovedRun, ...] = ()
+    headers: dict[str, str] = {}
+    """Sealed."""
 
 
 class MovedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from paceline.core.batches.batch import Batch, batch_document, day_at, window_of
+from paceline.core.batches.expect import ExpectSpec
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.provider import (
     BreakerSpec,
@@ -114,6 +115,7 @@ class ProviderView(msgspec.Struct, frozen=True):
     max_in_flight: int
     rate: str | None
     timeout: Duration
+    expect: ExpectSpec | None
     retry: RetrySpec
     breaker: BreakerSpec
     unknown: WhenUnknown
@@ -254,7 +256,8 @@ def run_view(run: Run) -> RunView:
 
 
 def provider_view(store: BatchStore, provider: ProviderDefinition, *, now_ms: int) -> ProviderView:
-    fields = provider_document(provider.spec) | {"retry": provider.spec.retry, "breaker": provider.spec.breaker}
+    spec = provider.spec
+    fields = provider_document(spec) | {"expect": spec.expect, "retry": spec.retry, "breaker": spec.breaker}
     standing = _standing_view(provider, store.provider_standing(provider.number, now_ms=now_ms), now_ms=now_ms)
     return to_view(provider, ProviderView, standing=standing, **fields)
 

@@ -36,6 +36,7 @@ from paceline.core.batches.claim import (
 )
 from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, StartDecision, decide_starts
 from paceline.core.batches.provider import KnownPolicy, Policy, ProviderKind
+from paceline.core.batches.record_options import call_timeout_ms
 from paceline.core.batches.run_keys import NEVER_MS, queue_key
 from paceline.core.batches.settle import Held
 from paceline.core.batches.unwanted import may_have_arrived
@@ -292,15 +293,18 @@ class Claiming:
             return Opened([])
         ready_ms = min(ready_ms, look.beyond_ms) if look.cut else ready_ms
         write_ms = self._db.write_ms(now_ms)
-        until_ms = write_ms + look.known.policy.timeout_ms + self._lease_ms
         started = {start.handle for start in starts}
-        held = {run.due_ms: _out(run, until_ms, write_ms) for run in look.runs if run.due_ms in started}
+        held = {
+            run.due_ms: _out(run, write_ms + self._last_ms(look, run, wishes), write_ms)
+            for run in look.runs
+            if run.due_ms in started
+        }
         left = [run.due_ms for run in look.runs if run.state == "waiting" and run.due_ms not in started]
         opened = lane.change(
             pace=after,
             held=dict(lane.held) | held,
             front_ms=min([*left, look.beyond_ms]),
-            ready_ms=min(ready_ms, until_ms) if starts else ready_ms,
+            ready_ms=min([ready_ms, *(one.at_ms for one in held.values())]),
         )
         if not self._db.write(write_lane(lane, opened)).won:
             return Opened([], lost=True)
@@ -327,6 +331,10 @@ class Claiming:
 
     def _is_only(self, look: Look, starts: Sequence[FirstRun]) -> bool:
         return any(run.due_ms == start.handle and run.run == self._only for run in look.runs for start in starts)
+
+    def _last_ms(self, look: Look, run: Run, wishes: Wishes) -> int:
+        """How long the lease of a run lasts."""
+        return call_timeout_ms(wishes.records[run.run].get("options"), look.known.policy) + self._lease_ms
 
     def _claimed(self, look: Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
         record, day = wishes.records[one.run], wishes.day(one.run)

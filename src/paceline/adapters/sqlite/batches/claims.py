@@ -23,6 +23,7 @@ from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.claim import PASSES_MAX, PROVIDERS_MIN, divide_budget, first_late, in_turn, startable
 from paceline.core.batches.pace import Backlog, FirstRun, decide_starts, starts_at_once
 from paceline.core.batches.provider import KnownPolicy
+from paceline.core.batches.record_options import call_timeout_ms
 from paceline.core.batches.run_keys import EPOCH_MS, NEVER_MS, RECORD_BITS, TIME_BITS, TIME_MASK
 from paceline.core.batches.unwanted import RunFacts, judge_run, may_have_arrived
 from paceline.core.batches.values import ClaimedCall
@@ -135,7 +136,7 @@ class _Claiming:
         due_ms = (k & TIME_MASK) + EPOCH_MS
         if paused or skips or not starts_at_once(policy, due_ms, closed_until_ms, now_ms, staggered=staggered):
             return False
-        until_ms = now_ms + policy.timeout_ms + self._lease_ms
+        until_ms = now_ms + call_timeout_ms(request[2], policy) + self._lease_ms
         self._heads[until_ms].append(k)
         self.claimed.append(
             ClaimedCall(k, attempt + 1, provider, revision, batch, record, date, due_ms, until_ms, lost == 1, *request)
@@ -186,9 +187,7 @@ class _Claiming:
             self.refused = True
             return
         if starts:
-            until_ms = self._now_ms + known.policy.timeout_ms + self._lease_ms
-            ready_ms = min(ready_ms, until_ms)
-            self._start(runs, starts, known.revision, until_ms)
+            ready_ms = min(ready_ms, self._start(runs, starts, known))
         if after is pace:
             self._ready[ready_ms].append(ready.provider)
         else:
@@ -229,19 +228,23 @@ class _Claiming:
         self._ready.clear()
         self._paces.clear()
 
-    def _start(self, runs: Sequence[Run], starts: Sequence[FirstRun], revision: int, until_ms: int) -> None:
+    def _start(self, runs: Sequence[Run], starts: Sequence[FirstRun], known: KnownPolicy) -> int:
+        """Leases the runs that start. Returns when the first of the leases ends."""
         handles = {start.handle for start in starts}
+        first_ms = NEVER_MS
         for run in runs:
             if run.k not in handles:
                 continue
             day = self._days[run.run >> RECORD_BITS]
+            until_ms = self._now_ms + call_timeout_ms(run.options, known.policy) + self._lease_ms
+            first_ms = min(first_ms, until_ms)
             self._out[until_ms].append(run.k)
             self.claimed.append(
                 ClaimedCall(
                     run.k,
                     run.attempt + 1,
                     run.k >> TIME_BITS,
-                    revision,
+                    known.revision,
                     day.batch,
                     run.record,
                     day.date,
@@ -253,6 +256,7 @@ class _Claiming:
                     run.options,
                 )
             )
+        return first_ms
 
     def _backlog(self, runs: Sequence[Run], front: Sequence[FirstRun]) -> Backlog | None:
         """Of the first run that is late, if one is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
@@ -12,6 +12,8 @@ import msgspec
 import typer
 
 from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, make_record, record_problems
+from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions
+from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
@@ -31,8 +33,10 @@ __all__ = ["app"]  # the batch commands, with this one
 PAGE = 5_000
 REQUEST_ITEMS = 100
 """Of one request: with bodies of the greatest length they are still less than what a Paceline takes by default."""
-COLUMNS = ("id", "provider", "endpoint", "body", "active")
+COLUMNS = ("id", "provider", "endpoint", "body", "active", "method", "headers", "timeout", "expect")
+OPTION_COLUMNS, JSON_COLUMNS = COLUMNS[5:], ("headers", "expect")
 LINE_CHARS_MAX = 8 * BODY_BYTES_MAX
+_OPTIONS = msgspec.json.Decoder(RecordOptions)
 _TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 FileArgument = Annotated[
     Path,
@@ -96,7 +100,8 @@ def read_csv(stream: BinaryIO) -> Iterator[Row]:
 def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> None:
     """Puts a page of records. New records are planned once, at the end of the file."""
     records = [row.record for row in page]
-    puts = batches.put_parsed_records(system.store, batch, records, now_ms=system.clock.now_ms())
+    now_ms = system.clock.now_ms()
+    puts = batches.put_parsed_records(system.store, batch, records, now_ms=now_ms, vault=system.vault)
     for row, put in zip(page, puts, strict=True):
         if put.error is not None:
             tally.refuse(row.line, row.id, put.error)
@@ -183,17 +188,38 @@ def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
         return _refused(line, InvalidInput(f"It has {len(cells)} cells, and the first line {len(columns)}."))
     values = dict(zip(columns, cells, strict=True))
     active = _TRUTH.get(values.get("active", "").strip().lower())
+    options, problems = _csv_options(values)
     record = make_record(
         values["id"].strip(),
         values["provider"].strip(),
         values.get("endpoint", "").strip(),
         _csv_body(values.get("body", "")),
         active=active is not False,
+        options=options,
     )
-    problems = record_problems(record)
+    problems += record_problems(record)
     if active is None:
         problems.append(FieldProblem("/active", "true or false"))
     return _refused(line, InvalidInput.of(*problems), record.id) if problems else Row(line, record.id, record)
+
+
+def _csv_options(values: Mapping[str, str]) -> tuple[RecordOptions, list[FieldProblem]]:
+    """What the columns beyond the usual ones say; headers and expectations are cells of JSON."""
+    given = {name: cell for name in OPTION_COLUMNS if (cell := values.get(name, "").strip())}
+    if not given:
+        return NO_OPTIONS, []
+    try:
+        texts = [f"{_quoted(name)}: {cell if name in JSON_COLUMNS else _quoted(cell)}" for name, cell in given.items()]
+        return decode(_OPTIONS, f"{{{', '.join(texts)}}}".encode()), []
+    except InvalidInput as error:
+        return NO_OPTIONS, list(error.errors)
+    except MalformedBody:
+        names = [name for name in given if name in JSON_COLUMNS]
+        return NO_OPTIONS, [FieldProblem(f"/{name}", "a cell of JSON") for name in names]
+
+
+def _quoted(text: str) -> str:
+    return msgspec.json.encode(text).decode()
 
 
 def _csv_body(cell: str) -> str | None:

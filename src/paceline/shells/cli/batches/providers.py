@@ -111,6 +111,10 @@ class ProviderOptions(NamedTuple):
     verify_tls: Annotated[
         bool | None, typer.Option("--verify-tls/--no-verify-tls", help="Whether certificates must be good.")
     ] = None
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help='What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.'),
+    ] = None
     paused: PausedOption = None
 
 
@@ -238,9 +242,13 @@ def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[Provi
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:
     """The provider's document with what the options name."""
-    document = given(options._replace(method=options.method and options.method.upper(), header=None), PATHS)
-    headers = dict(_header(text) for text in options.header or ())
-    return document | ({"headers": headers} if headers else {})
+    texts = options._replace(method=options.method and options.method.upper(), header=None, expect=None)
+    document = given(texts, PATHS)
+    if headers := dict(_header(text) for text in options.header or ()):
+        document["headers"] = headers
+    if options.expect is not None:
+        document["expect"] = _expect(options.expect)
+    return document
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -248,6 +256,13 @@ def _header(text: str) -> tuple[str, str]:
     if not colon or not name.strip():
         raise InvalidInput.of(FieldProblem("--header", "write NAME:VALUE, for example Authorization:Bearer 123"))
     return name.strip(), value.strip()
+
+
+def _expect(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        raise InvalidInput.of(FieldProblem("--expect", 'write JSON, for example {"done": ["2xx", 409]}')) from None
 
 
 def _emit_one(call: Call, view: ProviderView, *, done: str) -> None:
