@@ -197,3 +197,18 @@ def test_a_plan_has_each_record_once(store: Store, other: Store, batch: Batch) -
     start_ms = day_of(store, batch).start_ms
     assert [due_ms for due_ms, _ in due_runs(store)] == [start_ms + turn * DAY_MS // 8 for turn in range(8)]
     assert DATE.isoformat() == day_of(store, batch).date
+
+
+@pytest.mark.parametrize("missed", ["skip", "once"])
+def test_seed_s_own_day_is_planned_with_its_own_ids(store: Store, missed: str) -> None:
+    put_provider(store, "provA")
+    put_provider(store, "provB")
+    batch = put_batch(store, missed=missed)
+    put_records(store, {"id1": "provA", "id2": "provA", "id3": "provB"})
+    day = DATE.replace(year=2025, month=8, day=14)
+    report = plan(store, batch, day=day)
+    assert report.enqueued + report.skipped == 3
+    assert report.skipped == (3 if missed == "skip" else 0)
+    assert plan(store, batch, day=day).already == 3
+    assert {record for _, record in due_runs(store, day=day)} == {"id1", "id2", "id3"}
+    assert store.verify() == []

@@ -133,6 +133,30 @@ def test_unknown_placeholder_is_refused_with_its_pointer_or_its_line(daily: Clie
     assert refused.json["errors"][0]["pointer"] == "/headers/X-A"
 
 
+def test_plan_without_a_date_plans_the_running_day(daily: Client) -> None:
+    put(daily, 3)
+    today = daily("POST", "/v1/batches/daily/plan", {}).json
+    assert today == {"enqueued": 3, "already": 0, "skipped": 0}
+    (day,) = daily("GET", "/v1/batches/daily/days").json["items"]
+    assert daily("POST", "/v1/batches/daily/plan", {"date": day["date"]}).json["already"] == 3
+    assert daily("POST", "/v1/batches/daily/plan").json["already"] == 3
+    assert daily("POST", "/v1/batches/daily/plan", {"date": None}).status == 422
+
+
+@pytest.mark.parametrize(("missed", "enqueued", "skipped"), [("once", 3, 0), ("all", 3, 0), ("skip", 0, 3)])
+def test_day_before_2026_is_planned(daily: Client, missed: str, enqueued: int, skipped: int) -> None:
+    assert daily("PUT", "/v1/batches/daily", {"missed": missed}).status == 200
+    items = [{"id": f"id{n}", "provider": provider} for n, provider in enumerate("aab", start=1)]
+    daily("PUT", "/v1/batches/daily/records", {"items": items})
+    answer = {"enqueued": enqueued, "already": 0, "skipped": skipped}
+    assert plan(daily, "2025-08-14") == answer
+    assert plan(daily, "2025-08-14")["already"] == 3
+    runs = daily("GET", "/v1/batches/daily/days/2025-08-14/runs").json["items"]
+    assert sorted(run["run"] for run in runs) == [f"daily/id{n}@2025-08-14" for n in (1, 2, 3)]
+    assert daily("GET", "/v1/batches/daily/days/2025-08-14").json["runs"] == 3
+    assert daily("POST", "/v1/batches/daily/plan", {"date": "1999-12-31"}).json["errors"][0]["pointer"] == "/date"
+
+
 def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(daily: Client) -> None:
     lines = [json.dumps({"id": f"r{i}", "provider": "ab"[i % 2]}) for i in range(2_500)]
     lines[10] = '{"id": "cut",'

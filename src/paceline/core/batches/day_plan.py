@@ -8,6 +8,7 @@ from datetime import date
 
 from paceline.core.batches.batch import BatchSpec, Window, window_of
 from paceline.core.batches.calls import is_missed
+from paceline.core.batches.run_keys import EPOCH_MS
 from paceline.core.batches.spread import assign_slots, dues_ms, jittered_ms
 from paceline.core.batches.values import Placements, PlanOrder
 
@@ -26,10 +27,13 @@ def no_placements() -> Placements:
 def plan_window(spec: BatchSpec, day: date, *, now_ms: int) -> Window:
     """The day's window; if it began a while ago, the rest of it, or a quarter of its length if less is left.
 
-    With the policy ``skip`` a late plan keeps its times, and what was missed is skipped.
+    With the policy ``skip`` a late plan keeps its times, and what was missed is skipped. Times before those that keys
+    can hold are moved there.
     """
     window = window_of(spec, day)
     length_ms = window.end_ms - window.start_ms
+    if window.start_ms < EPOCH_MS:
+        window = Window(EPOCH_MS, EPOCH_MS + length_ms)
     punctual_ms = min(max(PUNCTUAL_MS, length_ms // PUNCTUAL_SHARE), length_ms // LATE_SHARE)
     if now_ms <= window.start_ms + punctual_ms or spec.missed == "skip":
         return window

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import cast, get_args
 
-from paceline.core.batches.batch import Day
+import msgspec
+
+from paceline.core.batches.batch import Day, day_at
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells import cursors
 from paceline.shells.api.documents import PlanAnswer, PlanBody
@@ -31,6 +33,7 @@ _DAY = f"{_DAYS}/{{date}}"
     {200: (PlanAnswer, Preview)},
     access="admin",
     body=PlanBody,
+    body_needed=False,
     query=("dry_run",),
     waits=True,
 )
@@ -42,7 +45,7 @@ async def plan_batch(call: Call) -> Answer:
     body: PlanBody = call.body
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
-    date = days.check_date(body.date)
+    date = days.check_date(body.date) if body.date is not msgspec.UNSET else day_at(batch.spec, api.now_ms())
     if truth(query(call.query_string, "dry_run"), "dry_run", default=False):
         return json_answer(200, await api.work(preview, api.store, batch, date, now_ms=api.now_ms()))
     report = await api.work(plan_day, api.store, batch, date, now_ms=api.now_ms())

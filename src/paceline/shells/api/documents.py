@@ -232,7 +232,9 @@ class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    date: Date
+    """``date`` left out: the running day."""
+
+    date: Date | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):
