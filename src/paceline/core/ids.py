@@ -16,8 +16,8 @@ ID_PATTERN = rf"[A-Za-z0-9][A-Za-z0-9._:@+=~-]{{0,{ID_CHARS_MAX - 1}}}"
 _ID = re.compile(ID_PATTERN)
 _RUN = re.compile(r"([^/#]+)/([^/#]+)#(\d{1,18})@(\d{1,18})")
 _PLAIN = re.compile(r"[A-Za-z0-9._~-]*")  # what quote leaves as it is
-_PLAIN_CALL_RUN = re.compile(r"[A-Za-z0-9._~-]*/[A-Za-z0-9._~-]*@[0-9-]*")
-_CALL_RUN = re.compile(r"([^/#@]+)/([^/#@]+)@(\d{4}-\d{2}-\d{2})")
+_PLAIN_CALL_RUN = re.compile(r"[A-Za-z0-9._~-]*/[A-Za-z0-9._~-]*@[0-9~-]*")
+_CALL_RUN = re.compile(r"([^/#@]+)/([^/#@]+)@(\d{4}-\d{2}-\d{2}(?:~[1-9]\d?)?)")
 
 
 class RunName(NamedTuple):
@@ -30,7 +30,7 @@ class RunName(NamedTuple):
 
 
 class CallRunName(NamedTuple):
-    """The id of a batch's run, taken apart."""
+    """The id of a batch's run, taken apart. ``date`` is "2026-11-15", or "2026-11-15~1" of its first rerun."""
 
     batch: str
     record: str

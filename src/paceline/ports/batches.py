@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
 from paceline.core.batches.calls import CallSettlement, CallState
+from paceline.core.batches.deletion import DeletePass
 from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.batches.values import (
     BatchPut,
@@ -64,13 +65,30 @@ class BatchStore(Protocol):
 
     def record(self, batch: Batch, record_id: str) -> RecordSpec | None: ...
     def records(self, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]: ...
+    def find_records(
+        self, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+    ) -> tuple[list[RecordSpec], str | None]:
+        """In order of id; ``after`` and the second of the answer are cursors, None at the end.
+
+        Looks at a bounded number of records, so a page may be short and not be the last.
+        """
+
     def remove_record(self, batch: Batch, record_id: str) -> bool:
         """Delete the record: it runs no more, also today. Put again, it is the same record: a day's run stays one."""
+
+    def mark_batch_deleted(self, batch_id: str, *, now_ms: int) -> Batch | None:
+        """Nothing more of the batch starts, is planned or is put from here on. None: there is no such batch."""
+
+    def delete_batch_pass(self, batch: Batch, *, now_ms: int, limit: int) -> DeletePass:
+        """Deletes at most so many runs, then records, of a batch that is marked, and in the end the batch itself.
+
+        A run that is out stays until it is settled or its lease has ended.
+        """
 
     # -- days
 
     def open_day(self, batch: Batch, date: str, *, start_ms: int, end_ms: int) -> Day:
-        """The day as it stands; made in state ``planning`` if there was none."""
+        """The day as it stands; made in state ``planning`` if there was none. NotFound: the batch is being deleted."""
 
     def day(self, batch: Batch, date: str) -> Day | None: ...
     def days(self, batch: Batch, *, before: str | None, limit: int) -> list[Day]:

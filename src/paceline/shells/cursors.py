@@ -31,6 +31,10 @@ def days_of(batch_number: int) -> str:
     return f"days {batch_number}"
 
 
+def records_of(batch_number: int, *, provider: str | None, active: bool | None) -> str:
+    return f"records {batch_number} {provider} {active}"
+
+
 def runs_of_day(day_number: int, *, state: str | None, provider: str | None) -> str:
     return f"day runs {day_number} {state} {provider}"
 

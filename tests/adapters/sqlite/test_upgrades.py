@@ -18,7 +18,7 @@ from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.adapters.sqlite.migrate import _scripts
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.batches.batch import RecordSpec, record_document
-from paceline.core.batches.request import render_request
+from paceline.core.batches.records.request import render_request
 from paceline.core.daemons import Daemon
 from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey

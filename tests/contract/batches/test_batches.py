@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from paceline.core.batches.batch import BatchSpec, RecordSpec, parse_record
@@ -149,3 +151,22 @@ def day_runs(store: Store) -> list[CallRun]:
     day = store.day(batch, "2026-09-22")
     assert day is not None
     return store.day_runs(day, state=None, provider=None, after=0, limit=100)[0]
+
+
+def test_records_are_found_by_provider_and_by_whether_they_run(store: Store) -> None:
+    batch = put_records(store, {f"r{number}": "ab"[number % 2] for number in range(6)})
+    store.put_records(batch, [RecordSpec("r0", "a", active=False)], now_ms=T0_MS)
+    store.remove_record(batch, "r4")
+
+    def find(limit: int = 9, after: str = "", **which: Any) -> tuple[list[str], str | None]:
+        wanted = {"provider": None, "active": None} | which
+        found, following = store.find_records(batch, after=after, limit=limit, **wanted)
+        return [record.id for record in found], following
+
+    assert find() == (["r0", "r1", "r2", "r3", "r5"], None)
+    assert find(provider="a") == (["r0", "r2"], None)
+    assert find(provider="a", active=True) == (["r2"], None)
+    assert find(active=False) == (["r0"], None)
+    assert find(2, provider="b") == (["r1", "r3"], "r3")
+    assert find(2, after="r3", provider="b") == (["r5"], None)
+    assert find(provider="nobody") == ([], None)

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.core.batches.batch import RecordSpec
 from paceline.core.batches.provider import BreakerSpec
-from paceline.core.batches.record_options import RecordOptions
+from paceline.core.batches.records.options import RecordOptions
 from paceline.ports import Store
 from tests.contract.conftest import Opener
 from tests.contract.support.call_stage import (

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from paceline.core.batches.batch import RecordSpec, parse_record, record_document
 from paceline.core.batches.calls import Call, CallResult, settle_call
-from paceline.core.batches.expect import ExpectSpec, Meaning, expect_problems, meaning_of
 from paceline.core.batches.provider import Policy, ProviderSpec, policy_of
-from paceline.core.batches.record_options import call_timeout_ms, options_text, parse_options
+from paceline.core.batches.records.expect import ExpectSpec, Meaning, expect_problems, meaning_of
+from paceline.core.batches.records.options import call_timeout_ms, options_text, parse_options
 from paceline.errors import InvalidInput
 
 PROVIDER = ExpectSpec(done=("2xx", 409), failed=("4xx",), retry=(429, "5xx"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.batches.batch import RecordSpec, parse_record, record_document
-from paceline.core.batches.placeholders import (
+from paceline.core.batches.records.placeholders import (
     PLACEHOLDERS_MAX,
     Values,
     body_has_braces,

@@ -13,10 +13,11 @@ from paceline.core.batches import day_plan
 from paceline.core.batches import late_records as late_rules
 from paceline.core.batches.batch import BatchSpec, RecordSpec, day_at
 from paceline.core.batches.calls import CallResult
+from paceline.core.batches.deletion import GRACE_MS
 from paceline.core.batches.provider import BreakerSpec, ProviderSpec, RetrySpec, WhenUnknown
 from paceline.core.monitors.schedule import Missed
 from paceline.ports import Store
-from paceline.steps.batches import batches, call, late_records, plan, providers, redrive
+from paceline.steps.batches import batches, call, deletion, late_records, plan, providers, redrive, rerun
 from paceline.steps.upkeep import purge
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS
 from tests.differential.support.history import act
@@ -199,6 +200,40 @@ class BatchRules(Machine):
     def plan_due(self) -> None:
         self.ask("plan_due", lambda side: plan.plan_due(side.store, now_ms=self.now_ms))
 
+    @act(2, batch=a_batch, days=(0, 0, -1), state=("done", "failed", "skipped"))
+    def rerun(self, batch: str, days: int, state: str) -> None:
+        def run_again(side: Side) -> object:
+            found = batches.get_batch(side.store, batch)
+            date = day_at(found.spec, self.now_ms) + timedelta(days=days)
+            return rerun.rerun(side.store, found, date.isoformat(), state=state, now_ms=self.now_ms)
+
+        self.ask("rerun", run_again)
+
+    @act(1, batch=a_batch)
+    def delete_batch(self, batch: str) -> None:
+        """To its end if nothing of it is out; where a deletion waits, stores differ in when they look again."""
+
+        def delete(side: Side) -> object:
+            out = out_runs(side.store, batch, now_ms=self.now_ms)
+            if out:
+                return out
+            later_ms = self.now_ms + GRACE_MS
+            left = deletion.delete_all_of(side.store, batch, read_ms=lambda: self.now_ms, progress=lambda _: None)
+            while left is not None and left.deleting is not None:
+                side.store.delete_batch_pass(left, now_ms=later_ms, limit=1_000)
+                left = side.store.batch(batch)
+            return "gone"
+
+        self.ask("delete_batch", delete)
+
+    @act(1, batch=a_batch, provider=(None, *a_provider), active=(None, True, False), limit=(1, 9))
+    def find_records(self, batch: str, provider: str | None, *, active: bool | None, limit: int) -> None:
+        def find(side: Side) -> object:
+            found = batches.get_batch(side.store, batch)
+            return side.store.find_records(found, provider=provider, active=active, after="", limit=limit)
+
+        self.ask("find_records", find, arrange=lambda told: told[0])
+
     # -- calls
 
     @act(12, runs_max=(100,), lease_ms=a_lease)
@@ -283,6 +318,17 @@ class BatchRules(Machine):
             return purged(side.store, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=self.now_ms)
 
         self.ask("purge_calls", purge_all)
+
+
+def out_runs(store: Store, batch: str, *, now_ms: int) -> list[str]:
+    """The runs of a batch that are out with somebody."""
+    found = batches.get_batch(store, batch)
+    runs = [
+        run
+        for day in store.days(found, before=None, limit=100)
+        for run in store.day_runs(day, state="out", provider=None, after=0, limit=100)[0]
+    ]
+    return sorted(f"{run.record}@{run.date}" for run in runs if (run.until_ms or 0) > now_ms)
 
 
 def purged(store: Store, *, keep_ms: int, dead_keep_ms: int, now_ms: int) -> tuple[int, int]:

@@ -9,9 +9,11 @@ import json
 import threading
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from paceline.steps.batches.deletion import go_on_deleting
 from tests.shells.api.conftest import Client, World
 from tests.shells.api.support.day import PROVIDER, TOMORROW, end_all, names
 
@@ -155,6 +157,69 @@ def test_day_before_2026_is_planned(daily: Client, missed: str, enqueued: int, s
     assert sorted(run["run"] for run in runs) == [f"daily/id{n}@2025-08-14" for n in (1, 2, 3)]
     assert daily("GET", "/v1/batches/daily/days/2025-08-14").json["runs"] == 3
     assert daily("POST", "/v1/batches/daily/plan", {"date": "1999-12-31"}).json["errors"][0]["pointer"] == "/date"
+
+
+def test_batch_is_deleted_whole(daily: Client) -> None:
+    put(daily, 6)
+    plan(daily)
+    assert daily("DELETE", "/v1/batches/daily").status == 204
+    assert daily("GET", "/v1/batches/daily").status == 404
+    assert daily("DELETE", "/v1/batches/daily").status == 404
+    assert daily("GET", "/v1/batches").json["items"] == []
+    assert daily("PUT", "/v1/batches/daily", {}).status == 201
+    assert daily("GET", "/v1/batches/daily/records").json["items"] == []
+    assert daily("DELETE", "/v1/providers/a").status == 204
+
+
+def test_large_batch_is_deleted_by_the_keeper_and_shows_how_far_that_is(daily: Client, world: World) -> None:
+    lines = "\n".join(json.dumps({"id": f"r{i}", "provider": "a"}) for i in range(12_000))
+    daily("PUT", "/v1/batches/daily/records", raw=lines.encode(), headers=LINES)
+    reply = daily("DELETE", "/v1/batches/daily")
+    assert (reply.status, reply.json["deleting"]["records"]) == (202, 5_000)
+    assert daily("GET", "/v1/batches/daily").json["deleting"]["records"] == 5_000
+    refused = daily("PUT", "/v1/batches/daily", {})
+    assert (refused.status, refused.code) == (409, "already_exists")
+    answer = daily("PUT", "/v1/batches/daily/records", {"items": [{"id": "x", "provider": "a"}]}).json
+    assert (answer["refused"], answer["items"][0]["error"]["code"]) == (1, "not_found")
+    now_ms = world.system.clock.now_ms()
+    first, second = (go_on_deleting(world.system.store, now_ms=now_ms) for _ in range(2))
+    assert ((first.records, first.more), (second.records, second.gone)) == ((5_000, True), (2_000, ["daily"]))
+    assert daily("GET", "/v1/batches/daily").status == 404
+
+
+def test_records_are_listed_by_provider_and_by_whether_they_run(daily: Client) -> None:
+    put(daily, 6)
+    daily("PUT", "/v1/batches/daily/records", {"items": [{"id": "r0", "provider": "a", "active": False}]})
+    path = "/v1/batches/daily/records"
+    assert [one["id"] for one in daily("GET", f"{path}?provider=a").json["items"]] == ["r0", "r2", "r4"]
+    assert [one["id"] for one in daily("GET", f"{path}?provider=a&active=true").json["items"]] == ["r2", "r4"]
+    assert [one["id"] for one in daily("GET", f"{path}?active=false").json["items"]] == ["r0"]
+    first = daily("GET", f"{path}?provider=b&limit=2").json
+    assert [one["id"] for one in first["items"]] == ["r1", "r3"]
+    second = daily("GET", f"{path}?provider=b&limit=2&cursor={first['next_cursor']}").json
+    assert ([one["id"] for one in second["items"]], second["next_cursor"]) == (["r5"], None)
+    assert daily("GET", f"{path}?cursor={first['next_cursor']}").json["errors"][0]["pointer"] == "/query/cursor"
+    assert daily("GET", f"{path}?active=maybe").json["errors"][0]["pointer"] == "/query/active"
+    assert daily("GET", f"{path}?provider=nobody").json == {"items": [], "next_cursor": None}
+
+
+def test_what_ended_on_a_day_runs_again_once(daily: Client, world: World) -> None:
+    put(daily, 3)
+    plan(daily)
+    path = f"/v1/batches/daily/days/{TOMORROW}"
+    assert daily("POST", f"{path}/rerun", {"state": "done"}).json == {"enqueued": 0, "rerun": 0}
+    end_all(world, "done", provider="a", reason="")
+    assert daily("POST", f"{path}/rerun", {"state": "done"}).json == {"enqueued": 2, "rerun": 1}
+    assert daily("POST", f"{path}/rerun", {"state": "done"}).json == {"enqueued": 0, "rerun": 1}
+    again = daily("GET", f"{path}~1").json
+    assert (again["date"], again["rerun"], again["runs"]) == (TOMORROW, 1, 2)
+    (one, _) = daily("GET", f"{path}~1/runs").json["items"]
+    assert one["run"].endswith(f"@{TOMORROW}~1")
+    assert daily("GET", f"/v1/runs/{quote(one['run'], safe='')}").json["state"] == "waiting"
+    assert [day["rerun"] for day in daily("GET", "/v1/batches/daily/days").json["items"]] == [1, 0]
+    assert daily("POST", f"{path}/rerun", {"records": ["nobody"]}).json["errors"][0]["pointer"] == "/records/0"
+    assert daily("POST", f"{path}/rerun", {}).status == 422
+    assert daily("POST", "/v1/batches/daily/days/2026-01-02/rerun", {"state": "done"}).status == 404
 
 
 def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(daily: Client) -> None:

@@ -25,6 +25,7 @@ BODIES: dict[str, Any] = {
     "put_batch": {"window": "1h"},
     "put_records": {"items": [{"id": "stolen", "provider": "shop"}]},
     "plan_batch": {"date": "2026-11-20"},
+    "rerun_day": {"state": "done"},
     "redrive_dead": {"provider": "shop"},
     "discard_dead": {"provider": "shop"},
     "submit_job": job(),

@@ -117,6 +117,24 @@ def test_the_forms_of_a_file_mean_the_same(shop: Program) -> None:
     assert shop.json("batch", "import", "table.csv")["unchanged"] == 6_000
 
 
+def test_batch_is_removed_its_records_listed_and_its_runs_rerun(shop: Program) -> None:
+    shop.ok("batch", "import", "-", stdin=lines(3))
+    assert [one["id"] for one in shop.json("batch", "records", "daily")["items"]] == ["r0", "r1", "r2"]
+    page = shop.json("batch", "records", "--provider", "shop", "--active", "--limit", "2")
+    assert ([one["id"] for one in page["items"]], page["next_cursor"]) == (["r0", "r1"], "r1")
+    assert shop.json("batch", "records", "--inactive")["items"] == []
+    assert "r2" in shop.ok("batch", "records")
+    assert shop.run("batch", "rerun", DAY, "--state", "done").code == 3
+    shop.ok("batch", "plan", "--date", DAY)
+    assert shop.json("batch", "rerun", DAY, "--state", "done") == {"enqueued": 0, "rerun": 0}
+    assert shop.json("batch", "rerun", DAY, "--record", "r0", "--record", "r1") == {"enqueued": 0, "rerun": 0}
+    assert shop.run("batch", "rerun", DAY).code == 2
+    assert shop.run("batch", "rerun", DAY, "--record", "nobody").code == 2
+    assert shop.ok("batch", "rm", "daily") == "daily removed.\n"
+    assert shop.run("batch", "rm", "daily").code == 3
+    assert shop.json("batch", "list")["items"] == []
+
+
 def test_csv_import_reads_the_options_of_records(shop: Program) -> None:
     table = (
         "id,provider,method,timeout,headers,expect,endpoint\n"

@@ -11,7 +11,7 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.batches.batch import RecordSpec, parse_record
 from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import RetrySpec
-from paceline.core.batches.record_options import RecordOptions
+from paceline.core.batches.records.options import RecordOptions
 from paceline.core.instants import to_text
 from paceline.errors import InvalidInput, WrongSetting
 from paceline.ports import Store

@@ -6,8 +6,8 @@ from typing import Any
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.batches.batch import RecordSpec
-from paceline.core.batches.expect import ExpectSpec
-from paceline.core.batches.record_options import RecordOptions
+from paceline.core.batches.records.expect import ExpectSpec
+from paceline.core.batches.records.options import RecordOptions
 from paceline.core.jobs.accounts import enable_key, quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.users import UserEdit

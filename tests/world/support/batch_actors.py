@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,11 +14,13 @@ from paceline.core.batches.batch import BatchSpec, day_at, make_record
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.batches.provider import SAFE_METHODS, BreakerSpec, ProviderSpec, RetrySpec
 from paceline.core.batches.values import DeadChoice
-from paceline.errors import PacelineError
+from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError
 from paceline.ports import Store
 from paceline.steps.batches import batches, plan, providers
 from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_calls
+from paceline.steps.batches.deletion import delete_batch, go_on_deleting
 from paceline.steps.batches.late_records import plan_late_records
+from paceline.steps.batches.rerun import rerun
 from tests.world.support.batch_ledger import BatchLedger
 from tests.world.support.batch_workers import KINDS, BatchWorker, as_outgoing
 
@@ -141,6 +144,7 @@ class BatchDaemon:
 
     def keep(self) -> None:
         self.watch_clock()
+        go_on_deleting(self._store, now_ms=self._world.now_ms, limit=5)
 
     def watch_clock(self) -> None:
         ahead_ms = self._world.now_ms - self._world.true_ms
@@ -166,7 +170,7 @@ class Operators:
     def act(self) -> str:
         random = self._world.random
         batch, records = random.choice(BATCHES), random.sample(RECORDS, random.randint(1, 5))
-        actions = {
+        actions: dict[str, Callable[[], None]] = {
             "put records": lambda: self.put_records(batch, records),
             "remove record": lambda: self.remove_record(batch, records[0]),
             "put provider": lambda: self.put_provider(random.choice(PROVIDERS), paused=random.random() < 0.3),
@@ -174,8 +178,10 @@ class Operators:
             "plan": lambda: self.plan(batch),
             "redrive": self.redrive,
             "discard": self.discard,
+            "rerun": lambda: self.rerun(batch, records),
+            "delete batch": lambda: self.delete_batch(batch),
         }
-        name = random.choice((*actions, "put records", "redrive", "plan"))
+        name = random.choice((*actions, "put records", "redrive", "plan", "put batch"))
         actions[name]()
         return f"{name} {batch} {records}"
 
@@ -224,7 +230,9 @@ class Operators:
             )
             for name in names
         ]
-        found = batches.get_batch(self._store, batch)
+        found = self._store.batch(batch)
+        if found is None:
+            return  # it was deleted
         self._store.put_records(found, specs, now_ms=self._world.now_ms)
         plan_late_records(self._store, found, now_ms=self._world.now_ms)
 
@@ -234,9 +242,25 @@ class Operators:
 
     def plan(self, name: str) -> None:
         batch = self._store.batch(name)
-        assert batch is not None
-        day = day_at(batch.spec, self._world.now_ms)
-        plan.plan_day(self._store, batch, day, now_ms=self._world.now_ms)
+        if batch is not None:
+            with suppress(NotFound):  # it is being deleted
+                plan.plan_day(self._store, batch, day_at(batch.spec, self._world.now_ms), now_ms=self._world.now_ms)
+
+    def rerun(self, name: str, records: Sequence[str]) -> None:
+        """Of the running day, or of the day before; some records have no run there."""
+        random = self._world.random
+        batch = self._store.batch(name)
+        if batch is None:
+            return
+        day = day_at(batch.spec, self._world.now_ms) - timedelta(days=random.choice((0, 0, 1)))
+        which: Any = random.choice(({"state": "done"}, {"state": "failed"}, {"records": records}))
+        with suppress(NotFound, InvalidInput, LimitReached):
+            rerun(self._store, batch, day.isoformat(), now_ms=self._world.now_ms, **which)
+
+    def delete_batch(self, name: str) -> None:
+        if self._world.random.random() < 0.3:
+            with suppress(NotFound):
+                delete_batch(self._store, name, now_ms=self._world.now_ms)
 
     def redrive(self) -> None:
         choice = DeadChoice(provider=self._world.random.choice(PROVIDERS))

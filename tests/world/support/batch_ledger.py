@@ -155,6 +155,12 @@ class BatchLedger:
                 book.attempt -= 1  # it does not count
                 book.state, book.until_ms = "retry" if book.attempt else "waiting", now_ms
 
+    def deleted(self, batch: str) -> None:
+        """Nothing of the batch starts any more, and its runs and records are forgotten."""
+        self.paused_batches.add(batch)
+        self.runs = {name: book for name, book in self.runs.items() if not name.startswith(f"{batch}/")}
+        self.inactive = {name for name in self.inactive if name[0] != batch}
+
     def redriven(self, states: dict[str, str]) -> None:
         """These runs were redriven and start over. A provider that can be asked about an unknown run is asked first."""
         for name, state in states.items():

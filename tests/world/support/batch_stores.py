@@ -8,6 +8,7 @@ from typing import Any
 
 from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
 from paceline.core.batches.calls import CallSettlement
+from paceline.core.batches.deletion import DeletePass
 from paceline.core.batches.provider import policy_of
 from paceline.core.batches.values import (
     BatchPut,
@@ -28,6 +29,7 @@ BATCH_WRITES = frozenset(
     {"put_provider", "put_batch", "put_records", "remove_record", "open_day", "plan_page", "close_day"}
     | {"plan_late_records", "claim_calls", "settle_calls", "release_calls", "redrive", "discard"}
     | {"claim_for_worker", "extend_call"}
+    | {"mark_batch_deleted", "delete_batch_pass"}
 )
 BATCH_REPEATED = ("settle_calls", "plan_page", "plan_late_records", "close_day")
 EVERYTHING = 10_000
@@ -65,7 +67,7 @@ class WatchedBatches:
     def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
         results = self._inner.put_records(batch, records, now_ms=now_ms)
         for record, result in zip(records, results, strict=True):
-            if result != "no_provider":
+            if result not in ("no_provider", "no_batch"):
                 name = (batch.id, record.id)
                 (self._ledger.inactive.discard if record.active else self._ledger.inactive.add)(name)
         return results
@@ -75,6 +77,18 @@ class WatchedBatches:
         if removed:
             self._ledger.inactive.add((batch.id, record_id))
         return removed
+
+    def mark_batch_deleted(self, batch_id: str, *, now_ms: int) -> Batch | None:
+        batch = self._inner.mark_batch_deleted(batch_id, now_ms=now_ms)
+        if batch is not None:
+            self._ledger.deleted(batch_id)
+        return batch
+
+    def delete_batch_pass(self, batch: Batch, *, now_ms: int, limit: int) -> DeletePass:
+        done = self._inner.delete_batch_pass(batch, now_ms=now_ms, limit=limit)
+        if done.over:
+            self._ledger.paused_batches.discard(batch.id)
+        return done
 
     def plan_page(self, day: Day, page: Placements, **more: Any) -> PagePlan:
         result = self._inner.plan_page(day, page, **more)

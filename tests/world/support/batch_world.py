@@ -13,6 +13,7 @@ from paceline.core.batches.provider import ProviderSpec
 from paceline.core.batches.run_keys import NEVER_MS
 from paceline.ports import Store
 from paceline.steps.batches import providers
+from paceline.steps.batches.deletion import go_on_deleting
 from tests.world.support.batch_actors import BATCHES, PROVIDERS, BatchDaemon, ModelProviders, OpenVault, Operators
 from tests.world.support.batch_ledger import ENDED, BatchLedger
 from tests.world.support.batch_stores import BATCH_REPEATED, BATCH_WRITES, WatchedBatches
@@ -86,6 +87,7 @@ class BatchWorld(Seeded):
             providers.put_provider_spec(
                 self._stores[0], OpenVault(), name, spec, expected_revision=None, now_ms=self.now_ms
             )
+        self._finish_deletions()
         for name in BATCHES:
             self._operators.put_batch(name, paused=False)
         until_ms = self.now_ms + self.DAYS_TO_REST * 24 * HOUR_MS
@@ -95,6 +97,16 @@ class BatchWorld(Seeded):
             self.let_pass(self._step_ms())
         self._check()
         self._judge_end(self._real[0])
+
+    def _finish_deletions(self) -> None:
+        """What is out comes to its end, or its lease does: then batches that are being deleted are gone."""
+        for _ in range(100):
+            go_on_deleting(self._stores[0], now_ms=self.now_ms)
+            if not any(batch.deleting for batch in self._real[0].batches(after="", limit=100)):
+                return
+            self.now_ms += MINUTE_MS
+            self.true_ms += MINUTE_MS
+        demand(10, False, "a deletion does not come to its end")
 
     def _step_ms(self) -> int:
         """To the next moment at which something may happen, but not much further."""

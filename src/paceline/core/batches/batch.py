@@ -9,10 +9,10 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from paceline.core.batches import placeholders
-from paceline.core.batches.expect import ExpectSpec
 from paceline.core.batches.provider import Method
-from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions, options_document, options_problems
+from paceline.core.batches.records import placeholders
+from paceline.core.batches.records.expect import ExpectSpec
+from paceline.core.batches.records.options import NO_OPTIONS, RecordOptions, options_document, options_problems
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import ID_PATTERN, id_problem
 from paceline.core.instants import to_datetime, to_ms
@@ -48,6 +48,14 @@ class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paused: bool = False
 
 
+class Deletion(msgspec.Struct, frozen=True):
+    """Since when a batch is being deleted, and how many of its runs and records are gone so far."""
+
+    since_ms: int
+    runs: int
+    records: int
+
+
 class Batch(msgspec.Struct, frozen=True):
     """A batch in the store. ``number`` names it inside keys."""
 
@@ -57,6 +65,7 @@ class Batch(msgspec.Struct, frozen=True):
     spec: BatchSpec
     created_ms: int
     updated_ms: int
+    deleting: Deletion | None = None
 
 
 class RecordSpec(msgspec.Struct, frozen=True, gc=False):

@@ -1,6 +1,6 @@
 """What came of a call to a provider, and what follows for its run and for the provider.
 
-waiting ──► out ──► done                        2xx; what statuses mean: core.batches.expect
+waiting ──► out ──► done                        2xx; what statuses mean: core.batches.records.expect
   ▲  │       │
   │  │       ├──► retry ──► out                 5xx, 429, time-out, network error: the same run, its place kept
   │  │       ├──► failed                        other answers, or the last attempt: a dead letter
@@ -16,8 +16,8 @@ from typing import Literal
 import msgspec
 
 from paceline.core import backoff
-from paceline.core.batches.expect import TOO_MANY, ExpectSpec, Meaning, meaning_of
 from paceline.core.batches.provider import SAFE_METHODS, Method, Policy
+from paceline.core.batches.records.expect import TOO_MANY, ExpectSpec, Meaning, meaning_of
 
 PAYLOAD_BYTES_MAX = 16_384
 RETRY_AFTER_MS_MAX = 86_400_000

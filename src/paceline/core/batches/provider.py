@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from paceline.core.batches import placeholders
-from paceline.core.batches.expect import ExpectSpec, expect_problems
+from paceline.core.batches.records import placeholders
+from paceline.core.batches.records.expect import ExpectSpec, expect_problems
 from paceline.core.durations import parse_duration_ms
 from paceline.core.ids import stable_fraction
 from paceline.core.monitors.checks import HIDDEN

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
 from paceline.core.batches.batch import RecordSpec
-from paceline.core.batches.record_options import options_text
+from paceline.core.batches.records.options import options_text
 
 Disposition = Literal["created", "replaced", "unchanged", "revision_mismatch"]
 

@@ -42,11 +42,12 @@ class ProviderStanding(msgspec.Struct, frozen=True):
 
 
 class BatchPut(msgspec.Struct, frozen=True):
-    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch"]
+    disposition: Literal["created", "replaced", "unchanged", "revision_mismatch", "deleting"]
     batch: Batch | None = None
 
 
-RecordPut = Literal["created", "replaced", "unchanged", "no_provider"]
+RecordPut = Literal["created", "replaced", "unchanged", "no_provider", "no_batch"]
+"""``no_batch``: the batch is being deleted."""
 
 
 class PlanOrder(msgspec.Struct, frozen=True):
@@ -103,7 +104,7 @@ class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
     """An earlier attempt may have arrived."""
     endpoint: str
     body: str | None
-    """As they are stored: ``core.batches.request.render_request`` fills in their placeholders."""
+    """As they are stored: ``core.batches.records.request.render_request`` fills in their placeholders."""
     options: str | None = None
 
 
@@ -152,6 +153,8 @@ class DeadChoice(msgspec.Struct, frozen=True):
 
 RUNS_READ_MAX = 10_000
 """A page of runs with a certain state or provider is looked for among so many runs at most."""
+RECORDS_READ_MAX = 10_000
+"""A page of records of a certain provider is looked for among so many records at most."""
 
 
 class DayCount(NamedTuple):

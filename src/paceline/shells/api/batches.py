@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 from paceline.core.batches.batch import Batch
 from paceline.core.batches.values import BatchPut
-from paceline.errors import RevisionMismatch
+from paceline.errors import AlreadyExists, RevisionMismatch
 from paceline.shells import cursors
-from paceline.shells.api.http.answers import Answer, Header, json_answer
+from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
 from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
 from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
-from paceline.steps.batches import batches
+from paceline.steps.batches import batches, deletion
 from paceline.steps.views.report import BatchView, batch_view
 
 BATCHES = Group("Batches")
@@ -29,7 +29,7 @@ _BATCH = "/v1/batches/{batch}"
     access="admin",
     document="BatchSpec",
     headers=PUT_HEADERS,
-    problems=(RevisionMismatch,),
+    problems=(RevisionMismatch, AlreadyExists),
 )
 async def put_batch(call: Call) -> Answer:
     """Creates the batch (201) or replaces it (200)."""
@@ -56,13 +56,22 @@ async def show_batch(call: Call) -> Answer:
     return not_modified(call.headers, batch) or _shown(call.api, 200, batch)
 
 
-@Route(BATCHES, "POST", f"{_BATCH}/pause", {200: BatchView}, access="admin")
+@Route(BATCHES, "DELETE", _BATCH, {202: BatchView, 204: None}, access="admin")
+async def delete_batch(call: Call) -> Answer:
+    """Deletes the batch with its records and runs: 204 if that is done, 202 while the keeper goes on."""
+    api, batch_id = call.api, call.params["batch"]
+    left = await api.write(lambda: deletion.delete_batch(api.store, batch_id, now_ms=api.now_ms()))
+    api.hooks.wake()
+    return empty_answer(204) if left is None else _shown(api, 202, left)
+
+
+@Route(BATCHES, "POST", f"{_BATCH}/pause", {200: BatchView}, access="admin", problems=(AlreadyExists,))
 async def pause_batch(call: Call) -> Answer:
     """Lets nothing more of the batch start."""
     return await _set_paused(call, paused=True)
 
 
-@Route(BATCHES, "POST", f"{_BATCH}/resume", {200: BatchView}, access="admin")
+@Route(BATCHES, "POST", f"{_BATCH}/resume", {200: BatchView}, access="admin", problems=(AlreadyExists,))
 async def resume_batch(call: Call) -> Answer:
     """Lets the batch go on; it catches up at a pace."""
     return await _set_paused(call, paused=False)

@@ -7,9 +7,9 @@ from typing import cast, get_args
 import msgspec
 
 from paceline.core.batches.batch import Day, day_at
-from paceline.errors import FieldProblem, InvalidInput
+from paceline.errors import FieldProblem, InvalidInput, LimitReached
 from paceline.shells import cursors
-from paceline.shells.api.documents import PlanAnswer, PlanBody
+from paceline.shells.api.documents import PlanAnswer, PlanBody, RerunAnswer, RerunBody
 from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.pages import Page, make_cursor, page_of, page_query, position_of, query, truth
@@ -17,6 +17,7 @@ from paceline.shells.api.http.route import Group, Route
 from paceline.steps.batches import batches, export
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.batches.preview import Preview, preview
+from paceline.steps.batches.rerun import rerun
 from paceline.steps.views import days
 from paceline.steps.views.days import CallRunView, DayReport, DaySummary
 
@@ -69,6 +70,33 @@ async def list_days(call: Call) -> Answer:
 async def show_day(call: Call) -> Answer:
     """The day: totals by state and provider, evenness, histogram."""
     return json_answer(200, await call.api.work(days.day_report, call.api.store, await _day(call)))
+
+
+@Route(
+    DAYS,
+    "POST",
+    f"{_DAY}/rerun",
+    {200: RerunAnswer},
+    access="admin",
+    body=RerunBody,
+    problems=(LimitReached,),
+    waits=True,
+)
+async def rerun_day(call: Call) -> Answer:
+    """Runs what ended on the day again, once however often it is asked."""
+    api, body = call.api, call.body
+    batch = await api.read(batches.get_batch, api.store, call.params["batch"])
+    done = await api.work(
+        rerun,
+        api.store,
+        batch,
+        days.check_date(call.params["date"]).isoformat(),
+        state=None if body.state is msgspec.UNSET else body.state,
+        records=None if body.records is msgspec.UNSET else body.records,
+        now_ms=api.now_ms(),
+    )
+    api.hooks.wake()
+    return json_answer(200, RerunAnswer(done.enqueued, done.rerun))
 
 
 @Route(DAYS, "GET", f"{_DAY}/runs", {200: Page[CallRunView]}, access="admin", paged=True, query=("state", "provider"))

@@ -12,8 +12,8 @@ from msgspec import Meta
 
 from paceline.core import schema as core
 from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
-from paceline.core.batches.expect import ExpectSpec
 from paceline.core.batches.provider import HEADERS_MAX, Method
+from paceline.core.batches.records.expect import ExpectSpec
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
@@ -25,6 +25,7 @@ from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
 from paceline.steps.batches.outgoing import CallItem
 from paceline.steps.batches.redrive import RUNS_MAX
+from paceline.steps.batches.rerun import RECORDS_MAX as RERUN_RECORDS_MAX
 from paceline.steps.jobs.accounts import KEY_CHARS_MAX
 from paceline.steps.jobs.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
 from paceline.steps.monitors.outgoing import OutgoingItem
@@ -50,7 +51,9 @@ Label = Annotated[str, shown(maxLength=LABEL_CHARS_MAX, pattern="^[^\\u0000]*$")
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
 Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
-CallRunId = Annotated[str, Meta(max_length=800, description="`batch/record@2026-11-15`.")]
+CallRunId = Annotated[
+    str, Meta(max_length=800, description="`batch/record@2026-11-15`; with `~1` behind it, its first rerun.")
+]
 
 
 def _to(name: str) -> Meta:
@@ -235,6 +238,20 @@ class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``date`` left out: the running day."""
 
     date: Date | msgspec.UnsetType = msgspec.UNSET
+
+
+class RerunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which runs: those whose newest run ended so, or those of these records. One of the two."""
+
+    state: Literal["done", "failed", "unknown", "skipped"] | msgspec.UnsetType = msgspec.UNSET
+    records: Annotated[list[Id], Meta(max_length=RERUN_RECORDS_MAX)] | msgspec.UnsetType = msgspec.UNSET
+
+
+class RerunAnswer(msgspec.Struct, frozen=True):
+    """``rerun`` numbers the round: its runs are `batch/record@date~rerun`. 0: there was nothing to run again."""
+
+    enqueued: int
+    rerun: int
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):

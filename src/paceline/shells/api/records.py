@@ -11,11 +11,12 @@ import msgspec
 from paceline.core.batches.batch import BODY_BYTES_MAX, ENDPOINT_CHARS_MAX, Batch, RecordSpec, record_document
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
+from paceline.shells import cursors
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
-from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
+from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, truth
 from paceline.shells.api.http.problems import problem_of
 from paceline.shells.api.http.route import Group, Route
 from paceline.steps.batches import batches
@@ -55,16 +56,21 @@ async def put_records(call: Call) -> Answer:
     return json_answer(200, answer)
 
 
-@Route(RECORDS, "GET", _RECORDS, {200: Page[RecordView]}, access="admin", paged=True)
+@Route(RECORDS, "GET", _RECORDS, {200: Page[RecordView]}, access="admin", paged=True, query=("provider", "active"))
 async def list_records(call: Call) -> Answer:
     """The batch's records in order of id."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
-    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = f"records {batch.number}"
+    asked = page_query(call.query_string, "provider", "active", limit_max=api.system.settings.page_max)
+    provider = asked.given.get("provider")
+    active = truth(asked.given, "active", default=False) if "active" in asked.given else None
+    scope = cursors.records_of(batch.number, provider=provider, active=active)
     after = str(position_of(asked.cursor, scope, ""))
-    found = await api.read(api.store.records, batch, after=after, limit=asked.limit + 1)
-    return json_answer(200, page_of(found, asked.limit, scope, at=lambda one: one.id, view=record_view))
+    found, following = await api.work(
+        api.store.find_records, batch, provider=provider, active=active, after=after, limit=asked.limit
+    )
+    cursor = None if following is None else make_cursor(scope, following)
+    return json_answer(200, Page([record_view(record) for record in found], cursor))
 
 
 @Route(RECORDS, "GET", _RECORD, {200: RecordView}, access="admin")

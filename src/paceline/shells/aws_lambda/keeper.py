@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
+from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
 
@@ -27,6 +28,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     now, time = engine(), time_of(context)
     report = {"set_back_ms": _clock(now)}
     report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
+    report |= {"batches": _batches(now, time)}
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
@@ -66,6 +68,15 @@ def _calls(now: Engine, time: Time) -> int:
     while not walk.over and time.left_s > PAGE_S:
         walk = purge_calls(now.store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now.now_ms())
     return walk.runs_deleted + walk.records_deleted
+
+
+def _batches(now: Engine, time: Time) -> int:
+    """Returns how many runs and records of batches that are being deleted are gone."""
+    total, more = 0, True
+    while more and time.left_s > PAGE_S:
+        done = go_on_deleting(now.store, now_ms=now.now_ms())
+        total, more = total + done.runs + done.records, done.more
+    return total
 
 
 def _jobs(now: Engine, time: Time) -> int:

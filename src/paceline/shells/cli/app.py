@@ -14,7 +14,7 @@ from paceline import __version__
 from paceline.errors import PacelineError
 from paceline.shells.cli import aws, export, import_, login, runs, simulator, tokens, up, upkeep, users
 from paceline.shells.cli.batches import dead, providers
-from paceline.shells.cli.batches import import_file as batch_import
+from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
@@ -47,7 +47,7 @@ app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_import.app)
 app.add_typer(providers.app)
-app.add_typer(batch_import.app)
+app.add_typer(batch_records.app)
 app.add_typer(dead.app)
 app.add_typer(commands.app)
 app.add_typer(accounts.app)

@@ -12,6 +12,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
 from paceline.shells.daemon.loop import Loop, Turn
 from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.wiring import System
@@ -45,6 +46,7 @@ class Keeper:
         self._beat = beat
         self._purged_ms = 0
         self._jobs_purged_ms = 0
+        self._batches_ms = 0
         self._offered_ms = 0
         self._figures_ms = 0
         self._status_ms = 0
@@ -67,6 +69,8 @@ class Keeper:
         pause_ms = self.TURN_MS
         if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             pause_ms = self._purge(now_ms)
+        if abs(now_ms - self._batches_ms) >= max(self.FIGURES_MS, keep_ms):
+            pause_ms = min(pause_ms, self._delete_batches(now_ms))
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge_jobs(now_ms)
         if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
@@ -107,6 +111,17 @@ class Keeper:
             log.info("purged", measurements=deleted)
         else:
             self._jobs_purged_ms = now_ms
+
+    def _delete_batches(self, now_ms: int) -> int:
+        """One short pass over batches that are being deleted. Until the next: as long again as it took."""
+        began_s = time.monotonic()
+        done = go_on_deleting(self._system.store, now_ms=now_ms)
+        if done.runs or done.records or done.gone:
+            log.info("batches_deleting", runs=done.runs, records=done.records, gone=done.gone)
+        if done.more:
+            return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
+        self._batches_ms = now_ms
+        return self.TURN_MS
 
     def _read_ms(self) -> int:
         """Asked between the pages of entries."""

@@ -8,11 +8,12 @@ from typing import Literal
 import msgspec
 
 from paceline.core.batches.batch import Batch, RecordSpec, parse_batch, parse_record
-from paceline.core.batches.record_options import NO_OPTIONS, keep_hidden_options
-from paceline.core.batches.values import BatchPut
+from paceline.core.batches.deletion import no_batch
+from paceline.core.batches.records.options import NO_OPTIONS, keep_hidden_options
+from paceline.core.batches.values import BatchPut, RecordPut
 from paceline.core.ids import id_problem
 from paceline.core.monitors.checks import HIDDEN
-from paceline.errors import FieldProblem, InvalidInput, NotFound, PacelineError, RevisionMismatch
+from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import BatchStore, Vault
 from paceline.steps.batches.headers import seal_headers
 from paceline.steps.batches.late_records import plan_late_records
@@ -40,6 +41,7 @@ def put_batch(
     if result.disposition == "revision_mismatch":
         now = f"it is at revision {result.batch.revision}" if result.batch else "it does not exist"
         raise RevisionMismatch(f"Batch {batch_id!r} is not as you have seen it: {now}. Read it again and retry.")
+    _refuse_deleting(result)
     return result
 
 
@@ -48,9 +50,16 @@ def set_batch_paused(store: BatchStore, batch_id: str, *, paused: bool, now_ms: 
         batch = get_batch(store, batch_id)
         spec = msgspec.structs.replace(batch.spec, paused=paused)
         result = store.put_batch(batch_id, spec, expected_revision=batch.revision, now_ms=now_ms)
+        _refuse_deleting(result)
         return None if result.disposition == "revision_mismatch" else result
 
     return edit(f"Batch {batch_id!r}", attempt)
+
+
+def _refuse_deleting(put: BatchPut) -> None:
+    if put.disposition == "deleting":
+        assert put.batch is not None
+        raise AlreadyExists(f"Batch {put.batch.id!r} is being deleted. Wait until it is gone, or choose another name.")
 
 
 def get_batch(store: BatchStore, batch_id: str) -> Batch:
@@ -92,10 +101,7 @@ def put_parsed_records(
         page = [_sealed(store, batch, record, vault) for record in records[first : first + PAGE_RECORDS]]
         valid = [record for record in page if isinstance(record, RecordSpec)]
         puts = store.put_records(batch, valid, now_ms=now_ms) if valid else []
-        told = [
-            PutRecord(record.id, put) if put != "no_provider" else _refused(record)
-            for record, put in zip(valid, puts, strict=True)
-        ]
+        told = [_told(batch, record, put) for record, put in zip(valid, puts, strict=True)]
         if len(valid) < len(page):
             each = iter(told)
             told = [next(each) if isinstance(record, RecordSpec) else record for record in page]
@@ -144,6 +150,12 @@ def no_record(batch: Batch, record_id: str) -> NotFound:
     return NotFound(f"Batch {batch.id!r} has no record {record_id!r}.")
 
 
-def _refused(record: RecordSpec) -> PutRecord:
-    detail = f"there is no provider {record.provider!r}; put it first"
-    return PutRecord(record.id, "refused", InvalidInput.of(FieldProblem("/provider", detail)))
+def _told(batch: Batch, record: RecordSpec, put: RecordPut) -> PutRecord:
+    match put:
+        case "no_batch":
+            return PutRecord(record.id, "refused", no_batch(batch.id))
+        case "no_provider":
+            detail = f"there is no provider {record.provider!r}; put it first"
+            return PutRecord(record.id, "refused", InvalidInput.of(FieldProblem("/provider", detail)))
+        case _:
+            return PutRecord(record.id, put)

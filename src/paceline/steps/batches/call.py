@@ -10,10 +10,10 @@ import msgspec
 
 from paceline.core.batches.batch import call_url
 from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
-from paceline.core.batches.placeholders import has_braces, render_header
 from paceline.core.batches.provider import Method, Policy, method_of, policy_of
-from paceline.core.batches.record_options import RecordOptions, call_timeout_ms, parse_options
-from paceline.core.batches.request import render_request, values_of
+from paceline.core.batches.records.options import RecordOptions, call_timeout_ms, parse_options
+from paceline.core.batches.records.placeholders import has_braces, render_header
+from paceline.core.batches.records.request import render_request, values_of
 from paceline.core.batches.values import ClaimedCall
 from paceline.core.ids import call_run_id
 from paceline.core.leases import Leased, sort_out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from paceline.core.batches.placeholders import escape, has_braces
+from paceline.core.batches.records.placeholders import escape, has_braces
 from paceline.core.monitors.checks import HIDDEN
 from paceline.ports import Vault
 

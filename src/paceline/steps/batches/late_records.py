@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.day_plan import PAGE_RUNS, no_placements
 from paceline.core.batches.late_records import FEW, LOOK_MAX, around, gap_for, part_for, rest_of, spread_late
+from paceline.core.batches.reruns import RERUNS_MAX, is_round
 from paceline.core.batches.values import LateRecord, Placements
 from paceline.ports import BatchStore
 
@@ -19,7 +20,8 @@ def plan_late_records(store: BatchStore, batch: Batch, *, now_ms: int) -> dict[s
     few = store.late_records(batch, limit=FEW + 1)
     if not few:
         return {}
-    days = [day for day in store.days(batch, before=None, limit=DAYS_MAX) if day.end_ms > now_ms]
+    newest = store.days(batch, before=None, limit=DAYS_MAX + RERUNS_MAX)
+    days = [day for day in newest if day.end_ms > now_ms and not is_round(day.date)]
     planned = [day for day in days if day.state == "planned"]
     if len(few) <= FEW:
         records: Sequence[int] = array("q", [late.record for late in few])

@@ -10,6 +10,7 @@ import msgspec
 
 from paceline.core.batches.batch import DATES_FROM, DATES_TO, Batch, Day, Window, day_at, window_of
 from paceline.core.batches.day_plan import plan_window, without_missed
+from paceline.core.batches.reruns import RERUNS_MAX, is_round
 from paceline.core.batches.run_keys import NEVER_MS
 from paceline.ports import BatchStore
 from paceline.steps.batches.late_records import plan_late_records
@@ -134,7 +135,8 @@ def due_dates(store: BatchStore, batch: Batch, today: date) -> list[date]:
 
     Days that began before the batch's last edit are not made up for: a person looked at it, and may have paused it.
     """
-    known = {day.date: day.state for day in store.days(batch, before=None, limit=2 * MISSED_DAYS_MAX)}
+    days = store.days(batch, before=None, limit=2 * MISSED_DAYS_MAX + RERUNS_MAX)
+    known = {day.date: day.state for day in days if not is_round(day.date)}
     dates = {date.fromisoformat(text) for text, state in known.items() if state == "planning"}
     for back in range(MISSED_DAYS_MAX + 1 if batch.spec.missed == "all" else 1):
         day = today - timedelta(days=back)

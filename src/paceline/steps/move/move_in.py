@@ -11,7 +11,7 @@ import msgspec
 
 from paceline.core.batches.batch import RecordSpec, parse_record
 from paceline.core.batches.provider import provider_problems
-from paceline.core.batches.record_options import RecordOptions, keep_hidden_options
+from paceline.core.batches.records.options import RecordOptions, keep_hidden_options
 from paceline.core.batches.values import PutProvider
 from paceline.core.ids import id_problem
 from paceline.core.jobs.accounts import KeyChange

@@ -148,6 +148,8 @@ def _providers(store: Store, now_ms: int) -> Iterator[ProviderLine]:
 
 def _batches(store: Store, now_ms: int) -> Iterator[BatchLine | RecordLine]:
     for batch in all_batches(store):
+        if batch.deleting is not None:
+            continue
         days = list(open_days(store, batch, now_ms=now_ms))
         moved = tuple(MovedDay(day.date, day.start_ms, day.end_ms, is_open) for day, is_open in days)
         yield BatchLine(batch.id, _since_ms(store, batch, now_ms=now_ms), batch.spec, moved)

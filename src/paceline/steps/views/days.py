@@ -14,6 +14,7 @@ import msgspec
 from paceline.core.batches.batch import DATE_RULE, Batch, Day, DayState, parse_date
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
+from paceline.core.batches.reruns import MARK, split_round
 from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, windows
 from paceline.core.batches.values import CallRun, DayCount
 from paceline.core.ids import call_run_id, parse_call_run_id
@@ -29,10 +30,11 @@ CALL_STATES: tuple[CallState, ...] = get_args(CallState)
 
 
 class DaySummary(msgspec.Struct, frozen=True):
-    """``enqueued`` and ``skipped`` count what planning made."""
+    """``enqueued`` and ``skipped`` count what planning made. ``rerun``: the number of the round; 0: the day itself."""
 
     batch: str
     date: Date
+    rerun: int
     state: DayState
     start: Instant
     end: Instant
@@ -79,6 +81,7 @@ class CallRunView(msgspec.Struct, frozen=True):
     batch: str
     record: str
     date: Date
+    rerun: int
     provider: str
     due: Instant
     state: CallState
@@ -94,12 +97,14 @@ class CallRunView(msgspec.Struct, frozen=True):
 
 
 def day_summary(day: Day) -> DaySummary:
-    return to_view(day, DaySummary)
+    date, rerun = split_round(day.date)
+    return to_view(day, DaySummary, date=date, rerun=rerun)
 
 
 def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
-    """Returns the batch's day of this date; NotFound if it is not planned."""
-    day = store.day(batch, check_date(text).isoformat())
+    """Returns the batch's day of this date, or, as "2026-11-15~1", one of its reruns; NotFound if it is not planned."""
+    date, _, number = text.partition(MARK)
+    day = store.day(batch, f"{check_date(date).isoformat()}{MARK if number else ''}{number[:9]}")
     if day is None:
         raise NotFound(f"Batch {batch.id!r} has no day {text}. It is there once it is planned.")
     return day
@@ -177,7 +182,8 @@ def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
 
 
 def call_run_view(run: CallRun) -> CallRunView:
-    return to_view(run, CallRunView, run=call_run_id(run.batch, run.record, run.date), status_code=run.code)
+    name, (date, rerun) = call_run_id(run.batch, run.record, run.date), split_round(run.date)
+    return to_view(run, CallRunView, run=name, date=date, rerun=rerun, status_code=run.code)
 
 
 def _inside(dues_ms: Sequence[int], *, start_ms: int, end_ms: int) -> range:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import msgspec
 
 from paceline.core.batches.batch import Batch, batch_document, day_at, window_of
-from paceline.core.batches.expect import ExpectSpec
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.provider import (
     BreakerSpec,
@@ -20,6 +19,7 @@ from paceline.core.batches.provider import (
     WhenUnknown,
     provider_document,
 )
+from paceline.core.batches.records.expect import ExpectSpec
 from paceline.core.batches.values import ProviderStanding
 from paceline.core.ids import entry_key, parse_run_id, run_id
 from paceline.core.instants import to_text, to_text_or_none
@@ -128,6 +128,14 @@ class ProviderView(msgspec.Struct, frozen=True):
     updated_at: Instant
 
 
+class DeletingView(msgspec.Struct, frozen=True):
+    """How many of a batch's runs and records are deleted so far."""
+
+    since: Instant
+    runs: int
+    records: int
+
+
 class BatchView(msgspec.Struct, frozen=True):
     """``next_start`` is when its next day is planned by itself."""
 
@@ -142,6 +150,7 @@ class BatchView(msgspec.Struct, frozen=True):
     revision: int
     created_at: Instant
     updated_at: Instant
+    deleting: DeletingView | None = None
 
 
 class SchedulerView(msgspec.Struct, frozen=True):
@@ -265,7 +274,8 @@ def provider_view(store: BatchStore, provider: ProviderDefinition, *, now_ms: in
 def batch_view(batch: Batch, *, now_ms: int) -> BatchView:
     following = day_at(batch.spec, now_ms) + timedelta(days=1)
     next_start = to_text(window_of(batch.spec, following).start_ms)
-    return to_view(batch, BatchView, next_start=next_start, **batch_document(batch.spec))
+    deleting = to_view(batch.deleting, DeletingView) if batch.deleting is not None else None
+    return to_view(batch, BatchView, next_start=next_start, deleting=deleting, **batch_document(batch.spec))
 
 
 def scheduler_view(scheduler: Scheduler) -> SchedulerView:

@@ -36,7 +36,7 @@ from paceline.core.batches.claim import (
 )
 from paceline.core.batches.pace import LATE_MS, Backlog, FirstRun, StartDecision, decide_starts
 from paceline.core.batches.provider import KnownPolicy, Policy, ProviderKind
-from paceline.core.batches.record_options import call_timeout_ms
+from paceline.core.batches.records.options import call_timeout_ms
 from paceline.core.batches.run_keys import NEVER_MS, queue_key
 from paceline.core.batches.settle import Held
 from paceline.core.batches.unwanted import may_have_arrived

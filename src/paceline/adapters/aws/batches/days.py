@@ -11,6 +11,7 @@ from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, pl
 from paceline.adapters.aws.batches.keys import (
     COUNTERS,
     SHARDS,
+    batch_key,
     day_key,
     day_number_key,
     days_partition,
@@ -24,10 +25,12 @@ from paceline.adapters.aws.batches.keys import (
 from paceline.adapters.aws.batches.lanes import wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.database import PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put, setting, update
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, padded, put, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.batch import Batch, Day
+from paceline.core.batches.deletion import no_batch
 from paceline.core.batches.redrive import DAYS_MAX
+from paceline.core.batches.reruns import split_round
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
 from paceline.core.batches.values import PagePlan, Placements, PlanOrder
 
@@ -46,10 +49,13 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
     window = {"start_ms": start_ms, "end_ms": end_ms}
     made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
     named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
-    if store.db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT)]).won:
+    kept = check(
+        ITEMS, batch_key(batch.id), when="#number = :number AND attribute_not_exists(#deleting_ms)", number=batch.number
+    )
+    if store.db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT), kept]).won:
         return _day(batch, made, enqueued=0, skipped=0)
-    opened = day(store, batch, date)
-    assert opened is not None, "another was faster"
+    if (opened := day(store, batch, date)) is None:  # else another was faster
+        raise no_batch(batch.id)
     return opened
 
 
@@ -263,10 +269,10 @@ def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[st
     if batch is not None:
         partition = days_partition(batch)
         for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX * (1 + COUNTERS), pk=partition):
-            if "number" in row and date in (None, row["sk"]):
+            if "number" in row and date in (None, row["sk"], split_round(row["sk"])[0]):
                 found[batch].add(row["number"])
         return found
     for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days"):
-        if date in (None, row["date"]):
+        if date in (None, row["date"], split_round(row["date"])[0]):
             found[row["batch"]].add(int(row["sk"]))
     return found

@@ -3,7 +3,8 @@
 Table ``items``
     providers / id                      number, revision, spec, created_ms, updated_ms, deleted
     provider#number / -                 id
-    batches / id                        number, revision, spec, created_ms, updated_ms
+    batches / id                        number, revision, spec, created_ms, updated_ms; while it is being deleted:
+                                        deleting_ms, deleted_runs, deleted_records
     name#batch#shard / record's id      number, provider, place, active, deleted, version: all that a plan needs
     record#number / -                   batch, name, provider, place, active, deleted, endpoint, body, options: what a
                                         call needs

@@ -25,16 +25,16 @@ from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
-from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
+from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
 from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
-from paceline.core.batches.record_options import parse_options
+from paceline.core.batches.records.options import parse_options
 from paceline.core.batches.run_keys import RECORD_BITS
 from paceline.core.batches.spread import place_of
-from paceline.core.batches.values import BatchPut, LateRecord, RecordPut
+from paceline.core.batches.values import RECORDS_READ_MAX, BatchPut, LateRecord, RecordPut
 from paceline.errors import StoreUnavailable
 
 DAYS_MAX = 16
@@ -49,6 +49,8 @@ def put_batch(
 ) -> BatchPut:
     for _ in attempts():
         now = batch(store, batch_id)
+        if now is not None and now.deleting is not None:
+            return BatchPut("deleting", now)
         revision, same = (now.revision, now.spec == spec) if now is not None else (None, False)
         disposition = put_disposition(revision=revision, expected=expected_revision, same=same)
         if disposition in ("revision_mismatch", "unchanged"):
@@ -74,6 +76,9 @@ def batch(store: BatchParts, batch_id: str) -> Batch | None:
     return read_batch(item) if item else None
 
 
+find_batch = batch  # where an argument has the name
+
+
 def batches(store: BatchParts, *, after: str, limit: int) -> list[Batch]:
     rows = store.db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk="batches", after=after or " ")
     return [read_batch(row) for row in rows]
@@ -87,7 +92,12 @@ def read_batch(item: Item) -> Batch:
         parse_stored_batch(item["spec"]),
         created_ms=item["created_ms"],
         updated_ms=item["updated_ms"],
+        deleting=_deletion(item) if "deleting_ms" in item else None,
     )
+
+
+def _deletion(item: Item) -> Deletion:
+    return Deletion(item["deleting_ms"], item["deleted_runs"], item["deleted_records"])
 
 
 def _batch_item(after: Batch) -> Item:
@@ -115,6 +125,9 @@ class _Change(NamedTuple):
 
 
 def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+    there = find_batch(store, batch.id)
+    if there is None or there.number != batch.number or there.deleting is not None:
+        return ["no_batch"] * len(records)
     results: dict[int, RecordPut] = {}
     left = list(enumerate(records))
     day_is_on = _day_is_on(store, batch, now_ms=now_ms) if records else False
@@ -302,9 +315,7 @@ def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[
     named: list[Item] = []
     asked = limit
     while asked > 0:
-        partitions = [name_partition(batch.id, shard) for shard in range(SHARDS)]
-        pages = store.db.threads.fan_out(partial(_names_in, store.db, after=after, limit=asked), partitions)
-        page = sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:asked]
+        page = _named_page(store.db, batch, after=after, limit=asked)
         named += [row for row in page if not row.get("deleted")]
         if len(page) < asked:
             break
@@ -313,12 +324,45 @@ def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[
     return _read_records(store, [item for row in named if (item := items.get(record_key(row["number"])))])
 
 
+def find_records(
+    store: BatchParts, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+) -> tuple[list[RecordSpec], str | None]:
+    """Reads the names of a chunk at a time, and whole records only of those that are wanted."""
+    item = store.db.get(ITEMS, provider_key(provider)) if provider is not None else None
+    if provider is not None and item is None:
+        return [], None
+    found: list[Item] = []
+    more, looked = True, 0
+    while more and len(found) < limit and looked < RECORDS_READ_MAX:
+        page = _named_page(store.db, batch, after=after, limit=PAGE_MAX)
+        more, looked = len(page) == PAGE_MAX, looked + len(page)
+        after = page[-1]["sk"] if page else after
+        found += [row for row in page if _is_wanted(row, item["number"] if item else None, active=active)]
+    if len(found) > limit:
+        found, more = found[:limit], True
+        after = found[-1]["sk"]
+    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in found))
+    read = _read_records(store, [one for row in found if (one := items.get(record_key(row["number"])))])
+    return read, after if more else None
+
+
+def _is_wanted(row: Item, provider: int | None, *, active: bool | None) -> bool:
+    return not row.get("deleted") and provider in (None, row["provider"]) and active in (None, row["active"])
+
+
+def _named_page(db: Database, batch: Batch, *, after: str, limit: int) -> list[Item]:
+    """The first of each shard, put together in order of their names; those that are deleted, too."""
+    partitions = [name_partition(batch.id, shard) for shard in range(SHARDS)]
+    pages = db.threads.fan_out(partial(_names_in, db, after=after, limit=limit), partitions)
+    return sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:limit]
+
+
 def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
     return db.query(
         ITEMS,
         "#pk = :pk AND #sk > :after",
         limit=limit,
-        only="#sk, #number, #deleted",
+        only="#sk, #number, #deleted, #provider, #active",
         pk=partition,
         after=after or " ",
     )

@@ -6,7 +6,7 @@ done again without harm.
 
 from __future__ import annotations
 
-from paceline.adapters.aws.batches import claims, offers, results, settlements, upkeep, verify
+from paceline.adapters.aws.batches import claims, deletion, offers, results, settlements, upkeep, verify
 from paceline.adapters.aws.batches import days as days_items
 from paceline.adapters.aws.batches import dead_letters as dead_items
 from paceline.adapters.aws.batches import providers as provider_items
@@ -34,7 +34,10 @@ class AwsBatchStore(BatchParts):
     put_records = record_items.put_records
     record = record_items.record
     records = record_items.records
+    find_records = record_items.find_records
     remove_record = record_items.remove_record
+    mark_batch_deleted = deletion.mark
+    delete_batch_pass = deletion.delete_pass
     record_names = record_items.record_names
     late_records = record_items.late_records
     forget_late_records = record_items.forget_late_records

@@ -23,7 +23,7 @@ from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.claim import PASSES_MAX, PROVIDERS_MIN, divide_budget, first_late, in_turn, startable
 from paceline.core.batches.pace import Backlog, FirstRun, decide_starts, starts_at_once
 from paceline.core.batches.provider import KnownPolicy
-from paceline.core.batches.record_options import call_timeout_ms
+from paceline.core.batches.records.options import call_timeout_ms
 from paceline.core.batches.run_keys import EPOCH_MS, NEVER_MS, RECORD_BITS, TIME_BITS, TIME_MASK
 from paceline.core.batches.unwanted import RunFacts, judge_run, may_have_arrived
 from paceline.core.batches.values import ClaimedCall

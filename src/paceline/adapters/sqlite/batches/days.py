@@ -18,6 +18,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.batch import Batch, Day
+from paceline.core.batches.deletion import no_batch
 from paceline.core.batches.run_keys import (
     EPOCH_MS,
     RECORD_BITS,
@@ -38,12 +39,13 @@ CHUNK_ROWS = 4_096
 
 def open_day(db: Connection, batch: Batch, date: str, *, start_ms: int, end_ms: int) -> Day:
     db.execute(
-        """INSERT INTO day (batch, date, start_ms, end_ms, state) VALUES (?, ?, ?, ?, 'planning')
+        """INSERT INTO day (batch, date, start_ms, end_ms, state)
+           SELECT id, ?2, ?3, ?4, 'planning' FROM batch WHERE id = ?1 AND deleting_ms IS NULL
            ON CONFLICT (batch, date) DO NOTHING""",
         (batch.number, date, start_ms, end_ms),
     )
-    opened = day(db, batch, date)
-    assert opened is not None
+    if (opened := day(db, batch, date)) is None:
+        raise no_batch(batch.id)
     return opened
 
 

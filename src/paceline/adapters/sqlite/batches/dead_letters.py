@@ -151,7 +151,8 @@ def _days(db: Connection, choice: DeadChoice) -> set[int] | None:
         return None
     rows = db.execute(
         """SELECT day.id FROM day JOIN batch ON batch.id = day.batch
-           WHERE (?1 IS NULL OR batch.name = ?1) AND (?2 IS NULL OR day.date = ?2) LIMIT ?3""",
+           WHERE (?1 IS NULL OR batch.name = ?1) AND (?2 IS NULL OR day.date = ?2 OR day.date GLOB ?2 || '~*')
+           LIMIT ?3""",
         (choice.batch, choice.date, DAYS_MAX),
     )
     return {row[0] for row in rows}

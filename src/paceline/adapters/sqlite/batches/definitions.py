@@ -13,16 +13,20 @@ import msgspec
 from paceline.adapters.sqlite.batches.free_keys import free_keys
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
-from paceline.core.batches.batch import Batch, BatchSpec, RecordSpec, parse_stored_batch
+from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
 from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
-from paceline.core.batches.record_options import options_text, parse_options
+from paceline.core.batches.records.options import options_text, parse_options
 from paceline.core.batches.run_keys import due_ms_of, provider_of
 from paceline.core.batches.spread import place_of, places_of
-from paceline.core.batches.values import BatchPut, RecordPut
+from paceline.core.batches.values import RECORDS_READ_MAX, BatchPut, RecordPut
+
+_COLUMNS = "id, name, revision, spec, created_ms, updated_ms, deleting_ms, deleted_runs, deleted_records"
 
 
 def put(db: Connection, name: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
     now = batch(db, name)
+    if now is not None and now.deleting is not None:
+        return BatchPut("deleting", now)
     revision, same = (now.revision, now.spec == spec) if now is not None else (None, False)
     disposition = put_disposition(revision=revision, expected=expected_revision, same=same)
     if disposition in ("revision_mismatch", "unchanged"):
@@ -45,21 +49,23 @@ def put(db: Connection, name: str, spec: BatchSpec, *, expected_revision: int | 
 
 def batch(db: Connection, name: str) -> Batch | None:
     row = db.execute(
-        "SELECT id, name, revision, spec, created_ms, updated_ms FROM batch WHERE name = ?", (name,)
+        f"SELECT {_COLUMNS} FROM batch WHERE name = ?",  # noqa: S608  fixed texts
+        (name,),
     ).fetchone()
     return _batch(row) if row else None
 
 
 def batches(db: Connection, *, after: str, limit: int) -> list[Batch]:
     rows = db.execute(
-        """SELECT id, name, revision, spec, created_ms, updated_ms FROM batch
-           WHERE name > ? ORDER BY name LIMIT ?""",
+        f"SELECT {_COLUMNS} FROM batch WHERE name > ? ORDER BY name LIMIT ?",  # noqa: S608  fixed texts
         (after, limit),
     )
     return [_batch(row) for row in rows]
 
 
 def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+    if db.execute("SELECT deleting_ms IS NULL FROM batch WHERE id = ?", (batch.number,)).get != 1:
+        return ["no_batch"] * len(records)
     page = _Page(db, batch, records, now_ms=now_ms)
     results = page.insert_all(records) or page.judge_all(records)
     page.write(db)
@@ -84,6 +90,27 @@ def records(db: Connection, batch: Batch, *, after: str, limit: int) -> list[Rec
         (batch.number, after, limit),
     )
     return [_record(row) for row in rows]
+
+
+def find_records(
+    db: Connection, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+) -> tuple[list[RecordSpec], str | None]:
+    rows = db.execute(
+        """SELECT record.name, provider.name, active FROM record JOIN provider ON provider.id = record.provider
+           WHERE record.batch = ? AND record.name > ? AND record.deleted = 0 ORDER BY record.name LIMIT ?""",
+        (batch.number, after, RECORDS_READ_MAX),
+    ).fetchall()
+    found = [name for name, of, on in rows if provider in (None, of) and active in (None, bool(on))]
+    page = found[:limit]
+    more = len(found) > limit or len(rows) == RECORDS_READ_MAX
+    last = page[-1] if len(found) > limit else rows[-1][0] if rows else ""
+    wanted = db.execute(
+        """SELECT record.name, provider.name, endpoint, body, active, options
+           FROM record JOIN provider ON provider.id = record.provider
+           WHERE record.batch = ? AND record.name IN carray(?) AND record.deleted = 0 ORDER BY record.name""",
+        (batch.number, apsw.carray(tuple(page) or ("",))),
+    )
+    return [_record(row) for row in wanted], last if more else None
 
 
 def remove_record(db: Connection, batch: Batch, name: str) -> bool:
@@ -255,8 +282,9 @@ def wake(db: Connection, keys: Sequence[int]) -> None:
 
 
 def _batch(row: tuple[Any, ...]) -> Batch:
-    number, name, revision, text, created_ms, updated_ms = row
-    return Batch(name, number, revision, parse_stored_batch(text), created_ms=created_ms, updated_ms=updated_ms)
+    number, name, revision, text, created_ms, updated_ms, deleting_ms, runs, records = row
+    deleting = None if deleting_ms is None else Deletion(deleting_ms, runs, records)
+    return Batch(name, number, revision, parse_stored_batch(text), created_ms, updated_ms, deleting)
 
 
 def _record(row: tuple[Any, ...]) -> RecordSpec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paceline.adapters.sqlite.batches import claims, dead_letters, definitions, results, upkeep
+from paceline.adapters.sqlite.batches import claims, dead_letters, definitions, deletion, results, upkeep
 from paceline.adapters.sqlite.batches import days as days_sql
 from paceline.adapters.sqlite.batches import providers as providers_sql
 from paceline.adapters.sqlite.batches import settlements as settlements_sql
@@ -39,7 +39,10 @@ class SqliteBatchStore:
     put_records = writes(definitions.put_records)
     record = peeks(definitions.record)
     records = reads(definitions.records)
+    find_records = reads(definitions.find_records)
     remove_record = writes(definitions.remove_record)
+    mark_batch_deleted = writes(deletion.mark)
+    delete_batch_pass = writes(deletion.delete_pass)
 
     # -- days
 

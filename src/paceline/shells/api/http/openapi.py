@@ -46,6 +46,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     "state": ("Only runs in this state.", ref("CallState")),
     "provider": ("Only those of this provider.", ID),
     "batch": ("Only those of this batch.", ID),
+    "active": ("Only records that run, or only those that do not.", {"enum": ["true", "false"]}),
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
     "dry_run": ("`true`: say what would happen, and change nothing.", {"type": "boolean", "default": False}),
     "user": ("Whose: for admins, or `me`.", ID),
@@ -172,7 +173,7 @@ def _parameters(route: Route) -> list[Schema]:
 
 def _path_schema(name: str) -> Schema:
     if name == "date":
-        return {"type": "string", "format": "date"}
+        return {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}(~[1-9][0-9]?)?$"}
     if name in ("run", "token_id", "job", "key_id"):
         return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
     return ID

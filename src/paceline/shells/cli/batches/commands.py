@@ -42,7 +42,7 @@ from paceline.shells.cli.options import (
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.shells.cursors import make_cursor, position_of
-from paceline.steps.batches import batches, export
+from paceline.steps.batches import batches, deletion, export
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views import days
 from paceline.steps.views.days import CallRunView, DayReport, DaySummary
@@ -69,6 +69,7 @@ BATCH_COLUMNS: Columns = {
 }
 DAY_COLUMNS: Columns = {
     "DATE": "date",
+    "RERUN": lambda day: day.rerun or None,
     "STATE": "state",
     "START": "start",
     "END": "end",
@@ -156,6 +157,20 @@ def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
     path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
     view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, names={"batch": batch_id}).view)
     _emit_one(call, view, done="paused" if paused else "resumed")
+
+
+@command(app, "rm")
+def remove(call: Call, batch_id: IdArgument) -> None:
+    """Delete a batch with its records and runs. Nothing more of it starts; what is out comes to its end first."""
+
+    def over_rest(remote: Remote) -> BatchView | None:
+        return remote.ask("DELETE", BATCH_PATH, BatchView, names={"batch": batch_id}).view
+
+    left = call.answer(lambda at: _remove(at, batch_id), over_rest)
+    if left is None:
+        emit(call, {"removed": batch_id}, f"{batch_id} removed.")
+    else:
+        emit(call, left, f"{batch_id} is being deleted: the daemon goes on with it, or this command called again.")
 
 
 @command(app, "plan")
@@ -283,6 +298,15 @@ def the_batch(store: Store, name: str | None) -> Batch:
     if len(found) != 1:
         raise no_single_batch(len(found))
     return found[0]
+
+
+def _remove(system: System, batch_id: str) -> BatchView | None:
+    """Deletes the batch as far as that goes without waiting. Returns the batch if something is left of it."""
+    with progress_bar("Deleting", of_bytes=False) as bar:
+        left = deletion.delete_all_of(
+            system.store, batch_id, read_ms=system.clock.now_ms, progress=lambda now: bar(now.runs + now.records, None)
+        )
+    return None if left is None else batch_view(left, now_ms=system.clock.now_ms())
 
 
 def _day(system: System, batch: str | None, day: str | None) -> Day:

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, make_record, record_problems
-from paceline.core.batches.record_options import NO_OPTIONS, RecordOptions
+from paceline.core.batches.records.options import NO_OPTIONS, RecordOptions
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
@@ -129,8 +129,9 @@ def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally
 
 def _document(record: RecordSpec) -> dict[str, Any]:
     """The record as it is sent: its body byte for byte as it was read."""
+    document = {**msgspec.structs.asdict(record), **msgspec.to_builtins(record.options)}
     body = None if record.body is None else msgspec.Raw(record.body.encode())
-    return {**msgspec.structs.asdict(record), "body": body}
+    return {name: value for name, value in document.items() if name not in {"options", "templated"}} | {"body": body}
 
 
 def _row(item: Item | Broken) -> Row:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from paceline.core.batches.expect import ExpectSpec, expect_problems
 from paceline.core.batches.provider import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, Method, Policy, header_problems, with_hidden
+from paceline.core.batches.records.expect import ExpectSpec, expect_problems
 from paceline.core.durations import parse_duration_ms
 from paceline.core.monitors.checks import HIDDEN
 from paceline.core.parsing import duration_problems

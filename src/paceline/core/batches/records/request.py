@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from paceline.core.batches.placeholders import Values, render_body, render_endpoint
-from paceline.core.batches.record_options import parse_options
+from paceline.core.batches.records.options import parse_options
+from paceline.core.batches.records.placeholders import Values, render_body, render_endpoint
+from paceline.core.batches.reruns import split_round
 from paceline.core.batches.values import ClaimedCall
 from paceline.core.ids import call_run_id
 from paceline.core.instants import to_text
@@ -21,7 +22,7 @@ class Request(NamedTuple):
 def values_of(claimed: ClaimedCall) -> Values:
     """What the placeholders stand for in this attempt of the run."""
     run = call_run_id(claimed.batch, claimed.record, claimed.date)
-    return Values(claimed.date, to_text(claimed.due_ms), run, claimed.record, str(claimed.attempt))
+    return Values(split_round(claimed.date)[0], to_text(claimed.due_ms), run, claimed.record, str(claimed.attempt))
 
 
 def render_request(claimed: ClaimedCall) -> Request:

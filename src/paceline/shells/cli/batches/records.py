@@ -1,0 +1,95 @@
+"""``paceline batch records`` and ``rerun``: what a batch holds, and running what ended again."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from paceline.core.batches.batch import record_document
+from paceline.shells.cli.batches.commands import BatchOption, the_batch
+from paceline.shells.cli.batches.import_file import app
+from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_over_rest
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
+from paceline.shells.cli.output import Columns, emit, emit_page
+from paceline.shells.cursors import make_cursor, position_of, records_of
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+__all__ = ["app"]  # the batch commands, with these
+
+RECORD_COLUMNS: Columns = {
+    name.upper(): partial(lambda field, record: record.get(field), field)
+    for name, field in (("record", "id"), *((name, name) for name in ("provider", "method", "endpoint", "active")))
+}
+BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
+DateArgument = Annotated[str, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15.")]
+RecordsOption = Annotated[
+    list[str] | None, typer.Option("--record", metavar="RECORD", help="A record to run again; may be repeated.")
+]
+
+
+@command(app, "records")
+def list_records(
+    call: Call,
+    name: BatchArgument = None,
+    *,
+    batch: BatchOption = None,
+    provider: ProviderOption = None,
+    active: Annotated[bool | None, typer.Option("--active/--inactive", help="Only those that run, or do not.")] = None,
+    limit: LimitOption = 100,
+    cursor: CursorOption = None,
+) -> None:
+    """List a batch's records in order of id."""
+
+    def on_store(system: System) -> tuple[list[dict[str, Any]], str | None]:
+        target = the_batch(system.store, batch or name)
+        scope = records_of(target.number, provider=provider, active=active)
+        after = str(position_of(cursor or "", scope, ""))
+        found, following = system.store.find_records(target, provider=provider, active=active, after=after, limit=limit)
+        views = [msgspec.to_builtins(record_document(record)) for record in found]
+        return views, None if following is None else make_cursor(scope, following)
+
+    def over_rest(remote: Remote) -> tuple[list[dict[str, Any]], str | None]:
+        asked = {"provider": provider, "active": None if active is None else str(active).lower()}
+        names = {"batch": batch_over_rest(remote, batch or name).id}
+        path = f"{BATCH_PATH}/records"
+        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, names=names)
+
+    views, following = call.answer(on_store, over_rest)
+    emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:")
+
+
+@command(app, "rerun")
+def rerun_day(
+    call: Call,
+    day: DateArgument,
+    *,
+    batch: BatchOption = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="STATE", help="Those that ended so, for example done."),
+    ] = None,
+    record: RecordsOption = None,
+) -> None:
+    """Run what ended on a day again, each once, however often this is asked while the rerun is open."""
+    from paceline.steps.batches.rerun import rerun
+    from paceline.steps.views.days import check_date
+
+    def on_store(system: System) -> dict[str, int]:
+        target, on = the_batch(system.store, batch), check_date(day).isoformat()
+        now_ms = system.clock.now_ms()
+        return rerun(system.store, target, on, state=state, records=record, now_ms=now_ms)._asdict()
+
+    def over_rest(remote: Remote) -> dict[str, int]:
+        names = {"batch": batch_over_rest(remote, batch).id, "date": day}
+        body = {name: value for name, value in (("state", state), ("records", record)) if value is not None}
+        return remote.ask("POST", f"{DAY_PATH}/rerun", dict[str, int], body=body, names=names).view
+
+    done = call.answer(on_store, over_rest)
+    emit(call, done, f"{done['enqueued']} enqueued" + (f" as rerun {done['rerun']}" if done["rerun"] else ""))
