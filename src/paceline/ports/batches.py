@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol
 
 from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
@@ -73,6 +73,15 @@ class BatchStore(Protocol):
         Looks at a bounded number of records, so a page may be short and not be the last.
         """
 
+    def afters(self, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
+        """Of those of these records that are there, which record each comes after."""
+
+    def record_numbers(self, batch: Batch) -> array[int]:
+        """The numbers of all records, in the order in which they were put first. A few bytes for each."""
+
+    def records_of(self, numbers: Sequence[int]) -> list[RecordSpec]:
+        """In order of number; without those that were removed."""
+
     def remove_record(self, batch: Batch, record_id: str) -> bool:
         """Delete the record: it runs no more, also today. Put again, it is the same record: a day's run stays one."""
 
@@ -119,7 +128,7 @@ class BatchStore(Protocol):
         """Those of the records that have no run on the day yet."""
 
     def plan_late_records(self, day: Day, page: Placements) -> PagePlan:
-        """Enqueues late additions; those that the ledger has already are not made again."""
+        """Enqueues late additions; those that the ledger has already are not made again. Not won: the day is gone."""
 
     def forget_late_records(self, done: Sequence[int]) -> None: ...
     def taken(self, of: int | Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:

@@ -9,6 +9,7 @@ from paceline.core.batches.deletion import GRACE_MS
 from paceline.core.batches.values import DeadChoice
 from paceline.errors import NotFound
 from paceline.ports import Store
+from tests.contract.support.batch_stage import placements
 from tests.contract.support.call_stage import DATE, LEASE_MS, claim, every, make_batch, names, plan, provide, settle
 from tests.contract.support.stage import DAY_MS, T0_MS
 
@@ -73,6 +74,21 @@ def test_nothing_of_a_batch_that_is_being_deleted_starts_is_put_or_is_planned(st
     assert (put.disposition, put.batch) == ("deleting", before)
     with pytest.raises(NotFound):
         store.open_day(batch, "2026-10-01", start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
+    assert store.verify() == []
+
+
+def test_page_that_comes_after_its_day_was_deleted_makes_no_run(store: Store) -> None:
+    provider = provide(store, "a")
+    batch = make_batch(store)
+    day = plan(store, batch, every(10, 2))
+    (number, *_) = store.record_numbers(batch)
+    marked(store)
+    delete_all(store, now_ms=LATER_MS)
+    page = placements((number, provider, T0_MS + 900))
+    assert store.plan_late_records(day, page).won is False
+    assert store.plan_page(day, page, cursor=(provider, number), skipped=placements(), now_ms=LATER_MS).won is False
+    assert store.next_call_ms() in (None, T0_MS)
+    assert claim(store, LATER_MS) == []
     assert store.verify() == []
 
 

@@ -47,7 +47,7 @@ def test_a_record_with_another_endpoint_or_body_keeps_its_place_in_the_day() -> 
     assert put_record(NOW, NOW) == ("unchanged", "stays")
 
 
-def test_new_records_are_numbered_by_name_whatever_their_order() -> None:
+def test_new_records_are_numbered_in_the_order_of_their_import() -> None:
     records = [RecordSpec(name, provider) for name, provider in (("c", "p"), ("a", "p"), ("b", "gone"), ("d", "p"))]
-    assert new_names([*records, records[0]], providers={"p"}, known={"d"}) == ["a", "c"]
+    assert new_names([*records, records[0]], providers={"p"}, known={"d"}) == ["c", "a"]
     assert wanted_state(records[0], number=7, provider=1) == NOW._replace(endpoint="")

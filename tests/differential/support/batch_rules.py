@@ -14,7 +14,8 @@ from paceline.core.batches import late_records as late_rules
 from paceline.core.batches.batch import BatchSpec, RecordSpec, day_at
 from paceline.core.batches.calls import CallResult
 from paceline.core.batches.deletion import GRACE_MS
-from paceline.core.batches.provider import BreakerSpec, ProviderSpec, RetrySpec, WhenUnknown
+from paceline.core.batches.provider import BreakerSpec, Order, ProviderSpec, RetrySpec, WhenUnknown
+from paceline.core.batches.records.options import RecordOptions
 from paceline.core.monitors.schedule import Missed
 from paceline.ports import Store
 from paceline.steps.batches import batches, call, deletion, late_records, plan, providers, redrive, rerun
@@ -91,6 +92,7 @@ class BatchRules(Machine):
         attempts=(1, 3),
         failures=(1, 3),
         unknown=("retry", "hold", "look_up"),
+        order=("spread", "imported", "priority"),
     )
     def put_provider(
         self,
@@ -101,6 +103,7 @@ class BatchRules(Machine):
         attempts: int,
         failures: int,
         unknown: WhenUnknown,
+        order: Order = "spread",
     ) -> None:
         spec = ProviderSpec(
             base_url="http://example.org",
@@ -111,6 +114,7 @@ class BatchRules(Machine):
             retry=RetrySpec(max_attempts=attempts),
             breaker=BreakerSpec(failures=failures),
             unknown=unknown,
+            order=order,
             look_up="/calls/{run}" if unknown == "look_up" else None,
         )
 
@@ -162,10 +166,23 @@ class BatchRules(Machine):
         provider=a_provider,
         active=(True, True, True, False),
         body=(None, '{"a":1}'),
+        after=(None, None, None, "r1", "r4"),
+        priority=(0, 0, 2),
     )
-    def put_records(self, batch: str, records: list[str], provider: str, *, active: bool, body: str | None) -> None:
+    def put_records(
+        self,
+        batch: str,
+        records: list[str],
+        provider: str,
+        *,
+        active: bool,
+        body: str | None,
+        after: str | None = None,
+        priority: int = 0,
+    ) -> None:
         """Also moves a record to another provider."""
-        specs = [RecordSpec(name, provider, f"/{name}", body, active) for name in records]
+        options = RecordOptions(after=after, priority=priority)
+        specs = [RecordSpec(name, provider, f"/{name}", body, active, options) for name in records]
 
         def put(side: Side) -> object:
             return batches.put_records(side.store, batches.get_batch(side.store, batch), specs, now_ms=self.now_ms)

@@ -119,6 +119,26 @@ def test_options_of_a_record_are_shown_without_their_secrets(daily: Client) -> N
     }
 
 
+def test_order_priority_and_after_are_shown_and_wrong_ones_refused(daily: Client) -> None:
+    assert daily("PUT", "/v1/providers/a", PROVIDER | {"order": "priority"}).json["order"] == "priority"
+    assert daily("PUT", "/v1/providers/a", PROVIDER | {"order": "random"}).json["errors"][0]["pointer"] == "/order"
+    items: list[dict[str, Any]] = [
+        {"id": "one", "provider": "a", "priority": 3},
+        {"id": "two", "provider": "b", "after": "one"},
+        {"id": "three", "provider": "b", "after": "nobody"},
+        {"id": "four", "provider": "b", "priority": 10**7},
+    ]
+    answer = daily("PUT", "/v1/batches/daily/records", {"items": items}).json
+    assert [one["disposition"] for one in answer["items"]] == ["created", "created", "refused", "refused"]
+    pointers = [one["error"]["errors"][0]["pointer"] for one in answer["items"][2:]]
+    assert pointers == ["/items/2/after", "/items/3/priority"]
+    assert "'nobody'" in answer["items"][2]["error"]["errors"][0]["detail"]
+    shown = daily("GET", "/v1/batches/daily/records").json["items"]
+    assert [(one.get("priority"), one.get("after")) for one in shown] == [(3, None), (None, "one")]
+    circle = daily("PUT", "/v1/batches/daily/records", {"items": [items[0] | {"after": "two"}]}).json
+    assert "one after two after one" in circle["items"][0]["error"]["errors"][0]["detail"]
+
+
 def test_unknown_placeholder_is_refused_with_its_pointer_or_its_line(daily: Client) -> None:
     good = {"id": "good", "provider": "a", "endpoint": "/{date}/{{x}}", "body": {"n": [1.50, "{attempt}"]}}
     bad = {"id": "bad", "provider": "a", "body": {"a": {"b": "{day}"}}}

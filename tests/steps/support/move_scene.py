@@ -55,7 +55,9 @@ def with_batch(store: Store) -> None:
         put_provider(store, name, headers={"X-Key": VAULT.seal(f"secret of {name}")}, max_in_flight=2)
     batch = put_records(store, RECORDS)
     headers = seal_headers({"X-Own": "{date}", "X-Plain": "secret of off"}, VAULT)
-    own = RecordOptions(method="PUT", headers=headers, timeout="5s", expect=ExpectSpec(done=(409, "2xx")))
+    own = RecordOptions(
+        method="PUT", headers=headers, timeout="5s", expect=ExpectSpec(done=(409, "2xx")), priority=4, after="r01"
+    )
     store.put_records(batch, [RecordSpec("off", "a", "/off", '{"a": 1}', False, own)], now_ms=T0_MS)
     batch_stage.plan(store, batch)
     ended = 0

@@ -13,6 +13,7 @@ import msgspec
 from paceline.core.batches.batch import BatchSpec, day_at, make_record
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.batches.provider import SAFE_METHODS, BreakerSpec, ProviderSpec, RetrySpec
+from paceline.core.batches.records.options import RecordOptions
 from paceline.core.batches.values import DeadChoice
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError
 from paceline.ports import Store
@@ -191,6 +192,7 @@ class Operators:
             base_url=f"http://{name}.example.org",
             headers={"Authorization": "secret"},
             method="PUT" if name == "slow" else "POST",
+            order=random.choice(("spread", "imported", "priority")),
             max_in_flight=random.choice((1, 1, 1, 2, 5)),
             rate=random.choice((None, None, "2/1s", "20/1s", "3/1m")),
             timeout="60s",
@@ -227,6 +229,7 @@ class Operators:
                 f"/items/{name}",
                 random.choice(('{"a":1}', '{"a":"{run} {attempt}"}')),
                 active=self._world.calm or random.random() < 0.9,
+                options=self._options(name),
             )
             for name in names
         ]
@@ -235,6 +238,15 @@ class Operators:
             return  # it was deleted
         self._store.put_records(found, specs, now_ms=self._world.now_ms)
         plan_late_records(self._store, found, now_ms=self._world.now_ms)
+
+    def _options(self, name: str) -> RecordOptions:
+        """Also circles, which only a put past the steps can make."""
+        random = self._world.random
+        return RecordOptions(
+            timeout=random.choice((None, None, "90s", "1s")),
+            priority=random.choice((0, 0, 3)),
+            after=random.choice((None, None, None, *(other for other in RECORDS[:6] if other != name))),
+        )
 
     def remove_record(self, batch: str, name: str) -> None:
         with suppress(PacelineError):

@@ -10,6 +10,8 @@ from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.deletion import DeletePass
 from paceline.core.batches.provider import policy_of
+from paceline.core.batches.records.options import parse_options
+from paceline.core.batches.reruns import is_round
 from paceline.core.batches.values import (
     BatchPut,
     ClaimedCall,
@@ -105,6 +107,7 @@ class WatchedBatches:
         claimed = self._inner.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
         self._ledger.claimed(claimed, now_ms=now_ms, kind="http")
         self._judge_order(claimed, waiting)
+        self._judge_followers(claimed)
         return claimed
 
     def claim_for_worker(self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
@@ -112,6 +115,7 @@ class WatchedBatches:
         claimed = self._inner.claim_for_worker(provider, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
         self._ledger.claimed(claimed, now_ms=now_ms, kind="outgoing")
         self._judge_order(claimed, waiting)
+        self._judge_followers(claimed)
         return claimed
 
     def extend_call(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
@@ -119,6 +123,18 @@ class WatchedBatches:
         if extended:
             self._ledger.extended(handle, attempt, until_ms=until_ms, now_ms=now_ms)
         return extended
+
+    def _judge_followers(self, claimed: Sequence[ClaimedCall]) -> None:
+        """What comes after another starts only when that is done; in a rerun, if that is run again at all."""
+        for item in claimed:
+            after = parse_options(item.options).after
+            if after is None or item.attempt > 1:
+                continue
+            before = self._inner.find_call_run(item.batch, after, item.date)
+            state = "done" if before is None and is_round(item.date) else before and before.state
+            demand(
+                6, state == "done", f"{item.record}@{item.date} started while {after}, which comes first, is {state}"
+            )
 
     def settle_calls(self, settlements: Sequence[CallSettlement]) -> list[bool]:
         won = self._inner.settle_calls(settlements)

@@ -89,11 +89,15 @@ class _RecordDocument(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     headers: dict[str, str] = {}
     timeout: str | None = None
     expect: ExpectSpec | None = None
+    priority: int = 0
+    after: str | None = None
 
     @property
     def options(self) -> RecordOptions:
-        given = (self.method, self.headers, self.timeout, self.expect)
-        return RecordOptions(False, *given) if any(given) or self.expect is not None else NO_OPTIONS
+        given = (self.method, self.headers, self.timeout, self.expect, self.priority, self.after)
+        if not any(given) and self.expect is None and self.after is None:
+            return NO_OPTIONS
+        return RecordOptions(False, *given)
 
 
 class Window(msgspec.Struct, frozen=True):

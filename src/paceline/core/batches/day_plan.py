@@ -8,6 +8,7 @@ from datetime import date
 
 from paceline.core.batches.batch import BatchSpec, Window, window_of
 from paceline.core.batches.calls import is_missed
+from paceline.core.batches.order import slot_positions
 from paceline.core.batches.run_keys import EPOCH_MS
 from paceline.core.batches.spread import assign_slots, dues_ms, jittered_ms
 from paceline.core.batches.values import Placements, PlanOrder
@@ -54,6 +55,7 @@ class DayPlan:
         self._slots = array("I")
         for mine in assign_slots([count for _, count in order.providers]):
             self._slots += mine
+        self._positions = slot_positions(order, self._slots)
         self._providers = array("I")
         for provider, count in order.providers:
             self._providers += array("I", [provider]) * count
@@ -80,8 +82,9 @@ class DayPlan:
         return self._order.turns[begin : begin + PAGE_RUNS]
 
     def _dues_ms(self, turns: Iterable[int]) -> array[int]:
-        slots, window = self._slots, self._window
-        return dues_ms([slots[index] for index in turns], self.records, start_ms=window.start_ms, end_ms=window.end_ms)
+        slots, window, positions = self._slots, self._window, self._positions
+        mine = turns if positions is None else [positions[index] for index in turns]
+        return dues_ms([slots[index] for index in mine], self.records, start_ms=window.start_ms, end_ms=window.end_ms)
 
     def _jittered(self, turns: array[int], names: list[str], dues: array[int]) -> array[int]:
         nexts = [self._next_ms(at) for at in turns]
@@ -95,8 +98,12 @@ class DayPlan:
 
     def _next_ms(self, at: int) -> int:
         """When the next run of the same provider is due, or the window ends."""
-        if at + 1 < self.records and self._providers[at + 1] == self._providers[at]:
-            return self._dues_ms((at + 1,))[0]
+        slot = (at if self._positions is None else self._positions[at]) + 1
+        if slot < self.records and self._providers[slot] == self._providers[at]:
+            window = self._window
+            return dues_ms(self._slots[slot : slot + 1], self.records, start_ms=window.start_ms, end_ms=window.end_ms)[
+                0
+            ]
         return self._window.end_ms
 
 

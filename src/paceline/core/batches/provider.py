@@ -32,6 +32,8 @@ BURST_US = 100_000
 _RATE = re.compile(r"(\d{1,7})/(\d{1,12}(?:ms|s|m|h|d))", re.ASCII)
 
 WhenUnknown = Literal["retry", "hold", "look_up"]
+Order = Literal["spread", "imported", "priority"]
+"""Which record gets which of its provider's times: ``core.batches.order``."""
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 ProviderKind = Literal["http", "outgoing"]
 """Who carries out a provider's runs: Paceline calls it, or workers of your own claim them."""
@@ -75,6 +77,7 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     look_up: str | None = None
     """The path that answers 2xx if the run named in it has arrived and 404 if not, for example "/calls/{run}"."""
     verify_tls: bool = True
+    order: Annotated[Order, shown("Which record gets which of the provider's times.")] = "spread"
     paused: bool = False
 
 

@@ -71,5 +71,6 @@ def put_record(now: RecordState | None, after: RecordState) -> RecordChange:
 
 
 def new_names(records: Iterable[RecordSpec], *, providers: Collection[str], known: Collection[str]) -> list[str]:
-    """The names that are new, in the order in which they get numbers: late records are placed by number."""
-    return sorted({record.id for record in records if record.provider in providers and record.id not in known})
+    """The names that are new, in the order in which they get numbers: that of the import, which a provider may keep."""
+    new = (record.id for record in records if record.provider in providers and record.id not in known)
+    return list(dict.fromkeys(new))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from paceline.core.batches.calls import is_missed
+from paceline.core.batches.reruns import is_round
 
 GONE = "its record was deleted or is not active any more"
 GONE_LOST = "it was cut short and may have arrived, and its record was deleted or is not active any more"
 MISSED = "missed: its time had passed, and its batch skips what it missed"
 MISSED_WHEN_PLANNED = "missed: its time had passed when the day was planned"
 ASIDE = "its batch is paused"
+WAIT_MS_MIN, WAIT_MS_MAX = 1_000, 900_000
+"""A run whose predecessor has not ended is looked at again after a quarter of the delay, within these bounds."""
 
 
 class DayFacts(NamedTuple):
@@ -25,6 +28,14 @@ class DayFacts(NamedTuple):
     skips: bool
 
 
+class Predecessor(NamedTuple):
+    """The run of the same day that must be done first. ``state`` None: its record has no run on that day."""
+
+    record: str
+    state: str | None = None
+    due_ms: int = 0
+
+
 class RunFacts(NamedTuple):
     """A run that has not ended. ``at_ms``: its due time, its next try, or its lease's end."""
 
@@ -37,16 +48,25 @@ class RunFacts(NamedTuple):
     provider: int
     record_provider: int | None
     """The provider that its record names; None: the record was deleted or is not active."""
+    before: Predecessor | None = None
+    """Of a run whose record comes after another, and whose time has come."""
 
 
 class End(NamedTuple):
     """The run ends without a call."""
 
-    state: Literal["skipped", "unknown"]
+    state: Literal["skipped", "failed", "unknown"]
     reason: str
 
 
-Unwanted = End | Literal["set_aside", "move"]
+class Defer(NamedTuple):
+    """The run waits on: it is due later, at the same provider."""
+
+    due_ms: int
+    reason: str
+
+
+Unwanted = End | Defer | Literal["set_aside", "move"]
 
 
 def may_have_arrived(state: str, lost: int) -> bool:
@@ -59,7 +79,7 @@ def judge_run(run: RunFacts, day: DayFacts, *, now_ms: int) -> Unwanted | None:
 
     What may have arrived stays with the provider to which it was sent.
     """
-    state, due_ms, at_ms, attempt, lost, provider, record_provider = run
+    state, due_ms, at_ms, attempt, lost, provider, record_provider, before = run
     if at_ms > now_ms:
         return None
     if record_provider is None:
@@ -70,4 +90,27 @@ def judge_run(run: RunFacts, day: DayFacts, *, now_ms: int) -> Unwanted | None:
         return None if may_have_arrived(state, lost) else "move"
     if day.skips and attempt == 0 and is_missed(due_ms, day.start_ms, day.end_ms, now_ms=now_ms):
         return End("skipped", MISSED)
-    return None
+    return judge_follower(before, day, now_ms=now_ms) if before is not None and attempt == 0 else None
+
+
+def judge_follower(before: Predecessor, day: DayFacts, *, now_ms: int) -> End | Defer | None:
+    """What becomes of a run that comes after another: it shares the fate of that, and starts if that is done.
+
+    It is looked at again after a pause that grows with the delay. After a whole window more it waits no longer.
+    """
+    first = f"{before.record!r}, which comes first,"
+    match before.state:
+        case "done":
+            return None
+        case None if is_round(day.date):
+            return None  # the other was not run again
+        case None:
+            return End("skipped", f"{first} has no run on this day")
+        case "skipped":
+            return End("skipped", f"{first} was skipped")
+        case "failed" | "unknown":
+            return End("failed", f"{first} is {before.state}")
+    if now_ms > 2 * day.end_ms - day.start_ms:
+        return End("skipped", f"{first} has not ended for too long")
+    pause_ms = min(max((now_ms - before.due_ms) // 4, WAIT_MS_MIN), WAIT_MS_MAX)
+    return Defer(now_ms + pause_ms, f"waits for {before.record!r}, which comes first and is {before.state}")

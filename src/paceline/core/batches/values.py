@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from paceline.core.batches.batch import Batch
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.pace import Pace
-from paceline.core.batches.provider import ProviderDefinition, ProviderSpec
+from paceline.core.batches.provider import Order, ProviderDefinition, ProviderSpec
 
 
 class PutProvider(msgspec.Struct, frozen=True):
@@ -55,12 +56,17 @@ class PlanOrder(msgspec.Struct, frozen=True):
 
     ``records`` are numbers, provider by provider, each provider's by (place, number). ``turns`` are positions in it,
     in the order in which the store likes to write them; of those ``begin`` are planned already, up to the cursor.
+    ``orders`` has the providers with another order than ``spread``, ``priorities`` records that have one, and ``after``
+    records that come after another, each with the number of that; None: it is not there, or does not run.
     """
 
     providers: list[tuple[int, int]]
     records: array[int]
     turns: array[int]
     begin: int = 0
+    orders: Mapping[int, Order] = {}
+    priorities: Mapping[int, int] = {}
+    after: Mapping[int, int | None] = {}
 
 
 class Placements(NamedTuple):

@@ -14,6 +14,7 @@ from paceline.core import schema as core
 from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
 from paceline.core.batches.provider import HEADERS_MAX, Method
 from paceline.core.batches.records.expect import ExpectSpec
+from paceline.core.batches.records.options import PRIORITY_MAX
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
@@ -192,6 +193,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = {}
     timeout: Annotated[core.Duration | None, shown("In place of the provider's.")] = None
     expect: Annotated[ExpectSpec | None, shown("Before the provider's.")] = None
+    priority: Annotated[
+        int,
+        shown("Where the provider's order is `priority`: higher first.", minimum=-PRIORITY_MAX, maximum=PRIORITY_MAX),
+    ] = 0
+    after: Annotated[Id | None, shown("A record of the same batch that must be done first, each day.")] = None
 
 
 class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,6 +238,8 @@ class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = {}
     timeout: str | None = None
     expect: ExpectSpec | None = None
+    priority: int = 0
+    after: str | None = None
 
 
 class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
 
 from paceline.core.batches.batch import Batch, RecordSpec, parse_batch, parse_record
 from paceline.core.batches.deletion import no_batch
+from paceline.core.batches.order import CHAIN_MAX, chain_problem
 from paceline.core.batches.records.options import NO_OPTIONS, keep_hidden_options
 from paceline.core.batches.values import BatchPut, RecordPut
 from paceline.core.ids import id_problem
@@ -99,6 +100,7 @@ def put_parsed_records(
     results: list[PutRecord] = []
     for first in range(0, len(records), PAGE_RECORDS):
         page = [_sealed(store, batch, record, vault) for record in records[first : first + PAGE_RECORDS]]
+        page = _without_cycles(store, batch, page)
         valid = [record for record in page if isinstance(record, RecordSpec)]
         puts = store.put_records(batch, valid, now_ms=now_ms) if valid else []
         told = [_told(batch, record, put) for record, put in zip(valid, puts, strict=True)]
@@ -124,6 +126,31 @@ def _sealed(
         except InvalidInput as error:
             return PutRecord(record.id, "refused", error)
     return msgspec.structs.replace(record, options=options)
+
+
+def _without_cycles(
+    store: BatchStore, batch: Batch, page: Sequence[RecordSpec | PutRecord]
+) -> list[RecordSpec | PutRecord]:
+    """Refuses records that come after one that is not there, or after themselves by way of others."""
+    wanted = {one.id: one.options.after for one in page if isinstance(one, RecordSpec)}
+    asked = {after for after in wanted.values() if after is not None}
+    if not asked:
+        return list(page)
+    known: dict[str, str | None] = dict(wanted)
+    for _ in range(CHAIN_MAX):
+        found = store.afters(batch, asked - known.keys())
+        known |= found
+        asked = {after for after in found.values() if after is not None} - known.keys()
+        if not asked:
+            break
+    return [_judged_by_chain(one, known) for one in page]
+
+
+def _judged_by_chain(record: RecordSpec | PutRecord, known: Mapping[str, str | None]) -> RecordSpec | PutRecord:
+    if isinstance(record, PutRecord) or record.options.after is None:
+        return record
+    detail = chain_problem(record.id, record.options.after, known)
+    return PutRecord(record.id, "refused", InvalidInput.of(FieldProblem("/after", detail))) if detail else record
 
 
 def judge_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec | PutRecord:

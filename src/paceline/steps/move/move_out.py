@@ -168,17 +168,13 @@ def _since_ms(store: Store, batch: Batch, *, now_ms: int) -> int:
 def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[RecordLine]:
     # Runs come in the order of numbers and records in that of names, so the runs of a day are held to be matched.
     runs = {day.date: _runs(store, day) for day in days}
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.records(batch, after=after, limit=PAGE)
-        for record in page:
+    numbers = store.record_numbers(batch)  # in the order in which they were put, which a provider may keep
+    for first in range(0, len(numbers), PAGE):
+        for record in store.records_of(numbers[first : first + PAGE]):
             mine = ((date, due_ms) for date, dues in runs.items() if (due_ms := dues.get(record.id)))
             moved = tuple(MovedRun(date, abs(due_ms), ended=due_ms < 0) for date, due_ms in mine)
             shown = msgspec.Raw(msgspec.json.encode(record_document(record)))
             yield RecordLine(batch.id, shown, moved, record.options.headers)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id
 
 
 def _runs(store: Store, day: Day) -> dict[str, int]:

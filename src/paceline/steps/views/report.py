@@ -13,6 +13,7 @@ from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.provider import (
     BreakerSpec,
     Method,
+    Order,
     ProviderDefinition,
     ProviderSpec,
     RetrySpec,
@@ -121,6 +122,7 @@ class ProviderView(msgspec.Struct, frozen=True):
     unknown: WhenUnknown
     look_up: str | None
     verify_tls: bool
+    order: Order
     paused: bool
     standing: StandingView
     revision: int

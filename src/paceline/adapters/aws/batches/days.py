@@ -6,6 +6,9 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
+
+import msgspec
 
 from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, placings
 from paceline.adapters.aws.batches.keys import (
@@ -16,9 +19,11 @@ from paceline.adapters.aws.batches.keys import (
     day_number_key,
     days_partition,
     ledger_key,
+    name_key,
     name_partition,
     newcomer_partition,
     open_shard_of,
+    provider_key,
     queue_partition,
     record_key,
 )
@@ -29,6 +34,7 @@ from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, padd
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import no_batch
+from paceline.core.batches.provider import parse_stored_provider
 from paceline.core.batches.redrive import DAYS_MAX
 from paceline.core.batches.reruns import split_round
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
@@ -110,16 +116,38 @@ def _day(batch: Batch, row: Item, *, enqueued: int, skipped: int) -> Day:
 
 
 def plan_order(store: BatchParts, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
+    wishes = _Wishes({}, {})
     pages = store.db.threads.fan_out(
-        lambda shard: _records_in(store.db, name_partition(batch.id, shard)), range(SHARDS)
+        lambda shard: _records_in(store.db, name_partition(batch.id, shard), wishes), range(SHARDS)
     )
     begin = None
     if cursor is not None and (last := store.db.get(ITEMS, record_key(cursor[1]))) is not None:
         begin = last["place"] << RECORD_BITS | cursor[1]
-    return _order([row for page in pages for row in page], begin)
+    return _with_wishes(store, batch, _order([row for page in pages for row in page], begin), wishes)
 
 
-def _records_in(db: Database, partition: str) -> list[int]:
+class _Wishes(NamedTuple):
+    """By record's number: its priority, and the name of the record that it comes after; most have neither."""
+
+    priorities: dict[int, int]
+    after: dict[int, str]
+
+
+def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wishes) -> PlanOrder:
+    names = store.facts.policies.names(store.db, (provider for provider, _ in order.providers))
+    items = store.db.get_many(ITEMS, map(provider_key, names.values())).values()
+    orders = {item["number"]: parse_stored_provider(item["spec"]).order for item in items}
+    found = store.db.get_many(ITEMS, (name_key(batch.id, name) for name in set(wishes.after.values())))
+    numbers = {key.sk: one["number"] for key, one in found.items() if one["active"] and not one.get("deleted")}
+    return msgspec.structs.replace(
+        order,
+        orders={number: by for number, by in orders.items() if by != "spread"},
+        priorities=wishes.priorities if "priority" in orders.values() else {},
+        after={number: numbers.get(name) for number, name in wishes.after.items()},
+    )
+
+
+def _records_in(db: Database, partition: str, wishes: _Wishes) -> list[int]:
     """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
     packed: list[int] = []
     after = " "
@@ -128,11 +156,14 @@ def _records_in(db: Database, partition: str) -> list[int]:
             ITEMS,
             "#pk = :pk AND #sk > :after",
             limit=PAGE_MAX,
-            only="#sk, #provider, #place, #number, #active, #deleted",
+            only="#sk, #provider, #place, #number, #active, #deleted, #priority, #after",
             pk=partition,
             after=after,
         )
-        packed += [_packed(row) for row in rows if row["active"] and not row.get("deleted")]
+        wanted = [row for row in rows if row["active"] and not row.get("deleted")]
+        packed += [_packed(row) for row in wanted]
+        wishes.priorities.update({row["number"]: row["priority"] for row in wanted if "priority" in row})
+        wishes.after.update({row["number"]: row["after"] for row in wanted if "after" in row})
         if len(rows) < PAGE_MAX:
             return packed
         after = rows[-1]["sk"]
@@ -188,7 +219,8 @@ def close_day(store: BatchParts, day: Day) -> bool:
 
 def _stands_there(db: Database, day: Day) -> bool:
     item = db.get(ITEMS, day_key(day.batch, day.date))
-    assert item is not None
+    if item is None or item["number"] != day.number:
+        return False  # its batch was deleted
     cursor = (item["cursor_provider"], item["cursor_record"]) if "cursor_record" in item else None
     return item["state"] == "planning" and cursor == day.cursor
 
@@ -204,6 +236,9 @@ def _move_day(day: Day, values: dict[str, str | int]) -> Action:
 
 
 def plan_late_records(store: BatchParts, day: Day, page: Placements) -> PagePlan:
+    there = store.db.get(ITEMS, day_key(day.batch, day.date))
+    if there is None or there["number"] != day.number:
+        return PagePlan(won=False, enqueued=0, already=0, skipped=0)
     wanted = placings(day, page, missed=False)
     if len(wanted) <= FEW:
         enqueued = enqueue_with_lane(store.db, store.looks, day, wanted)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from paceline.adapters.aws.batches.keys import batch_key, day_number_key, provider_key, provider_number_key, record_key
 from paceline.adapters.aws.batches.lanes import LaneItem
+from paceline.adapters.aws.batches.predecessors import predecessors
 from paceline.adapters.aws.batches.unwanted_runs import Wishes
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key
@@ -80,13 +81,14 @@ class Facts:
     def wishes(self, db: Database, runs: Iterable[int]) -> Wishes:
         wanted = list(runs)
         if not wanted:
-            return Wishes({}, {})
+            return Wishes({}, {}, {})
         days = self.days(db, (run >> RECORD_BITS for run in wanted))
         keys = {record_key(run & RECORD_MASK) for run in wanted}
         asked = keys | {batch_key(day["batch"]) for day in days.values()}
         found = db.get_many(ITEMS, asked)
         records = {run: found[key] for run in wanted if (key := record_key(run & RECORD_MASK)) in found}
-        return Wishes(records, {number: _day_facts(day, found) for number, day in days.items()})
+        facts = {number: _day_facts(day, found) for number, day in days.items()}
+        return Wishes(records, facts, predecessors(db, records, facts))
 
     def is_paused(self, db: Database, batch_number: int) -> bool:
         item = db.get(ITEMS, batch_key(self._batches[batch_number]))

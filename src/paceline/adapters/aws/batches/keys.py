@@ -5,7 +5,8 @@ Table ``items``
     provider#number / -                 id
     batches / id                        number, revision, spec, created_ms, updated_ms; while it is being deleted:
                                         deleting_ms, deleted_runs, deleted_records
-    name#batch#shard / record's id      number, provider, place, active, deleted, version: all that a plan needs
+    name#batch#shard / record's id      number, provider, place, active, deleted, version, priority, after: all that a
+                                        plan needs
     record#number / -                   batch, name, provider, place, active, deleted, endpoint, body, options: what a
                                         call needs
     newcomer#batch's number / number    a record that came while a day was on

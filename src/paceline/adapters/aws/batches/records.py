@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from typing import NamedTuple
@@ -239,13 +240,15 @@ class _Page:
 def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) -> tuple[Item, Item]:
     """(what a plan needs, what a call needs)."""
     key, own = name_key(batch.id, name), record_key(state.number)
-    facts = {
+    facts: Item = {
         "number": state.number,
         "provider": state.provider,
         "place": place_of(batch.id, name),
         "active": state.active,
         "deleted": state.deleted or None,
     }
+    options = parse_options(state.options)
+    facts |= {"priority": options.priority or None, "after": options.after}
     named = {"pk": key.pk, "sk": key.sk, "version": version} | facts
     texts = {"endpoint": state.endpoint, "body": state.body, "options": state.options}
     return named, {"pk": own.pk, "sk": own.sk} | facts | {"batch": batch.id, "name": name} | texts
@@ -322,6 +325,31 @@ def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[
         after, asked = page[-1]["sk"], limit - len(named)
     items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in named))
     return _read_records(store, [item for row in named if (item := items.get(record_key(row["number"])))])
+
+
+def afters(store: BatchParts, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
+    found = store.db.get_many(ITEMS, (name_key(batch.id, name) for name in names))
+    return {key.sk: item.get("after") for key, item in found.items() if not item.get("deleted")}
+
+
+def record_numbers(store: BatchParts, batch: Batch) -> array[int]:
+    pages = store.db.threads.fan_out(lambda shard: _numbers_in(store.db, batch, shard), range(SHARDS))
+    return array("q", sorted(number for page in pages for number in page))
+
+
+def _numbers_in(db: Database, batch: Batch, shard: int) -> array[int]:
+    numbers, after = array("q"), ""
+    while True:
+        rows = _names_in(db, name_partition(batch.id, shard), after=after, limit=PAGE_MAX)
+        numbers.extend(row["number"] for row in rows if not row.get("deleted"))
+        if len(rows) < PAGE_MAX:
+            return numbers
+        after = rows[-1]["sk"]
+
+
+def records_of(store: BatchParts, numbers: Sequence[int]) -> list[RecordSpec]:
+    items = store.db.get_many(ITEMS, map(record_key, numbers)).values()
+    return _read_records(store, sorted((one for one in items if not one.get("deleted")), key=itemgetter("number")))
 
 
 def find_records(

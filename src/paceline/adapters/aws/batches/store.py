@@ -35,6 +35,9 @@ class AwsBatchStore(BatchParts):
     record = record_items.record
     records = record_items.records
     find_records = record_items.find_records
+    afters = record_items.afters
+    record_numbers = record_items.record_numbers
+    records_of = record_items.records_of
     remove_record = record_items.remove_record
     mark_batch_deleted = deletion.mark
     delete_batch_pass = deletion.delete_pass

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
 from paceline.adapters.aws.batches.keys import aside_key, aside_partition, dead_shard, ledger_key, open_shard, place_key
 from paceline.adapters.aws.batches.lanes import (
@@ -23,7 +25,16 @@ from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.batches.run_keys import RECORD_BITS, queue_key
 from paceline.core.batches.settle import DEAD_STATES
-from paceline.core.batches.unwanted import DayFacts, End, RunFacts, Unwanted, judge_run, may_have_arrived
+from paceline.core.batches.unwanted import (
+    DayFacts,
+    Defer,
+    End,
+    Predecessor,
+    RunFacts,
+    Unwanted,
+    judge_run,
+    may_have_arrived,
+)
 
 ASIDE_MAX = 10_000
 """So many come back from aside in one look; there are as many looks as it takes."""
@@ -38,6 +49,8 @@ class Wishes(NamedTuple):
     records: dict[int, Item]
     """By run."""
     days: dict[int, DayFacts]
+    before: dict[int, Predecessor]
+    """By run: of those whose record comes after another."""
 
     def day(self, run: int) -> DayFacts:
         return self.days[run >> RECORD_BITS]
@@ -53,7 +66,8 @@ class Wishes(NamedTuple):
             return None  # its record was not read
         record = self.record(run.run)
         named = record["provider"] if record is not None else None
-        facts = RunFacts(run.state, run.due_ms, run.at_ms, run.attempt, run.lost, provider, named)
+        before = self.before.get(run.run)
+        facts = RunFacts(run.state, run.due_ms, run.at_ms, run.attempt, run.lost, provider, named, before)
         return judge_run(facts, self.day(run.run), now_ms=now_ms)
 
 
@@ -68,6 +82,9 @@ def take_out(
     judged = [(run, wishes.judge(run, lane.provider, now_ms=now_ms)) for run in runs]
     if moved := [run for run, verdict in judged if verdict == "move"]:
         _move_some(db, looks, lane, moved[:MOVES_MAX], wishes)
+        return set()
+    if deferred := [(run, verdict) for run, verdict in judged if isinstance(verdict, Defer)]:
+        _defer_some(db, looks, lane, deferred[:MOVES_MAX])
         return set()
     actions: list[Action] = []
     gone: set[int] = set()
@@ -128,6 +145,35 @@ def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], 
     for run in runs:
         if now is not None:
             now = _move(db, looks, now, run, wishes)
+
+
+def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple[Run, Defer]]) -> None:
+    """One after the other, as runs that move; each gets another place at its provider."""
+    for run, verdict in runs:
+        due_ms = free_dues_ms(db, lane.provider, [verdict.due_ms])[0]
+        held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
+        after = msgspec.structs.replace(lane.woken(due_ms), version=lane.version + 1, held=held)
+        item = place_of_run(lane.provider, due_ms) | {
+            "run": run.run,
+            "state": "waiting",
+            "attempt": run.attempt,
+            "reason": verdict.reason,
+            "shard": open_shard(run.run),
+            "at": due_ms,
+        }
+        change, values = setting({"provider": lane.provider, "due_ms": due_ms})
+        done = db.transact(
+            [
+                write_lane(lane, after),
+                delete(RUNS, place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting"),
+                put(RUNS, item, when=ABSENT),
+                update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
+            ]
+        )
+        if not done.won:
+            return
+        looks.note(after)
+        lane = after
 
 
 def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) -> LaneItem | None:

@@ -22,7 +22,7 @@ from paceline.core.batches.run_keys import (
     provider_of,
     queue_key,
 )
-from paceline.core.batches.unwanted import DayFacts
+from paceline.core.batches.unwanted import DayFacts, Predecessor
 
 HELD_MAX = 2_000
 
@@ -160,6 +160,19 @@ def held_of(db: Connection, provider: int) -> list[Run]:
 def waiting_of(db: Connection, provider: int, *, limit: int) -> list[Run]:
     """The first of a provider's runs that wait, in due order."""
     return [Run._make(row) for row in db.execute(_WAITING, (*provider_bounds(provider), limit))]
+
+
+def predecessor_of(db: Connection, run: int, record: str, *, batch: int) -> Predecessor:
+    """How the run of another record stands on the same day."""
+    row = db.execute(
+        """SELECT COALESCE(queue.state, result.state, 'aside'), planned.k FROM record
+           JOIN planned ON planned.run = ?1 | record.id
+           LEFT JOIN queue ON queue.k = planned.k AND queue.run = planned.run
+           LEFT JOIN result ON result.k = planned.k AND result.run = planned.run
+           WHERE record.batch = ?2 AND record.name = ?3""",
+        (run & ~RECORD_MASK, batch, record),
+    ).fetchone()
+    return Predecessor(record, row[0], due_ms_of(row[1])) if row else Predecessor(record)
 
 
 def backlog_of(db: Connection, k: int, *, end_ms: int) -> Backlog:

@@ -12,6 +12,7 @@ from paceline.adapters.sqlite.batches.claim_reads import (
     Run,
     backlog_of,
     held_of,
+    predecessor_of,
     ready_for_workers,
     ready_providers,
     waiting_of,
@@ -23,7 +24,7 @@ from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.claim import PASSES_MAX, PROVIDERS_MIN, divide_budget, first_late, in_turn, startable
 from paceline.core.batches.pace import Backlog, FirstRun, decide_starts, starts_at_once
 from paceline.core.batches.provider import KnownPolicy
-from paceline.core.batches.records.options import call_timeout_ms
+from paceline.core.batches.records.options import call_timeout_ms, parse_options
 from paceline.core.batches.run_keys import EPOCH_MS, NEVER_MS, RECORD_BITS, TIME_BITS, TIME_MASK
 from paceline.core.batches.unwanted import RunFacts, judge_run, may_have_arrived
 from paceline.core.batches.values import ClaimedCall
@@ -129,6 +130,8 @@ class _Claiming:
         if held or k is None or revision is None or not active or target != provider:
             return False
         if self._only not in (None, number):
+            return False
+        if request[2] is not None and parse_options(request[2]).after is not None:
             return False
         _, policy, _ = self._policies.at(self._db, provider, revision)
         batch, _, date, _, _, paused, skips = self._days[number >> RECORD_BITS]
@@ -274,4 +277,9 @@ class _Claiming:
 
     def _facts(self, run: Run) -> RunFacts:
         record_provider = run.record_provider if run.active else None
-        return RunFacts(run.state, run.due_ms, run.at_ms, run.attempt, run.lost, run.k >> TIME_BITS, record_provider)
+        after = parse_options(run.options).after
+        before = None
+        if after is not None and run.at_ms <= self._now_ms:
+            before = predecessor_of(self._db, run.run, after, batch=self._days[run.run >> RECORD_BITS].batch_number)
+        provider = run.k >> TIME_BITS
+        return RunFacts(run.state, run.due_ms, run.at_ms, run.attempt, run.lost, provider, record_provider, before)

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 import apsw
+import msgspec
 
 from paceline.adapters.sqlite.batches.definitions import wake
 from paceline.adapters.sqlite.batches.free_keys import are_unused, free_keys
@@ -74,10 +75,35 @@ def plan_order(db: Connection, batch: Batch, cursor: tuple[int, int] | None) -> 
            ORDER BY provider << 32 | place, id""",
         (batch.number,),
     )
-    if cursor is None:
-        return _order(rows, None)
-    provider, record = cursor
-    return _order(rows, (record >> BLOCK_BITS, provider, _place(db, record), record))
+    begin = None
+    if cursor is not None:
+        begin = (cursor[1] >> BLOCK_BITS, cursor[0], _place(db, cursor[1]), cursor[1])
+    return _with_wishes(db, batch, _order(rows, begin))
+
+
+def _with_wishes(db: Connection, batch: Batch, order: PlanOrder) -> PlanOrder:
+    """The order with what providers and records say about it; most say nothing."""
+    orders = db.execute(
+        "SELECT id, spec ->> '$.order' FROM provider WHERE id IN carray(?) AND spec ->> '$.order' <> 'spread'",
+        (integers([provider for provider, _ in order.providers]),),
+    ).fetchall()
+    rows = db.execute(
+        """SELECT record.id, iif(other.active AND NOT other.deleted, other.id, NULL)
+           FROM record INDEXED BY record_after
+           LEFT JOIN record AS other ON other.batch = record.batch AND other.name = record.after
+           WHERE record.batch = ? AND record.after IS NOT NULL AND record.active = 1 AND record.deleted = 0""",
+        (batch.number,),
+    )
+    after = dict(rows.fetchall())
+    priorities = _priorities(db, batch) if any(by == "priority" for _, by in orders) else {}
+    return msgspec.structs.replace(order, orders=dict(orders), priorities=priorities, after=after)
+
+
+def _priorities(db: Connection, batch: Batch) -> dict[int, int]:
+    rows = db.execute(
+        "SELECT id, priority FROM record NOT INDEXED WHERE batch = ? AND priority IS NOT NULL", (batch.number,)
+    )
+    return dict(rows.fetchall())
 
 
 def late_order(db: Connection, batch: Batch) -> PlanOrder:
@@ -121,6 +147,8 @@ def late_records(db: Connection, batch: Batch, *, limit: int) -> list[LateRecord
 
 
 def plan_late_records(db: Connection, day: Day, page: Placements) -> PagePlan:
+    if db.execute("SELECT 1 FROM day WHERE id = ?", (day.number,)).fetchone() is None:
+        return PagePlan(won=False, enqueued=0, already=0, skipped=0)
     enqueued = _enqueue(db, day, page)
     _count(db, day, enqueued=enqueued, skipped=0)
     return PagePlan(won=True, enqueued=enqueued, already=len(page.records) - enqueued, skipped=0)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
-from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -13,6 +13,7 @@ import msgspec
 from paceline.adapters.sqlite.batches.free_keys import free_keys
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
+from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
 from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
 from paceline.core.batches.records.options import options_text, parse_options
@@ -92,6 +93,29 @@ def records(db: Connection, batch: Batch, *, after: str, limit: int) -> list[Rec
     return [_record(row) for row in rows]
 
 
+def afters(db: Connection, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
+    rows = db.execute(
+        "SELECT name, after FROM record WHERE batch = ? AND name IN carray(?) AND deleted = 0",
+        (batch.number, apsw.carray(tuple(names) or ("",))),
+    )
+    return dict(rows.fetchall())
+
+
+def record_numbers(db: Connection, batch: Batch) -> array[int]:
+    rows = db.execute("SELECT id FROM record NOT INDEXED WHERE batch = ? AND deleted = 0 ORDER BY id", (batch.number,))
+    return array("q", [row[0] for row in rows])
+
+
+def records_of(db: Connection, numbers: Sequence[int]) -> list[RecordSpec]:
+    rows = db.execute(
+        """SELECT record.name, provider.name, endpoint, body, active, options
+           FROM record JOIN provider ON provider.id = record.provider
+           WHERE record.id IN carray(?) AND record.deleted = 0 ORDER BY record.id""",
+        (integers(numbers),),
+    )
+    return [_record(row) for row in rows]
+
+
 def find_records(
     db: Connection, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
 ) -> tuple[list[RecordSpec], str | None]:
@@ -146,7 +170,6 @@ class _Page:
         known = self._providers.keys() >= {record.provider for record in records}
         if self._current or not known or len(set(names)) < len(names):
             return []
-        records = sorted(records, key=attrgetter("id"))  # so that the index is written in its order
         batch, providers, numbers = self._batch.number, self._providers, count(self._first_new)
         places = places_of(self._batch.id, [record.id for record in records])
         self._inserts = {

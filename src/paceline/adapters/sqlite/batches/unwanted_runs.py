@@ -14,9 +14,9 @@ from paceline.adapters.sqlite.batches.free_keys import free_keys
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
 from paceline.adapters.sqlite.monitors.entries import integers
-from paceline.core.batches.run_keys import RECORD_BITS, queue_key
+from paceline.core.batches.run_keys import RECORD_BITS, TIME_BITS, queue_key
 from paceline.core.batches.settle import DEAD_STATES
-from paceline.core.batches.unwanted import End, Unwanted, may_have_arrived
+from paceline.core.batches.unwanted import Defer, End, Unwanted, may_have_arrived
 
 ROWS_AT_ONCE = 25
 """To insert so many with one statement costs two thirds of inserting each with its own."""
@@ -30,15 +30,17 @@ class UnwantedRuns:
         self._now_ms = now_ms
         self._ended: list[tuple[Any, ...]] = []
         self._aside: list[tuple[int, int, int, int, int]] = []
-        self._moved: list[Run] = []
+        self._moved: list[tuple[int, Run, str]] = []
 
     def add(self, run: Run, verdict: Unwanted) -> None:
         if isinstance(verdict, End):
             dead = 1 if verdict.state in DEAD_STATES else 0
             texts = (None, self._now_ms, None, None, verdict.reason, None)
             self._ended.append((run.k, run.run, verdict.state, run.attempt, *texts, dead))
+        elif isinstance(verdict, Defer):
+            self._moved.append((queue_key(run.k >> TIME_BITS, verdict.due_ms), run, verdict.reason))
         elif verdict == "move":
-            self._moved.append(run)
+            self._moved.append((queue_key(run.record_provider, run.due_ms), run, ""))
         else:
             lost = 1 if may_have_arrived(run.state, run.lost) else 0
             batch = self._days[run.run >> RECORD_BITS].batch_number
@@ -58,18 +60,18 @@ class UnwantedRuns:
             self._moved = []
 
     def _move(self, db: Connection) -> None:
-        """Each to its record's provider, with its due time and its attempts."""
-        _forget(db, [run.k for run in self._moved])
-        wanted = sorted((queue_key(run.record_provider, run.due_ms), run) for run in self._moved)
-        keys = free_keys(db, [key for key, _ in wanted])
+        """Each to its new provider or time, with its attempts."""
+        _forget(db, [run.k for _, run, _ in self._moved])
+        wanted = sorted(self._moved)
+        keys = free_keys(db, [key for key, _, _ in wanted])
         db.executemany(
-            "INSERT INTO queue (k, run, attempt) VALUES (?, ?, ?)",
-            [(key, run.run, run.attempt) for key, (_, run) in zip(keys, wanted, strict=True)],
+            "INSERT INTO queue (k, run, attempt, reason) VALUES (?, ?, ?, ?)",
+            [(key, run.run, run.attempt, reason) for key, (_, run, reason) in zip(keys, wanted, strict=True)],
         )
         add(db, "calls_waiting", len(keys))
         db.executemany(
             "UPDATE planned SET k = ? WHERE run = ?",
-            [(key, run.run) for key, (_, run) in zip(keys, wanted, strict=True)],
+            [(key, run.run) for key, (_, run, _) in zip(keys, wanted, strict=True)],
         )
         wake(db, keys)
 

@@ -10,6 +10,7 @@ import msgspec
 from paceline.core.batches.provider import TIMEOUT_MS_MAX, TIMEOUT_MS_MIN, Method, Policy, header_problems, with_hidden
 from paceline.core.batches.records.expect import ExpectSpec, expect_problems
 from paceline.core.durations import parse_duration_ms
+from paceline.core.ids import id_problem
 from paceline.core.monitors.checks import HIDDEN
 from paceline.core.parsing import duration_problems
 from paceline.errors import FieldProblem
@@ -28,8 +29,12 @@ class RecordOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     """Sealed once it is stored."""
     timeout: str | None = None
     expect: ExpectSpec | None = None
+    priority: int = 0
+    after: str | None = None
+    """A record of the same batch whose run of the day must be done first."""
 
 
+PRIORITY_MAX = 1_000_000
 NO_OPTIONS = RecordOptions()
 _OPTIONS = msgspec.json.Decoder(RecordOptions)
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -63,6 +68,10 @@ def options_problems(options: RecordOptions) -> list[FieldProblem]:
         problems += duration_problems("/timeout", options.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     if options.expect is not None:
         problems += expect_problems(options.expect)
+    if abs(options.priority) > PRIORITY_MAX:
+        problems.append(FieldProblem("/priority", f"from -{PRIORITY_MAX} to {PRIORITY_MAX}"))
+    if options.after is not None and (problem := id_problem(options.after, "/after")):
+        problems.append(problem)
     return problems
 
 

@@ -33,8 +33,10 @@ __all__ = ["app"]  # the batch commands, with this one
 PAGE = 5_000
 REQUEST_ITEMS = 100
 """Of one request: with bodies of the greatest length they are still less than what a Paceline takes by default."""
-COLUMNS = ("id", "provider", "endpoint", "body", "active", "method", "headers", "timeout", "expect")
-OPTION_COLUMNS, JSON_COLUMNS = COLUMNS[5:], ("headers", "expect")
+USUAL_COLUMNS = ("id", "provider", "endpoint", "body", "active")
+OPTION_COLUMNS = ("method", "headers", "timeout", "expect", "priority", "after")
+COLUMNS = USUAL_COLUMNS + OPTION_COLUMNS
+JSON_COLUMNS = ("headers", "expect", "priority")
 LINE_CHARS_MAX = 8 * BODY_BYTES_MAX
 _OPTIONS = msgspec.json.Decoder(RecordOptions)
 _TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

@@ -9,6 +9,7 @@ import typer
 
 from paceline.core.batches.provider import (
     CALL_FIELDS,
+    Order,
     ProviderDefinition,
     ProviderKind,
     ProviderSpec,
@@ -110,6 +111,12 @@ class ProviderOptions(NamedTuple):
     ] = None
     verify_tls: Annotated[
         bool | None, typer.Option("--verify-tls/--no-verify-tls", help="Whether certificates must be good.")
+    ] = None
+    order: Annotated[
+        Order | None,
+        typer.Option(
+            metavar="spread|imported|priority", help="Which record gets which of its times. [default: spread]"
+        ),
     ] = None
     expect: Annotated[
         str | None,
