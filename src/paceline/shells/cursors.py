@@ -35,6 +35,10 @@ def records_of(batch_number: int, *, provider: str | None, active: bool | None) 
     return f"records {batch_number} {provider} {active}"
 
 
+def providers_of_day(day_number: int) -> str:
+    return f"day providers {day_number}"
+
+
 def runs_of_day(day_number: int, *, state: str | None, provider: str | None) -> str:
     return f"day runs {day_number} {state} {provider}"
 

@@ -144,6 +144,9 @@ def test_follower_starts_after_a_good_end_and_shares_every_other() -> None:
 def test_follower_waits_with_a_reason_and_not_for_ever(state: str) -> None:
     waits = judged(state)
     assert waits == Defer(5_000 + WAIT_MS_MIN, f"waits for 'first', which comes first and is {state}")
+    early = judged(state, now_ms=0)
+    assert isinstance(early, Defer)
+    assert early.due_ms == 1_000 + WAIT_MS_MIN  # not before the other is due
     late = judged(state, now_ms=401_000)
     assert isinstance(late, Defer)
     assert late.due_ms == 401_000 + 100_000

@@ -17,6 +17,7 @@ from paceline.core.batches.batch import Window
 from paceline.core.batches.day_plan import DayPlan
 from paceline.core.batches.spread import (
     LOOK_RUNS,
+    REPORT_WINDOWS_MAX,
     Gap,
     assign_slots,
     dues_ms,
@@ -24,6 +25,7 @@ from paceline.core.batches.spread import (
     fill_gaps,
     jitter_ms,
     place_of,
+    report_width_ms,
     stretch,
     windows,
 )
@@ -428,11 +430,25 @@ def test_an_empty_day_has_no_ratio() -> None:
 def test_a_day_has_a_window_for_each_quarter_of_an_hour_and_counts_every_run(window_ms: int, expected: int) -> None:
     end_ms = START_MS + window_ms
     dues = dues_ms(range(10_000), 10_000, start_ms=START_MS, end_ms=end_ms)
-    counted = windows(dues, start_ms=START_MS, end_ms=end_ms)
+    counted = windows(dues, start_ms=START_MS, end_ms=end_ms, width_ms=900_000)
     assert len(counted) == expected
     assert sum(counted) == 10_000
     assert max(counted) - min(counted) <= 1
 
 
 def test_runs_outside_the_day_count_in_its_first_and_last_window() -> None:
-    assert windows([-5, 0, 899_999, 900_000, 10_000_000], start_ms=0, end_ms=1_900_000) == [3, 1, 1]
+    assert windows([-5, 0, 899_999, 900_000, 10_000_000], start_ms=0, end_ms=1_900_000, width_ms=900_000) == [3, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("hours", "width_ms"),
+    [(24, 900_000), (23, 900_000), (25, 900_000), (20, 900_000), (1, 60_000), (0.5, 30_000), (6, 300_000)],
+)
+def test_report_has_windows_that_fit_the_length_of_its_day(hours: float, width_ms: int) -> None:
+    assert report_width_ms(start_ms=START_MS, end_ms=START_MS + int(hours * HOUR_MS)) == width_ms
+
+
+@given(st.integers(1, 40 * DAY_MS))
+def test_report_has_no_more_windows_than_a_screen(length_ms: int) -> None:
+    width_ms = report_width_ms(start_ms=0, end_ms=length_ms)
+    assert 1 <= len(windows((), start_ms=0, end_ms=length_ms, width_ms=width_ms)) <= REPORT_WINDOWS_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import http.client
 import io
 import json
@@ -13,6 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
+from paceline.core.batches.provider import ProviderSpec
+from paceline.core.batches.values import PutProvider
 from paceline.steps.batches.deletion import go_on_deleting
 from tests.shells.api.conftest import Client, World
 from tests.shells.api.support.day import PROVIDER, TOMORROW, end_all, names
@@ -240,6 +243,51 @@ def test_what_ended_on_a_day_runs_again_once(daily: Client, world: World) -> Non
     assert daily("POST", f"{path}/rerun", {"records": ["nobody"]}).json["errors"][0]["pointer"] == "/records/0"
     assert daily("POST", f"{path}/rerun", {}).status == 422
     assert daily("POST", "/v1/batches/daily/days/2026-01-02/rerun", {"state": "done"}).status == 404
+
+
+def test_providers_of_a_day_come_by_page(daily: Client, world: World) -> None:
+    names_ = [f"p{n:03}" for n in range(105)]
+    for name in names_:
+        spec = ProviderSpec(base_url="https://shop.example.org")
+        world.system.store.put_provider(PutProvider(name, spec), now_ms=world.system.clock.now_ms())
+    items = [{"id": f"r{name}", "provider": name} for name in names_]
+    assert daily("PUT", "/v1/batches/daily/records", {"items": items}).json["created"] == 105
+    plan(daily)
+    path = f"/v1/batches/daily/days/{TOMORROW}"
+    day = daily("GET", path).json
+    assert [one["provider"] for one in day["providers"]] == names_[:100]
+    assert (len(day["histogram"]), day["histogram_window"]) == (96, "15m")
+    rest = daily("GET", f"{path}/providers?cursor={day['next_cursor']}").json
+    assert ([one["provider"] for one in rest["items"]], rest["next_cursor"]) == (names_[100:], None)
+    first = daily("GET", f"{path}/providers?limit=2").json
+    assert first["items"] == day["providers"][:2]
+    second = daily("GET", f"{path}/providers?limit=2&cursor={first['next_cursor']}").json
+    assert second["items"] == day["providers"][2:4]
+
+
+def test_large_answers_are_compressed_and_those_the_client_has_are_not_sent_again(daily: Client) -> None:
+    put(daily, 400)
+    plan(daily)
+    for path in (
+        f"/v1/batches/daily/days/{TOMORROW}/runs?limit=400",
+        f"/v1/batches/daily/days/{TOMORROW}",
+        "/v1/batches/daily/records?limit=400",
+    ):
+        plain = daily("GET", path)
+        tag = plain.headers["etag"]
+        assert daily("GET", path, headers={"If-None-Match": f'"other", {tag}'}).status == 304
+        assert daily("GET", path, headers={"If-None-Match": '"other"'}).status == 200
+        small = daily("GET", path, headers={"Accept-Encoding": "br, gzip;q=0.5"})
+        if len(plain.body) < 16_384:
+            assert "content-encoding" not in small.headers
+            continue
+        assert (small.headers["content-encoding"], small.headers["vary"]) == ("gzip", "accept-encoding")
+        assert len(small.body) < len(plain.body) / 4
+        assert gzip.decompress(small.body) == plain.body
+        assert "content-encoding" not in daily("GET", path, headers={"Accept-Encoding": "gzip;q=0"}).headers
+    export = f"/v1/batches/daily/days/{TOMORROW}/export"
+    streamed = daily("GET", export, headers={"Accept-Encoding": "gzip"})
+    assert gzip.decompress(streamed.body) == daily("GET", export).body
 
 
 def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(daily: Client) -> None:

@@ -166,7 +166,6 @@ class Operators:
             self.put_provider(name, paused=False)
         for name in BATCHES:
             self.put_batch(name, paused=False)
-            self.put_records(name, RECORDS[:8])
 
     def act(self) -> str:
         random = self._world.random
@@ -218,7 +217,9 @@ class Operators:
             missed=random.choice(("skip", "once", "all")),
             paused=paused,
         )
-        self._store.put_batch(name, spec, expected_revision=None, now_ms=self._world.now_ms)
+        done = self._store.put_batch(name, spec, expected_revision=None, now_ms=self._world.now_ms)
+        if done.disposition == "created":
+            self.put_records(name, RECORDS[:8])
 
     def put_records(self, batch: str, names: Sequence[str]) -> None:
         random = self._world.random
@@ -229,7 +230,7 @@ class Operators:
                 f"/items/{name}",
                 random.choice(('{"a":1}', '{"a":"{run} {attempt}"}')),
                 active=self._world.calm or random.random() < 0.9,
-                options=self._options(name),
+                options=self._options(),
             )
             for name in names
         ]
@@ -239,13 +240,13 @@ class Operators:
         self._store.put_records(found, specs, now_ms=self._world.now_ms)
         plan_late_records(self._store, found, now_ms=self._world.now_ms)
 
-    def _options(self, name: str) -> RecordOptions:
-        """Also circles, which only a put past the steps can make."""
+    def _options(self) -> RecordOptions:
+        """Also records that wait for each other, or for themselves, which only a put past the steps can make."""
         random = self._world.random
         return RecordOptions(
             timeout=random.choice((None, None, "90s", "1s")),
             priority=random.choice((0, 0, 3)),
-            after=random.choice((None, None, None, *(other for other in RECORDS[:6] if other != name))),
+            after=random.choice(RECORDS[:6]) if random.random() < 0.15 else None,
         )
 
     def remove_record(self, batch: str, name: str) -> None:
@@ -270,7 +271,7 @@ class Operators:
             rerun(self._store, batch, day.isoformat(), now_ms=self._world.now_ms, **which)
 
     def delete_batch(self, name: str) -> None:
-        if self._world.random.random() < 0.3:
+        if self._world.random.random() < 0.1:
             with suppress(NotFound):
                 delete_batch(self._store, name, now_ms=self._world.now_ms)
 

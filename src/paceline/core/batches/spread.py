@@ -25,8 +25,14 @@ from zlib import crc32
 
 from paceline.core.ids import stable_fraction
 
-REPORT_WINDOW_MS = 900_000
-"""Reports count runs in quarters of an hour; planning knows no such windows."""
+REPORT_WINDOWS_MAX = 100
+REPORT_WIDTHS_MS = (
+    *(10, 20, 50, 100, 200, 500),
+    *(1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
+    *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000),
+)
+"""Reports count runs in windows of such a width: the least that makes no more than so many. A day has quarters of an
+hour; planning knows no such windows."""
 LOOK_RUNS = 2_048
 """A late addition looks at about so many runs for its gap, so that its cost does not grow with the day."""
 _MINUTE_MS = 60_000
@@ -244,8 +250,14 @@ def evenness(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> Evenness:
     return Evenness(runs, window_ms / runs, max_gap_ms, max_gap_ms * runs / window_ms, worst)
 
 
-def windows(dues_ms: Iterable[int], *, start_ms: int, end_ms: int, width_ms: int = REPORT_WINDOW_MS) -> list[int]:
-    """How many runs are due in each quarter of an hour; what lies outside counts in the first or the last."""
+def report_width_ms(*, start_ms: int, end_ms: int) -> int:
+    """How wide the windows of a report are that fit the length of a day."""
+    fitting = (width_ms for width_ms in REPORT_WIDTHS_MS if (end_ms - start_ms) <= width_ms * REPORT_WINDOWS_MAX)
+    return next(fitting, max(REPORT_WIDTHS_MS[-1], -(-(end_ms - start_ms) // REPORT_WINDOWS_MAX)))
+
+
+def windows(dues_ms: Iterable[int], *, start_ms: int, end_ms: int, width_ms: int) -> list[int]:
+    """How many runs are due in each window; what lies outside counts in the first or the last."""
     counted = [0] * max(1, -(-(end_ms - start_ms) // width_ms))
     last = len(counted) - 1
     for due_ms in dues_ms:

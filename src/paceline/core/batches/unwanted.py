@@ -12,8 +12,9 @@ GONE_LOST = "it was cut short and may have arrived, and its record was deleted o
 MISSED = "missed: its time had passed, and its batch skips what it missed"
 MISSED_WHEN_PLANNED = "missed: its time had passed when the day was planned"
 ASIDE = "its batch is paused"
-WAIT_MS_MIN, WAIT_MS_MAX = 1_000, 900_000
-"""A run whose predecessor has not ended is looked at again after a quarter of the delay, within these bounds."""
+WAIT_MS_MIN, WAIT_MS_MAX, WAIT_SHARE = 1_000, 900_000, 1_440
+"""A run whose predecessor has not ended is looked at again after a quarter of the delay, but not before a second or a
+minute of a day has passed, and then within a quarter of an hour."""
 
 
 class DayFacts(NamedTuple):
@@ -112,5 +113,7 @@ def judge_follower(before: Predecessor, day: DayFacts, *, now_ms: int) -> End | 
             return End("failed", f"{first} is {before.state}")
     if now_ms > 2 * day.end_ms - day.start_ms:
         return End("skipped", f"{first} has not ended for too long")
-    pause_ms = min(max((now_ms - before.due_ms) // 4, WAIT_MS_MIN), WAIT_MS_MAX)
+    least_ms = max(WAIT_MS_MIN, (day.end_ms - day.start_ms) // WAIT_SHARE)
+    late_ms = now_ms - before.due_ms
+    pause_ms = least_ms - late_ms if late_ms < 0 else max(least_ms, min(late_ms // 4, WAIT_MS_MAX))
     return Defer(now_ms + pause_ms, f"waits for {before.record!r}, which comes first and is {before.state}")

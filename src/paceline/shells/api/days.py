@@ -10,16 +10,16 @@ from paceline.core.batches.batch import Day, day_at
 from paceline.errors import FieldProblem, InvalidInput, LimitReached
 from paceline.shells import cursors
 from paceline.shells.api.documents import PlanAnswer, PlanBody, RerunAnswer, RerunBody
-from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer
+from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer, tagged_answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.pages import Page, make_cursor, page_of, page_query, position_of, query, truth
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group, Route
 from paceline.steps.batches import batches, export
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.batches.preview import Preview, preview
 from paceline.steps.batches.rerun import rerun
 from paceline.steps.views import days
-from paceline.steps.views.days import CallRunView, DayReport, DaySummary
+from paceline.steps.views.days import CallRunView, DayReport, DaySummary, ProviderDay
 
 _MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 DAYS = Group("Batches")
@@ -54,7 +54,7 @@ async def plan_batch(call: Call) -> Answer:
     return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
 
 
-@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary]}, access="admin", paged=True)
+@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary], 304: None}, access="admin", headers=READ_HEADERS, paged=True)
 async def list_days(call: Call) -> Answer:
     """The batch's days, newest first."""
     api = call.api
@@ -63,13 +63,39 @@ async def list_days(call: Call) -> Answer:
     scope = cursors.days_of(batch.number)
     before = str(position_of(asked.cursor, scope, "")) or None
     found = await api.read(api.store.days, batch, before=before, limit=asked.limit + 1)
-    return json_answer(200, page_of(found, asked.limit, scope, at=lambda day: day.date, view=days.day_summary))
+    page = page_of(found, asked.limit, scope, at=lambda day: day.date, view=days.day_summary)
+    return tagged_answer(page, call.headers)
 
 
-@Route(DAYS, "GET", _DAY, {200: DayReport}, access="admin", waits=True)
+@Route(DAYS, "GET", _DAY, {200: DayReport, 304: None}, access="admin", headers=READ_HEADERS, waits=True)
 async def show_day(call: Call) -> Answer:
     """The day: totals by state and provider, evenness, histogram."""
-    return json_answer(200, await call.api.work(days.day_report, call.api.store, await _day(call)))
+    day = await _day(call)
+    report = await call.api.work(days.day_report, call.api.store, day)
+    cursor = (
+        None if report.next_cursor is None else make_cursor(cursors.providers_of_day(day.number), report.next_cursor)
+    )
+    return tagged_answer(msgspec.structs.replace(report, next_cursor=cursor), call.headers)
+
+
+@Route(
+    DAYS,
+    "GET",
+    f"{_DAY}/providers",
+    {200: Page[ProviderDay], 304: None},
+    access="admin",
+    headers=READ_HEADERS,
+    paged=True,
+    waits=True,
+)
+async def list_day_providers(call: Call) -> Answer:
+    """The day's providers in order of id, each with its totals and how even its runs are."""
+    day = await _day(call)
+    asked = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
+    scope = cursors.providers_of_day(day.number)
+    after = str(position_of(asked.cursor, scope, ""))
+    views, following = await call.api.work(days.day_providers, call.api.store, day, after=after, limit=asked.limit)
+    return tagged_answer(Page(views, None if following is None else make_cursor(scope, following)), call.headers)
 
 
 @Route(
@@ -99,7 +125,16 @@ async def rerun_day(call: Call) -> Answer:
     return json_answer(200, RerunAnswer(done.enqueued, done.rerun))
 
 
-@Route(DAYS, "GET", f"{_DAY}/runs", {200: Page[CallRunView]}, access="admin", paged=True, query=("state", "provider"))
+@Route(
+    DAYS,
+    "GET",
+    f"{_DAY}/runs",
+    {200: Page[CallRunView], 304: None},
+    access="admin",
+    headers=READ_HEADERS,
+    paged=True,
+    query=("state", "provider"),
+)
 async def list_day_runs(call: Call) -> Answer:
     """The day's runs with their results."""
     day = await _day(call)
@@ -115,7 +150,7 @@ async def list_day_runs(call: Call) -> Answer:
         after=int(position_of(asked.cursor, scope, 0)),
         limit=asked.limit,
     )
-    return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
+    return tagged_answer(Page(views, None if following is None else make_cursor(scope, following)), call.headers)
 
 
 @Route(

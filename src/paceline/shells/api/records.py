@@ -13,12 +13,12 @@ from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells import cursors
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
-from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.answers import Answer, empty_answer, json_answer, tagged_answer
 from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
 from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, truth
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group, Route
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 from paceline.steps.batches.late_records import plan_late_records
@@ -56,7 +56,16 @@ async def put_records(call: Call) -> Answer:
     return json_answer(200, answer)
 
 
-@Route(RECORDS, "GET", _RECORDS, {200: Page[RecordView]}, access="admin", paged=True, query=("provider", "active"))
+@Route(
+    RECORDS,
+    "GET",
+    _RECORDS,
+    {200: Page[RecordView], 304: None},
+    access="admin",
+    headers=READ_HEADERS,
+    paged=True,
+    query=("provider", "active"),
+)
 async def list_records(call: Call) -> Answer:
     """The batch's records in order of id."""
     api = call.api
@@ -70,7 +79,7 @@ async def list_records(call: Call) -> Answer:
         api.store.find_records, batch, provider=provider, active=active, after=after, limit=asked.limit
     )
     cursor = None if following is None else make_cursor(scope, following)
-    return json_answer(200, Page([record_view(record) for record in found], cursor))
+    return tagged_answer(Page([record_view(record) for record in found], cursor), call.headers)
 
 
 @Route(RECORDS, "GET", _RECORD, {200: RecordView}, access="admin")

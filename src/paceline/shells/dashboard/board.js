@@ -174,7 +174,7 @@ function batchDay(day) {
       make("span", { class: "dim" }, ` · largest gap ${day.evenness.ratio.toFixed(2)} of the ideal`)),
     stacked(parts, day.runs, 640),
     bars(day.histogram.map((window) => window.runs), { height: 40, tones: (place) => (starts[place] < passed ? "past" : "bar"),
-      title: "runs in each 15 minutes of the day" }));
+      title: `runs in each ${day.histogram_window} of the day` }));
 }
 
 async function showJobs() {

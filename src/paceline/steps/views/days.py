@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import get_args
 
@@ -15,8 +15,9 @@ from paceline.core.batches.batch import DATE_RULE, Batch, Day, DayState, parse_d
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.batches.reruns import MARK, split_round
-from paceline.core.batches.spread import REPORT_WINDOW_MS, Evenness, evenness, windows
+from paceline.core.batches.spread import Evenness, evenness, report_width_ms, windows
 from paceline.core.batches.values import CallRun, DayCount
+from paceline.core.durations import format_duration
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text
 from paceline.core.schema import Date, Instant
@@ -24,8 +25,8 @@ from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.ports import BatchStore
 from paceline.steps.views.to_view import to_view
 
-PROVIDERS_MAX = 10_000
-"""So many providers at most are shown of a day."""
+PROVIDERS_MAX = 100
+"""So many providers at most are in a day's report; the others come by page."""
 CALL_STATES: tuple[CallState, ...] = get_args(CallState)
 
 
@@ -65,15 +66,19 @@ class WindowView(msgspec.Struct, frozen=True):
 
 
 class DayReport(DaySummary, frozen=True):
-    """``outside`` counts runs that are due outside the day's window, such as those that were redriven later."""
+    """``outside`` counts runs that are due outside the day's window, such as those that were redriven later.
+
+    ``providers`` are the first ones; ``next_cursor`` is where those that follow begin in the list of them.
+    """
 
     runs: int
     totals: dict[CallState, int]
     evenness: EvennessView
     histogram: list[WindowView]
+    histogram_window: str
     outside: int
     providers: list[ProviderDay]
-    providers_left_out: int
+    next_cursor: str | None
 
 
 class CallRunView(msgspec.Struct, frozen=True):
@@ -123,28 +128,36 @@ def day_report(store: BatchStore, day: Day) -> DayReport:
     counts = store.day_counts(day)
     dues_ms, numbers = store.day_dues(day)
     inside = _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms)
-    mine = _by_provider(dues_ms, numbers, inside)
-    names = {number: found.id for number in mine if (found := store.provider(number))}
-    evens = {names[number]: evenness(dues, start_ms=day.start_ms, end_ms=day.end_ms) for number, dues in mine.items()}
-    providers = _providers(counts, evens, nothing=evenness((), start_ms=day.start_ms, end_ms=day.end_ms))
+    providers, following = _providers(
+        store, day, counts, _by_provider(dues_ms, numbers, inside), after="", limit=PROVIDERS_MAX
+    )
     whole_ms = dues_ms[inside.start : inside.stop]
-    return to_view(
-        day,
-        DayReport,
+    width_ms = report_width_ms(start_ms=day.start_ms, end_ms=day.end_ms)
+    return DayReport(
+        **msgspec.structs.asdict(day_summary(day)),
         runs=sum(count.runs for count in counts),
         totals=_totals(counts),
         evenness=evenness_view(evenness(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms)),
         histogram=histogram(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms),
+        histogram_window=format_duration(width_ms),
         outside=len(dues_ms) - len(whole_ms),
-        providers=providers[:PROVIDERS_MAX],
-        providers_left_out=max(0, len(providers) - PROVIDERS_MAX),
+        providers=providers,
+        next_cursor=following,
     )
 
 
+def day_providers(store: BatchStore, day: Day, *, after: str, limit: int) -> tuple[list[ProviderDay], str | None]:
+    """A page of a day's providers in order of id, and after which the next page begins."""
+    dues_ms, numbers = store.day_dues(day)
+    mine = _by_provider(dues_ms, numbers, _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms))
+    return _providers(store, day, store.day_counts(day), mine, after=after, limit=limit)
+
+
 def histogram(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> list[WindowView]:
-    """Returns how many runs are due in each quarter of an hour."""
-    counted = windows(dues_ms, start_ms=start_ms, end_ms=end_ms)
-    return [WindowView(to_text(start_ms + index * REPORT_WINDOW_MS), runs) for index, runs in enumerate(counted)]
+    """How many runs are due in each of the windows that fit the day's length."""
+    width_ms = report_width_ms(start_ms=start_ms, end_ms=end_ms)
+    counted = windows(dues_ms, start_ms=start_ms, end_ms=end_ms, width_ms=width_ms)
+    return [WindowView(to_text(start_ms + index * width_ms), runs) for index, runs in enumerate(counted)]
 
 
 def evenness_view(figures: Evenness) -> EvennessView:
@@ -201,19 +214,32 @@ def _by_provider(dues_ms: array[int], numbers: array[int], inside: range) -> dic
     return mine
 
 
-def _providers(counts: list[DayCount], evens: dict[str, Evenness], *, nothing: Evenness) -> list[ProviderDay]:
+def _providers(
+    store: BatchStore,
+    day: Day,
+    counts: Iterable[DayCount],
+    dues_ms: Mapping[int, Sequence[int]],
+    *,
+    after: str,
+    limit: int,
+) -> tuple[list[ProviderDay], str | None]:
     by_provider: dict[str, list[DayCount]] = {}
     for count in counts:
         by_provider.setdefault(count.provider, []).append(count)
-    return [
+    names = sorted(name for name in by_provider if name > after)
+    numbers = {found.id: number for number in dues_ms if (found := store.provider(number))}
+    page = [
         ProviderDay(
-            provider=provider,
-            runs=sum(count.runs for count in mine),
-            totals=_totals(mine),
-            evenness=evenness_view(evens.get(provider, nothing)),
+            provider=name,
+            runs=sum(count.runs for count in by_provider[name]),
+            totals=_totals(by_provider[name]),
+            evenness=evenness_view(
+                evenness(dues_ms.get(numbers.get(name, -1), ()), start_ms=day.start_ms, end_ms=day.end_ms)
+            ),
         )
-        for provider, mine in sorted(by_provider.items())
+        for name in names[:limit]
     ]
+    return page, page[-1].provider if len(names) > limit else None
 
 
 def _totals(counts: Iterable[DayCount]) -> dict[CallState, int]:

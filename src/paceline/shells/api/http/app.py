@@ -20,6 +20,7 @@ from paceline.shells.api.http import pages
 from paceline.shells.api.http.answers import Answer, Header, Stream, problem_answer, send_answer, send_stream
 from paceline.shells.api.http.auth import check_scope, identify, owner_of, require_admin, viewer_of
 from paceline.shells.api.http.bodies import ClientGone, read_body
+from paceline.shells.api.http.compression import compressed
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
 from paceline.shells.api.http.documentation import documentation_routes
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
@@ -120,7 +121,8 @@ class Endpoint:
         if query_string and not route.paged:
             pages.query(query_string, *route.query)
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
-        return await route.handler(Call(self._api.of_user(user.id), user, params, headers, query_string, body, receive))
+        call = Call(self._api.of_user(user.id), user, params, headers, query_string, body, receive)
+        return await compressed(await route.handler(call), headers)
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> TokenUser:
         api, client = self._api, scope["client"]

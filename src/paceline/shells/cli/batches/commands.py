@@ -228,9 +228,9 @@ def list_days(
 
 @command(app, "show")
 def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
-    """Show a day: totals by state and provider, how even it is, and a chart of its quarters of an hour."""
+    """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
-        lambda at: days.day_report(at.store, _day(at, batch, day)),
+        lambda at: _report(at, _day(at, batch, day)),
         lambda remote: remote.get(DAY_PATH, DayReport, names=day_over_rest(remote, batch, day)),
     )
     emit(call, report, *day_text(report))
@@ -313,6 +313,14 @@ def _day(system: System, batch: str | None, day: str | None) -> Day:
     """The planned day of the batch: the one named, else the running one."""
     target = the_batch(system.store, batch)
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
+
+
+def _report(system: System, day: Day) -> DayReport:
+    """The day's report with the cursor that the list of its providers takes over REST."""
+    report = days.day_report(system.store, day)
+    following = report.next_cursor
+    cursor = None if following is None else make_cursor(cursors.providers_of_day(day.number), following)
+    return msgspec.structs.replace(report, next_cursor=cursor)
 
 
 def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:

@@ -36,8 +36,8 @@ def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
     counts = [[one.totals[state] for state in states] for one in shown]
     rows = zip(shown, counts, gaps, strict=True)
     yield Table(columns, [(one.provider, one.runs, *count, *gap) for one, count, gap in rows])
-    if left := len(report.providers) + report.providers_left_out - len(shown):
-        yield Note(f"and {left} more providers; --json shows them")
+    if len(report.providers) > len(shown) or report.next_cursor is not None:
+        yield Note("There are more providers: paceline batch runs --provider PROVIDER shows one")
     if report.outside:
         yield Note(f"{report.outside} runs are due outside the window.")
 
@@ -68,13 +68,14 @@ def _evenness_fields(figures: EvennessView) -> list[tuple[str, Any]]:
 
 
 def _chart(histogram: list[WindowView]) -> Iterator[str]:
-    """A row for six hours, between empty lines; each mark is a quarter of an hour."""
+    """Rows of marks between empty lines; each mark is a window, and each row says when it begins."""
     most = max((window.runs for window in histogram), default=0)
+    whole = all(window.start[17:19] == "00" for window in histogram)
     yield ""
     for first in range(0, len(histogram), ROW_WINDOWS):
         row = histogram[first : first + ROW_WINDOWS]
         bars = "".join(BARS[-(-window.runs * (len(BARS) - 1) // most) if most else 0] for window in row)
-        yield f"{row[0].start[11:16]}Z |{bars:<{ROW_WINDOWS}}| {sum(window.runs for window in row)}"
+        yield f"{row[0].start[11 : 16 if whole else 19]}Z |{bars:<{ROW_WINDOWS}}| {sum(window.runs for window in row)}"
     yield ""
 
 
