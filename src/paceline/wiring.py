@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from paceline.adapters.sqlite.identity import is_store
 from paceline.adapters.sqlite.store import SqliteStore
@@ -29,6 +29,7 @@ from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
+from paceline.ports.record_table import RecordTable
 from paceline.steps.upkeep.clock import Waits
 from paceline.steps.upkeep.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:  # boto3 is an extra
     from paceline.adapters.aws.store import AwsStore
 
 SECRET_BYTES_MIN = 16
+DOWNLOAD_BYTES_MAX = 1 << 34
+"""A file of a million records has about a gigabyte at most."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -236,6 +239,22 @@ def open_caller(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, in
     from paceline.adapters.providers.calls import HttpCaller  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return HttpCaller(allow=_allowed(settings), clock=clock, own=own)
+
+
+def download_file(settings: Settings, url: str, into: BinaryIO) -> None:
+    """Writes what the URL answers. InvalidInput says why it cannot be had, also if the guard forbids its address."""
+    from paceline.adapters.providers.download import download  # noqa: PLC0415  a command that sends nothing starts sooner
+
+    download(url, into, allow=_allowed(settings), bytes_max=DOWNLOAD_BYTES_MAX)
+
+
+def open_record_table(name: str) -> RecordTable:
+    """A DynamoDB table; region, credentials and endpoint are found as boto3 finds them."""
+    try:
+        from paceline.adapters.aws.record_table import DynamoRecords  # noqa: PLC0415  an extra, which may be missing
+    except ModuleNotFoundError:
+        raise WrongSetting("dynamodb:// needs boto3: pip install 'paceline[aws]'.") from None
+    return DynamoRecords(name)
 
 
 def open_atlas(settings: Settings, *, own: Sequence[tuple[str, int]] = ()) -> Atlas:

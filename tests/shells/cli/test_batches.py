@@ -135,6 +135,14 @@ def test_batch_is_removed_its_records_listed_and_its_runs_rerun(shop: Program) -
     assert shop.json("batch", "list")["items"] == []
 
 
+def test_import_names_what_is_wrong_with_its_source(shop: Program) -> None:
+    private = shop.run("batch", "import", "https://127.0.0.1:9/records.csv")
+    assert (private.code, "not public" in private.err) == (2, True)
+    table = shop.run("batch", "import", "dynamodb://")
+    assert (table.code, "dynamodb://TABLE" in table.err) == (2, True)
+    assert shop.run("batch", "import", "missing.ndjson").code == 2
+
+
 def test_csv_import_reads_the_options_of_records(shop: Program) -> None:
     table = (
         "id,provider,method,timeout,headers,expect,endpoint\n"

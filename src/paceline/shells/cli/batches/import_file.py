@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
@@ -17,10 +16,11 @@ from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
+from paceline.shells.cli.batches.sources import open_source, table_name
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.files import open_input
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
+from paceline.shells.cli.output import Note, print_text, progress_bar
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 
@@ -40,9 +40,12 @@ JSON_COLUMNS = ("headers", "expect", "priority")
 LINE_CHARS_MAX = 8 * BODY_BYTES_MAX
 _OPTIONS = msgspec.json.Decoder(RecordOptions)
 _TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-FileArgument = Annotated[
-    Path,
-    typer.Argument(metavar="FILE", help='NDJSON, CSV, a JSON array or {"items": [...]}; - reads stdin.'),
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help='NDJSON, CSV, a JSON array or {"items": [...]}; - reads stdin; also https://…, or dynamodb://TABLE.',
+    ),
 ]
 FormatOption = Annotated[
     Literal["json", "csv"] | None,
@@ -61,16 +64,31 @@ class Row(NamedTuple):
 
 
 @command(app, "import")
-def import_records(call: Call, file: FileArgument, *, batch: BatchOption = None, form: FormatOption = None) -> int:
+def import_records(
+    call: Call,
+    source: SourceArgument,
+    *,
+    batch: BatchOption = None,
+    form: FormatOption = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Of a table: from its beginning, not where an import was cut short.")
+    ] = False,
+) -> int:
     """Put many records. Good ones are kept; each refused one is named with its line and the reason."""
     from paceline.steps.batches.late_records import plan_late_records
 
-    is_csv = form == "csv" or (form is None and file.suffix.lower() == ".csv")
-    with open_input(file) as stream:
+    if (table := table_name(source)) is not None:
+        with call.system() as system:  # which keeps the place where an import was cut short
+            target = the_batch(system.store, batch)
+            tally = _import_table(system, target, table, restart=restart)
+            plan_late_records(system.store, target, now_ms=system.clock.now_ms())
+        return emit_tally(call, tally)
+    with open_source(call, source) as (path, name, stream):
+        is_csv = form == "csv" or (form is None and name.lower().endswith(".csv"))
 
         def put_all(put: Callable[[Sequence[Row], Tally], None], *, page_items: int) -> Tally:
             rows = read_csv(stream) if is_csv else read_json(stream)
-            return import_items(file, stream, rows, put, page_items=page_items)
+            return import_items(path, stream, rows, put, page_items=page_items)
 
         def on_store(system: System) -> Tally:
             target = the_batch(system.store, batch)
@@ -84,6 +102,27 @@ def import_records(call: Call, file: FileArgument, *, batch: BatchOption = None,
 
         tally = call.answer(on_store, over_rest)
     return emit_tally(call, tally)
+
+
+def _import_table(system: System, batch: Batch, table: str, *, restart: bool) -> Tally:
+    """An item's number in the table stands for a line."""
+    from paceline.steps.batches.table_import import import_table
+    from paceline.wiring import open_record_table
+
+    tally = Tally()
+    with progress_bar("Importing", of_bytes=False) as progress:
+
+        def put(items: Sequence[bytes], before: int) -> None:
+            rows = [_row(Item(before + index, body)) for index, body in enumerate(items, start=1)]
+            _put(system, batch, rows, tally)
+            progress(before + len(items), None)
+
+        now_ms = system.clock.now_ms()
+        records = open_record_table(table)
+        before = import_table(system.store, batch, records, table, put, now_ms=now_ms, from_start=restart)
+    if before:
+        print_text(Note(f"Went on after {before} items, where an import was cut short; --restart begins anew."))
+    return tally
 
 
 def read_json(stream: BinaryIO) -> Iterator[Row]:
