@@ -177,7 +177,7 @@ def test_batches_their_records_and_their_runs_are_whole_and_go_on(tmp_path: Path
         assert store.verify() == []
         batch = call_stage.make_batch(store)
         assert (store.records(batch, after="", limit=9), store.providers(after="", limit=9), batch) == before
-        # Of 0026: a text of before with braces is sent as it is, and shown so that it means the same when put again.
+        # Of 0025: a text of before with braces is sent as it is, and shown so that it means the same when put again.
         (second,) = call_stage.claim(store, T0_MS + 10)
         assert render_request(second) == ("/{date}/{what}", '{"a": "{run}"}')
         assert record_document(old)["endpoint"] == "/{{date}}/{{what}}"

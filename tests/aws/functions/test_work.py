@@ -121,3 +121,13 @@ def test_message_of_the_largest_record_fits_into_sqs() -> None:
     assert letter.once is not None
     assert len(letter.once) <= 128
     assert json.loads(letter.body)["body"] == "x" * (BODY_BYTES_MAX - 2)
+
+
+def test_a_message_has_the_placeholders_of_its_record_filled_in(stage: Stage, target: Target) -> None:
+    day = work_day(stage, target, records=1)
+    record = {"id": "r0", "provider": "p0", "endpoint": "/{date}/{attempt}", "body": {"run": "{run}"}}
+    assert stage.rest("PUT", "/v1/batches/daily/records", {"items": [record]})[0] == 200
+    (message,) = told(stage)
+    work = json.loads(message.body)
+    assert (work["endpoint"], work["body"]) == (f"/{day}/1", {"run": f"daily/r0@{day}"})
+    finish(stage, work)

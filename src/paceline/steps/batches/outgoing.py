@@ -11,6 +11,8 @@ import msgspec
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.outgoing import WorkReport, refuse_to_hand_out, settle_report
 from paceline.core.batches.provider import Policy, ProviderDefinition, policy_of
+from paceline.core.batches.records.request import render_request
+from paceline.core.batches.reruns import split_round
 from paceline.core.batches.values import CallRun, ClaimedCall, OutCall
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text
@@ -187,15 +189,16 @@ def _hand_out(
 
 
 def _item(item: ClaimedCall, provider: str) -> CallItem:
-    body = None if item.body is None else msgspec.Raw(item.body.encode())
+    endpoint, text = render_request(item)
+    body = None if text is None else msgspec.Raw(text.encode())
     return CallItem(
         run=call_run_id(item.batch, item.record, item.date),
         lease=f"{item.handle:x}.{item.attempt}",
-        record=RecordItem(item.record, provider, item.endpoint, body),
+        record=RecordItem(item.record, provider, endpoint, body),
         due=to_text(item.due_ms),
         attempt=item.attempt,
         batch=item.batch,
-        date=item.date,
+        date=split_round(item.date)[0],
         lease_until=to_text(item.lease_until_ms),
     )
 

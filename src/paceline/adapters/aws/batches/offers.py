@@ -15,8 +15,7 @@ from paceline.adapters.aws.batches.unwanted_runs import Wishes
 from paceline.adapters.aws.client.tables import WORK_FIFO
 from paceline.core.batches.claim import PASSES_MAX
 from paceline.core.batches.provider import KnownPolicy
-from paceline.core.ids import call_run_id
-from paceline.core.instants import to_text
+from paceline.core.batches.records.request import Request, attempt_values, fill_in
 from paceline.errors import StoreUnavailable
 from paceline.ports.queue_messages import Letter, Work, work_letter
 
@@ -71,13 +70,15 @@ def _look(
 def _letter(look: Look, due_ms: int, wishes: Wishes, provider: str) -> Letter:
     run = next(run for run in look.runs if run.due_ms == due_ms)
     record, day = wishes.records[run.run], wishes.day(run.run)
+    values = attempt_values(day.batch, record["name"], day.date, due_ms=due_ms, attempt=run.attempt + 1)
+    request = fill_in(Request(record["endpoint"], record.get("body")), record.get("options"), values)
     work = Work(
         id=record["name"],
         provider=provider,
-        endpoint=record["endpoint"],
-        body=record.get("body"),
-        run=call_run_id(day.batch, record["name"], day.date),
-        due=to_text(due_ms),
+        endpoint=request.endpoint,
+        body=request.body,
+        run=values.run,
+        due=values.due,
         attempt=run.attempt + 1,
     )
     return work_letter(work)

@@ -21,14 +21,23 @@ class Request(NamedTuple):
 
 def values_of(claimed: ClaimedCall) -> Values:
     """What the placeholders stand for in this attempt of the run."""
-    run = call_run_id(claimed.batch, claimed.record, claimed.date)
-    return Values(split_round(claimed.date)[0], to_text(claimed.due_ms), run, claimed.record, str(claimed.attempt))
+    return attempt_values(claimed.batch, claimed.record, claimed.date, due_ms=claimed.due_ms, attempt=claimed.attempt)
+
+
+def attempt_values(batch: str, record: str, date: str, *, due_ms: int, attempt: int) -> Values:
+    """What the placeholders stand for in one attempt of a run."""
+    run = call_run_id(batch, record, date)
+    return Values(split_round(date)[0], to_text(due_ms), run, record, str(attempt))
 
 
 def render_request(claimed: ClaimedCall) -> Request:
     """The request of a claimed run, whoever makes it: Paceline itself or a worker that claimed it."""
-    if not parse_options(claimed.options).templated:
-        return Request(claimed.endpoint, claimed.body)
-    values = values_of(claimed)
-    body = render_body(claimed.body, values) if claimed.body is not None else None
-    return Request(render_endpoint(claimed.endpoint, values), body)
+    return fill_in(Request(claimed.endpoint, claimed.body), claimed.options, values_of(claimed))
+
+
+def fill_in(request: Request, options: str | None, values: Values) -> Request:
+    """The request with the placeholders of its record filled in. ``options`` are the record's, as they are stored."""
+    if not parse_options(options).templated:
+        return request
+    body = render_body(request.body, values) if request.body is not None else None
+    return Request(render_endpoint(request.endpoint, values), body)
