@@ -9,7 +9,7 @@ from typing import Any, get_args, is_typeddict
 
 import pytest
 
-from paceline.shells.api.http.openapi import openapi_document
+from paceline.shells.api.openapi.document import openapi_document
 from paceline.shells.api.routes import ROUTES
 from paceline_client import AsyncClient, Client
 from paceline_client.calls import Resource

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 
 from paceline.core.schema import DURATION_PATTERN
-from paceline.shells.api.http.openapi import openapi_document
+from paceline.shells.api.openapi.document import openapi_document
 from paceline.shells.api.routes import ROUTES
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, serving
 

@@ -9,8 +9,8 @@ import pytest
 
 from paceline import errors
 from paceline.shells.api.http import problems
-from paceline.shells.api.http.documentation import documentation_routes
 from paceline.shells.api.http.problems import CODES
+from paceline.shells.api.openapi.documentation import documentation_routes
 from paceline.shells.api.routes import ROUTES
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.dashboard.pages import dashboard_routes

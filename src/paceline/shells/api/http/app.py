@@ -22,9 +22,9 @@ from paceline.shells.api.http.auth import check_scope, identify, owner_of, requi
 from paceline.shells.api.http.bodies import ClientGone, read_body
 from paceline.shells.api.http.compression import compressed
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
-from paceline.shells.api.http.documentation import documentation_routes
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
 from paceline.shells.api.http.route import Route
+from paceline.shells.api.openapi.documentation import documentation_routes
 from paceline.shells.api.outgoing import check_run_owner
 from paceline.shells.api.routes import ROUTES
 from paceline.shells.dashboard.pages import dashboard_routes

@@ -13,11 +13,11 @@ from paceline.core.jobs.job import JobBody
 from paceline.core.jobs.values import AccountSpec
 from paceline.errors import PacelineError
 from paceline.shells.api.documents import MonitorPatchBody, RecordsBody
-from paceline.shells.api.http.examples import BODIES, RECORD_LINES, TEXTS, example_of, problem_example
 from paceline.shells.api.http.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.http.problems import Internal, Problem
 from paceline.shells.api.http.route import Route
-from paceline.shells.api.http.schemas import ID, Schema, name_of, ref, schemas_of
+from paceline.shells.api.openapi.examples import BODIES, RECORD_LINES, TEXTS, example_of, problem_example
+from paceline.shells.api.openapi.schemas import ID, Schema, name_of, ref, schemas_of
 from paceline.steps.batches.export import Format
 
 _PLACES = re.compile(r"{(\w+)}")

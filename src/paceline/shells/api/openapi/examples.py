@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.errors import InvalidInput, OverDailyCredits, PacelineError
-from paceline.shells.api.http.schemas import Schema, name_of
+from paceline.shells.api.openapi.schemas import Schema, name_of
 
 NOW = "2026-11-15T12:00:00Z"
 LATER = "2026-11-16T00:00:00Z"

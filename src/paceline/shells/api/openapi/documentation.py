@@ -13,9 +13,9 @@ import msgspec
 
 from paceline.shells.api.http.answers import Answer, text_answer
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.openapi import openapi_document
 from paceline.shells.api.http.problems import CODES
 from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.openapi.document import openapi_document
 
 _STYLE = """
 :root{color-scheme:light dark}
