@@ -130,3 +130,15 @@ def test_bytes_of_the_log_that_change_before_the_first_look_are_found_by_its_che
         log.write(b"\xff\x00\xff")
     with pytest.raises(StoreDamaged, match="something other than SQLite"):
         look_at_all(opened)
+
+
+def test_bytes_of_a_log_at_rest_that_something_else_wrote_are_found(opened: Database) -> None:
+    for _ in range(3):
+        look_at_all(opened)
+    with Path(f"{opened.path}-wal").open("r+b", buffering=0) as log:
+        log.seek(9_000)
+        byte = log.read(1)[0]
+        log.seek(9_000)
+        log.write(bytes([byte ^ 1]))
+    with pytest.raises(StoreDamaged, match="something other than SQLite"):
+        look_at_all(opened)

@@ -78,6 +78,9 @@ class Log(NamedTuple):
 
     salts: bytes
     size: int
+    changed_ns: int
+    at_rest: bool
+    """It was the same in the look before. If its time is still the same then, nothing has written it since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +171,10 @@ class FileWatch:
         """Frames that were committed are never written again before the log begins again."""
         path, log = self._paths[1], self._log
         known = log.size if log is not None and log.salts == index.salts else 0
-        size = min(index.log_bytes, WAL_BYTES_MAX)
+        size, changed_ns = min(index.log_bytes, WAL_BYTES_MAX), path.stat().st_mtime_ns
+        same = log is not None and known == size and log.changed_ns == changed_ns
+        if log is not None and same and log.at_rest:
+            return None
         unchanged = _read_on(path, self._data, known, size)
         self._log = None
         if (after := self._index()) is None or after.salts != index.salts:
@@ -177,7 +183,7 @@ class FileWatch:
             return Seen(f"{path} was cut short by something other than SQLite")
         if not (unchanged and frames_are_whole(memoryview(self._data)[:size], new=known, page_bytes=index.page_bytes)):
             return Seen(f"{path} was written by something other than SQLite")
-        self._log = Log(index.salts, size)
+        self._log = Log(index.salts, size, changed_ns, at_rest=same)
         return None
 
     def _index(self) -> Index | None:
