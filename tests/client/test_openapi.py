@@ -146,7 +146,7 @@ def answers(comparison: Comparison, operation: Schema) -> Iterator[Schema]:
             schema = content["application/json"]["schema"]
             for one in schema.get("anyOf", schema.get("oneOf", [schema])):
                 properties = comparison.resolve(one).get("properties", {})
-                yield properties["items"]["items"] if "next_cursor" in properties else one
+                yield properties["items"]["items"] if {"items", "next_cursor"} <= properties.keys() else one
 
 
 def differences(schema: Schema, type_: Any) -> int:

@@ -70,6 +70,17 @@ class IfChanged(Generic[T]):
         return None if reply.status == 304 else self._whole.read(reply)
 
 
+class IfLeft(Generic[T]):
+    """A JSON document, or None for 204: nothing is left of it."""
+
+    def __init__(self, type_: type[T]) -> None:
+        self.type = type_
+        self._whole = Json(type_)
+
+    def read(self, reply: Reply) -> T | None:
+        return None if reply.status == 204 else self._whole.read(reply)
+
+
 class Nothing:
     """No body, or none that matters."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
+
+import msgspec
 
 from paceline_client.answers import Model
 from paceline_client.durations import Date, Duration, DurationLike
@@ -16,6 +18,7 @@ from paceline_client.models.states import (
     Missed,
     PlanWarningKind,
     ProviderKind,
+    RecordOrder,
     StandingState,
     UnknownRule,
 )
@@ -48,6 +51,22 @@ class Standing(Model, frozen=True):
     next_due: datetime | None
 
 
+class Expect(Model, frozen=True):
+    """What statuses mean: numbers, and classes such as "4xx"."""
+
+    done: tuple[int | str, ...] = ()
+    failed: tuple[int | str, ...] = ()
+    retry: tuple[int | str, ...] = ()
+
+
+class ExpectDocument(TypedDict, total=False):
+    """What statuses mean: numbers, and classes such as "4xx". Those that no list names mean what they always do."""
+
+    done: Sequence[int | str]
+    failed: Sequence[int | str]
+    retry: Sequence[int | str]
+
+
 class Provider(Model, frozen=True):
     """A provider as it is stored, and how it is doing. ``etag`` is None in lists."""
 
@@ -59,11 +78,13 @@ class Provider(Model, frozen=True):
     max_in_flight: int
     rate: str | None
     timeout: Duration
+    expect: Expect | None
     retry: RetryPolicy
     breaker: Breaker
     unknown: UnknownRule
     look_up: str | None
     verify_tls: bool
+    order: RecordOrder
     paused: bool
     standing: Standing
     revision: int
@@ -97,12 +118,22 @@ class ProviderDefinition(TypedDict, total=False):
     max_in_flight: int
     rate: str | None
     timeout: DurationLike
+    expect: ExpectDocument | None
     retry: RetryDocument
     breaker: BreakerDocument
     unknown: UnknownRule
     look_up: str | None
     verify_tls: bool
+    order: RecordOrder
     paused: bool
+
+
+class Deleting(Model, frozen=True):
+    """How many of a batch's runs and records are deleted so far."""
+
+    since: datetime
+    runs: int
+    records: int
 
 
 class Batch(Model, frozen=True):
@@ -119,6 +150,7 @@ class Batch(Model, frozen=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    deleting: Deleting | None = None
     etag: str | None = None
 
 
@@ -141,16 +173,28 @@ class RecordDocument(TypedDict):
     endpoint: NotRequired[str]
     body: NotRequired[Any]
     active: NotRequired[bool]
+    method: NotRequired[HttpMethod | None]
+    headers: NotRequired[Mapping[str, str]]
+    timeout: NotRequired[DurationLike | None]
+    expect: NotRequired[ExpectDocument | None]
+    priority: NotRequired[int]
+    after: NotRequired[str | None]
 
 
 class Record(Model, frozen=True):
-    """A record as it is stored. ``body`` is JSON; None: no body."""
+    """A record as it is stored. ``body`` is JSON; None: no body. What it leaves to its provider has its default."""
 
     id: str
     provider: str
     endpoint: str
     body: Any
     active: bool
+    method: HttpMethod | None = None
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    timeout: Duration | None = None
+    expect: Expect | None = None
+    priority: int = 0
+    after: str | None = None
 
 
 class RefusedLine(Model, frozen=True):
@@ -179,6 +223,13 @@ class Planned(Model, frozen=True):
     enqueued: int
     already: int
     skipped: int
+
+
+class Rerun(Model, frozen=True):
+    """``rerun`` numbers the round: its runs are `batch/record@date~rerun`. 0: there was nothing to run again."""
+
+    enqueued: int
+    rerun: int
 
 
 class Evenness(Model, frozen=True):
@@ -241,6 +292,7 @@ class DaySummary(Model, frozen=True):
 
     batch: str
     date: Date
+    rerun: int
     state: DayState
     start: datetime
     end: datetime
@@ -258,10 +310,11 @@ class ProviderDay(Model, frozen=True):
 
 
 class Day(Model, frozen=True):
-    """The report of a day: totals by state and provider, evenness, histogram."""
+    """The report of a day: totals by state and provider, evenness, histogram. ``providers`` are the first hundred."""
 
     batch: str
     date: Date
+    rerun: int
     state: DayState
     start: datetime
     end: datetime
@@ -271,9 +324,11 @@ class Day(Model, frozen=True):
     totals: dict[str, int]
     evenness: Evenness
     histogram: list[Window]
+    histogram_window: Duration
     outside: int
     providers: list[ProviderDay]
-    providers_left_out: int
+    next_cursor: str | None
+    etag: str | None = None
 
 
 class BatchRun(Model, frozen=True):
@@ -283,6 +338,7 @@ class BatchRun(Model, frozen=True):
     batch: str
     record: str
     date: Date
+    rerun: int
     provider: str
     due: datetime
     state: BatchRunState

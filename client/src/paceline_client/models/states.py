@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     DaemonKind = Literal["up", "worker"]
     DaemonState = Literal["gone", "running"]
     DayState = Literal["planned", "planning"]
+    EndState = Literal["done", "failed", "skipped", "unknown"]
     Health = Literal["failing", "late", "new", "ok", "paused"]
     HttpMethod = Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
     JobState = Literal["cancelling", "finished", "queued", "running"]
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     Overlap = Literal["queue", "skip"]
     ProviderKind = Literal["http", "outgoing"]
     PlanWarningKind = Literal["latency", "paused", "rate", "time_out"]
+    RecordOrder = Literal["imported", "priority", "spread"]
     Role = Literal["admin", "user"]
     RunOutcome = Literal["dead", "failed", "ok", "unknown"]
     RunState = Literal["dead", "failed", "held", "later", "ok", "out", "parked", "retry", "unknown", "waiting"]
@@ -32,7 +34,7 @@ else:
     JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = ProviderKind = (
         str
     )
-    Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = str
+    EndState = RecordOrder = Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = str
 
 OutcomeStatus = Literal["failed", "ok", "retry"]
 """What a checker reports."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Unpack
 
-from paceline_client.answers import IfChanged, Json, Nothing, Page
+from paceline_client.answers import IfChanged, IfLeft, Json, Nothing, Page
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.models.batches import (
     Batch,
@@ -111,6 +111,11 @@ class Batches(Resource[Transport]):
         """
         read, put = Batches.get.describe(self, batch), partial(Batches.put.describe, self, batch)
         return guarded_edit(read, put, BatchDefinition, change)
+
+    @operation
+    def remove(self, batch: str) -> Call[Batch | None]:
+        """Deletes the batch with its records and runs. None: it is gone; else the service goes on with it."""
+        return Call("DELETE", _BATCH, IfLeft(Batch), {"batch": batch})
 
     @operation
     def pause(self, batch: str) -> Call[Batch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable, Sequence
 
-from paceline_client.answers import Json, Nothing, Opened, Page, Reply, decode
+from paceline_client.answers import IfChanged, Json, Nothing, Opened, Page, Reply, decode
 from paceline_client.calls import Call, Pages, Resource, Stream, Transport, given, listing, operation
 from paceline_client.durations import DateLike, date_text
 from paceline_client.lines import Lines, Progress
@@ -15,13 +15,15 @@ from paceline_client.models.batches import (
     Discarded,
     Planned,
     Preview,
+    ProviderDay,
     Record,
     RecordDocument,
     RecordsPut,
     Redriven,
     Replayed,
+    Rerun,
 )
-from paceline_client.models.states import BatchRunState
+from paceline_client.models.states import BatchRunState, EndState
 
 SLOW_S = 3_600.0
 """A plan or an import of a million records takes minutes."""
@@ -66,26 +68,29 @@ class Records(Resource[Transport]):
         return Call("DELETE", f"{_RECORDS}/{{record}}", Nothing(), {"batch": batch, "record": record})
 
     @listing
-    def list(self, batch: str, *, limit: int | None = None) -> Pages[Record]:
-        """The batch's records in order of id."""
-        return Pages(Call("GET", _RECORDS, Json(Page[Record]), {"batch": batch}), limit)
+    def list(
+        self, batch: str, *, provider: str | None = None, active: bool | None = None, limit: int | None = None
+    ) -> Pages[Record]:
+        """The batch's records in order of id; of one provider, or only those that run or do not."""
+        query = {"provider": provider, "active": None if active is None else str(active).lower()}
+        return Pages(Call("GET", _RECORDS, Json(Page[Record]), {"batch": batch}, query), limit)
 
 
 class Days(Resource[Transport]):
     """Days of a batch. For admins."""
 
     @operation
-    def plan(self, batch: str, date: DateLike) -> Call[Planned]:
-        """Plans a day, each record once however often it is asked."""
-        body = {"date": date_text(date)}
+    def plan(self, batch: str, date: DateLike | None = None) -> Call[Planned]:
+        """Plans a day, by default the running one: each record once however often it is asked."""
+        body = given(date=None if date is None else date_text(date))
         return Call(
             "POST", f"{_BATCH}/plan", Json(Planned), {"batch": batch}, body=body, repeatable=True, wait_s=SLOW_S
         )
 
     @operation
-    def preview(self, batch: str, date: DateLike) -> Call[Preview]:
-        """How the day would be planned; changes nothing."""
-        body, query = {"date": date_text(date)}, {"dry_run": "true"}
+    def preview(self, batch: str, date: DateLike | None = None) -> Call[Preview]:
+        """How the day would be planned, by default the running one; changes nothing."""
+        body, query = given(date=None if date is None else date_text(date)), {"dry_run": "true"}
         path, places = f"{_BATCH}/plan", {"batch": batch}
         return Call("POST", path, Json(Preview), places, query, body=body, repeatable=True, wait_s=SLOW_S)
 
@@ -93,6 +98,26 @@ class Days(Resource[Transport]):
     def get(self, batch: str, date: DateLike) -> Call[Day]:
         """The day's report: totals by state and provider, evenness, histogram."""
         return Call("GET", _DAY, Json(Day), {"batch": batch, "date": date_text(date)}, wait_s=SLOW_S)
+
+    @operation
+    def get_if_changed(self, batch: str, date: DateLike, *, if_none_match: str) -> Call[Day | None]:
+        """The day's report, or None if it is still the one with this ETag."""
+        headers, places = {"If-None-Match": if_none_match}, {"batch": batch, "date": date_text(date)}
+        return Call("GET", _DAY, IfChanged(Day), places, headers=headers, wait_s=SLOW_S)
+
+    @listing
+    def providers(self, batch: str, date: DateLike, *, limit: int | None = None) -> Pages[ProviderDay]:
+        """The day's providers in order of id, each with its totals and how even its runs are."""
+        places = {"batch": batch, "date": date_text(date)}
+        return Pages(Call("GET", f"{_DAY}/providers", Json(Page[ProviderDay]), places, wait_s=SLOW_S), limit)
+
+    @operation
+    def rerun(
+        self, batch: str, date: DateLike, *, state: EndState | None = None, records: Sequence[str] | None = None
+    ) -> Call[Rerun]:
+        """Runs what ended so, or these records, again: once however often it is asked while the rerun is open."""
+        places, body = {"batch": batch, "date": date_text(date)}, given(state=state, records=records)
+        return Call("POST", f"{_DAY}/rerun", Json(Rerun), places, body=body, repeatable=True, wait_s=SLOW_S)
 
     @listing
     def list(self, batch: str, *, limit: int | None = None) -> Pages[DaySummary]:

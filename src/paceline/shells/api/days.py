@@ -54,7 +54,7 @@ async def plan_batch(call: Call) -> Answer:
     return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
 
 
-@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary], 304: None}, access="admin", headers=READ_HEADERS, paged=True)
+@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary]}, access="admin", paged=True)
 async def list_days(call: Call) -> Answer:
     """The batch's days, newest first."""
     api = call.api
@@ -82,9 +82,8 @@ async def show_day(call: Call) -> Answer:
     DAYS,
     "GET",
     f"{_DAY}/providers",
-    {200: Page[ProviderDay], 304: None},
+    {200: Page[ProviderDay]},
     access="admin",
-    headers=READ_HEADERS,
     paged=True,
     waits=True,
 )
@@ -129,9 +128,8 @@ async def rerun_day(call: Call) -> Answer:
     DAYS,
     "GET",
     f"{_DAY}/runs",
-    {200: Page[CallRunView], 304: None},
+    {200: Page[CallRunView]},
     access="admin",
-    headers=READ_HEADERS,
     paged=True,
     query=("state", "provider"),
 )

@@ -236,7 +236,7 @@ class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
     active: bool
     method: Method | None = None
     headers: dict[str, str] = {}
-    timeout: str | None = None
+    timeout: core.Duration | None = None
     expect: ExpectSpec | None = None
     priority: int = 0
     after: str | None = None

@@ -20,7 +20,7 @@ from paceline.core.batches.values import CallRun, DayCount
 from paceline.core.durations import format_duration
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text
-from paceline.core.schema import Date, Instant
+from paceline.core.schema import Date, Duration, Instant
 from paceline.errors import FieldProblem, InvalidInput, NotFound
 from paceline.ports import BatchStore
 from paceline.steps.views.to_view import to_view
@@ -75,7 +75,7 @@ class DayReport(DaySummary, frozen=True):
     totals: dict[CallState, int]
     evenness: EvennessView
     histogram: list[WindowView]
-    histogram_window: str
+    histogram_window: Duration
     outside: int
     providers: list[ProviderDay]
     next_cursor: str | None

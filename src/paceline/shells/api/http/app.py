@@ -17,10 +17,17 @@ from paceline.core.parsing import decode
 from paceline.core.users import TokenUser
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.shells.api.http import pages
-from paceline.shells.api.http.answers import Answer, Header, Stream, problem_answer, send_answer, send_stream
+from paceline.shells.api.http.answers import (
+    Answer,
+    Header,
+    Stream,
+    compressed,
+    problem_answer,
+    send_answer,
+    send_stream,
+)
 from paceline.shells.api.http.auth import check_scope, identify, owner_of, require_admin, viewer_of
 from paceline.shells.api.http.bodies import ClientGone, read_body
-from paceline.shells.api.http.compression import compressed
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
 from paceline.shells.api.http.route import Route

@@ -62,7 +62,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     ),
 }
 _LINES = "application/x-ndjson"
-_TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
+_TAGGED = ("MonitorView", "ProviderView", "BatchView", "DayReport", "AccountView")
 
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
