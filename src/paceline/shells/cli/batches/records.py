@@ -52,7 +52,7 @@ def list_records(
         scope = records_of(target.number, provider=provider, active=active)
         after = str(position_of(cursor or "", scope, ""))
         found, following = system.store.find_records(target, provider=provider, active=active, after=after, limit=limit)
-        views = [msgspec.to_builtins(record_document(record)) for record in found]
+        views = [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found]
         return views, None if following is None else make_cursor(scope, following)
 
     def over_rest(remote: Remote) -> tuple[list[dict[str, Any]], str | None]:
