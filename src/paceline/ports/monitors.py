@@ -156,6 +156,8 @@ class MonitorStore(Protocol):
         neither other owners nor the owner's other targets. Which of an owner's targets comes first when several have
         places again is not promised.
 
+        While an owner is disabled, nothing is taken from the owner's queues of outgoing runs.
+
         Runs of one monitor are a group: they start in due order, one at a time; a run behind an unsettled one parks.
         A run whose lease ran out, or whose retry is due, comes back with the next attempt.
         The cost depends on ``runs_max``, not on how many wait.
@@ -209,6 +211,7 @@ class MonitorStore(Protocol):
 
         One short pass; ``more`` says that the next one has something to do. Its due time counts also for a run that is
         made up for at a later moment.
+        A store may keep a settled run for an hour longer, so that several of a monitor are deleted together.
         """
 
     def status(self) -> StoreStatus: ...

@@ -71,7 +71,7 @@ def claim(
         return _claim_checks(store, fronts, seats, whole=True, now_ms=now_ms, lease_ms=lease_ms)
     if queue.owner is not None:
         user = db.get(ITEMS, user_key(queue.owner))
-        queues = owner_queues(user["number"], user["queues"], queue.name) if user else []
+        queues = owner_queues(user["number"], user["queues"], queue.name) if user and not user["disabled"] else []
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
     else:
         rows = _in_turns(db, memory, queue.name, now_ms=now_ms, runs_max=runs_max)
