@@ -143,6 +143,7 @@ def test_an_outgoing_run_is_offered_to_checkers_in_the_documented_shape(store: A
             "counter": 0,
             "due": "2026-09-21T14:13:20.000Z",
             "attempt": 1,
+            "check": CHECK.document,
         }
     ]
 
