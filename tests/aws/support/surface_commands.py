@@ -30,6 +30,8 @@ LONG_RUNNING = frozenset({"up", "worker", "simulator http", "simulator atlas"})
 """They run until they are stopped."""
 OF_THE_ENGINE = frozenset({"aws init", "backup"})
 """They are for one engine, and say so on the other."""
+APART = frozenset({"batch rm", "login", "logout"})
+"""An engine deletes in passes of its own, and says how far it is; a login is about a server, not about a store."""
 
 
 def commands() -> Iterator[str]:
@@ -165,6 +167,9 @@ def _batches(at: Terminal, stage: AtlasWorld) -> None:
     at.run("batch", "show", "2026-01-01", "--batch", "daily")
     at.run("batch", "runs", TOMORROW, "--batch", "daily", "--limit", "2")
     at.run("batch", "export", TOMORROW, "--batch", "daily", "--output", "day.ndjson")
+    at.run("batch", "records", "daily", "--limit", "2")
+    at.run("batch", "rerun", TOMORROW, "--batch", "daily", "--state", "done")
+    at.run("batch", "rm", "none")
     run = f"daily/r0@{TOMORROW}"
     at.run("run", "show", run)
     at.run("run", "show", "alice/out1#9@9")

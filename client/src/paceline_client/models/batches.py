@@ -1,8 +1,8 @@
-"""Providers, batches, records, days and dead letters."""
+"""Batches, records, days and dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
@@ -11,121 +11,14 @@ import msgspec
 from paceline_client.answers import Model
 from paceline_client.durations import Date, Duration, DurationLike
 from paceline_client.models.monitors import BulkResult
+from paceline_client.models.providers import Expect, ExpectDocument
 from paceline_client.models.states import (
     BatchRunState,
     DayState,
     HttpMethod,
     Missed,
     PlanWarningKind,
-    ProviderKind,
-    RecordOrder,
-    StandingState,
-    UnknownRule,
 )
-
-
-class RetryPolicy(Model, frozen=True):
-    """Pauses grow from ``base`` to ``cap``."""
-
-    max_attempts: int
-    base: Duration
-    cap: Duration
-
-
-class Breaker(Model, frozen=True):
-    """After so many bad calls in a row the provider is closed for a while."""
-
-    failures: int
-    open_for: Duration
-
-
-class Standing(Model, frozen=True):
-    """How a provider is doing."""
-
-    state: StandingState
-    reason: str
-    waiting: int
-    in_flight: int
-    failures: int
-    closed_until: datetime | None
-    next_due: datetime | None
-
-
-class Expect(Model, frozen=True):
-    """What statuses mean: numbers, and classes such as "4xx"."""
-
-    done: tuple[int | str, ...] = ()
-    failed: tuple[int | str, ...] = ()
-    retry: tuple[int | str, ...] = ()
-
-
-class ExpectDocument(TypedDict, total=False):
-    """What statuses mean: numbers, and classes such as "4xx". Those that no list names mean what they always do."""
-
-    done: Sequence[int | str]
-    failed: Sequence[int | str]
-    retry: Sequence[int | str]
-
-
-class Provider(Model, frozen=True):
-    """A provider as it is stored, and how it is doing. ``etag`` is None in lists."""
-
-    id: str
-    kind: ProviderKind
-    base_url: str
-    headers: dict[str, str]
-    method: HttpMethod | None
-    max_in_flight: int
-    rate: str | None
-    timeout: Duration
-    expect: Expect | None
-    retry: RetryPolicy
-    breaker: Breaker
-    unknown: UnknownRule
-    look_up: str | None
-    verify_tls: bool
-    order: RecordOrder
-    paused: bool
-    standing: Standing
-    revision: int
-    created_at: datetime
-    updated_at: datetime
-    etag: str | None = None
-
-
-class RetryDocument(TypedDict, total=False):
-    """Pauses grow from ``base`` to ``cap``."""
-
-    max_attempts: int
-    base: DurationLike
-    cap: DurationLike
-
-
-class BreakerDocument(TypedDict, total=False):
-    """After so many bad calls in a row the provider is closed for a while."""
-
-    failures: int
-    open_for: DurationLike
-
-
-class ProviderDefinition(TypedDict, total=False):
-    """A provider to be put, or what an edit changes: None means the default. Kind ``http`` needs a ``base_url``."""
-
-    kind: ProviderKind
-    base_url: str
-    headers: Mapping[str, str]
-    method: HttpMethod | None
-    max_in_flight: int
-    rate: str | None
-    timeout: DurationLike
-    expect: ExpectDocument | None
-    retry: RetryDocument
-    breaker: BreakerDocument
-    unknown: UnknownRule
-    look_up: str | None
-    verify_tls: bool
-    order: RecordOrder
-    paused: bool
 
 
 class Deleting(Model, frozen=True):

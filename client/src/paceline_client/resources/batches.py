@@ -6,12 +6,8 @@ from typing import Unpack
 
 from paceline_client.answers import IfChanged, IfLeft, Json, Nothing, Page
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
-from paceline_client.models.batches import (
-    Batch,
-    BatchDefinition,
-    Provider,
-    ProviderDefinition,
-)
+from paceline_client.models.batches import Batch, BatchDefinition
+from paceline_client.models.providers import Provider, ProviderDefinition
 from paceline_client.resources.editing import guarded_edit
 
 _PROVIDER = "/v1/providers/{provider}"

@@ -57,7 +57,7 @@ async def show_batch(call: Call) -> Answer:
 
 
 @Route(BATCHES, "DELETE", _BATCH, {202: BatchView, 204: None}, access="admin")
-async def delete_batch(call: Call) -> Answer:
+async def remove_batch(call: Call) -> Answer:
     """Deletes the batch with its records and runs: 204 if that is done, 202 while the keeper goes on."""
     api, batch_id = call.api, call.params["batch"]
     left = await api.write(lambda: deletion.delete_batch(api.store, batch_id, now_ms=api.now_ms()))

@@ -19,7 +19,7 @@ from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, serving
 DOCUMENT = openapi_document(ROUTES)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 VERBS = {"add", "cancel", "claim", "discard", "edit", "export", "extend", "list", "patch", "pause", "plan", "put"}
-VERBS |= {"redrive", "remove", "report", "resume", "revoke", "show", "stream", "submit"}
+VERBS |= {"redrive", "remove", "report", "rerun", "resume", "revoke", "show", "stream", "submit"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 TIME_NAMES = re.compile(r"(\w+_)?(at|until|due|since|start|end)")
@@ -239,6 +239,12 @@ def aim(world: World, operation_id: str, body: dict[str, Any], number: int) -> t
             names, body = names | {"run": lease["run"]}, body | {"lease": lease["lease"]}
         case "report_outcomes":
             body = {"items": [item | leased(world, f"many-{number}") for item in body["items"]]}
+        case "rerun_day":
+            names["date"] = "2026-11-15"
+            root = world.client(world.tokens["root"])
+            record = {"id": "order-1", "provider": "shop", "endpoint": "/orders/1"}
+            root("PUT", "/v1/batches/daily/records", {"items": [record]})
+            assert root("POST", "/v1/batches/daily/plan", {"date": names["date"]}).status == 200
         case "edit_key":
             root = world.client(world.tokens["root"])
             key = root("POST", "/v1/accounts/lab/keys?check=false", {"key": "another-key-of-the-lab"})

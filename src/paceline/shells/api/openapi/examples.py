@@ -64,6 +64,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "RecordsBody": {"standard": {"items": [_RECORD]}},
     "RedriveBody": {"provider": {"provider": "shop"}, "batch": {"batch": "daily", "date": DATE}},
+    "RerunBody": {"state": {"state": "done"}, "records": {"records": ["order-1"]}},
     "RunClaimBody": {"standard": {"attempt": 1, "lease": "60s"}},
     "UserPatchBody": {"standard": {"daily_credits": 200_000}},
 }
@@ -91,6 +92,7 @@ _BY_FIELD: dict[str, Any] = {
     "generation": 7,
     "headers": {"Authorization": "***"},
     "health": "ok",
+    "histogram_window": "15m",
     "host": "vm-1",
     "id": "home",
     "initial_delay": "0s",
