@@ -7,15 +7,18 @@ from collections import Counter
 import pytest
 
 from paceline.core.monitors.checks import Check, HttpCheck
+from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.places import ALL_TAKEN, KEPT_FREE, Places, owner_reason, target_of, target_reason
 from paceline.core.monitors.values import CHECKS, Claimed, Queue, Run
 from paceline.core.monitors.wait_reasons import UNCLAIMED, wait_reason
 from paceline.ports import Store
+from paceline.steps.monitors.tick import tick
 from tests.contract.support.stage import (
     ALL_OUTGOING,
     GET,
     LEASE_MS,
+    MINUTE_MS,
     OUTGOING,
     T0_MS,
     armed,
@@ -191,6 +194,16 @@ def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
     assert shown == found == left
     for item in out:
         assert run_of(store, item).reason == ""
+
+
+def test_superseded_runs_do_not_count_as_checks_that_wait_for_a_place(store: Store) -> None:
+    """Else its owner's next run would be said to wait for one."""
+    armed(store, "a", overlap="queue")
+    for minute in range(4):
+        tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=CatchUp(waiting_max=1))
+    (item,) = claim_checks(store, [], places=50, owner_max=1, target_max=40)
+    store.release([(item.handle, item.attempt)], now_ms=T0_MS)
+    assert run_of(store, item).reason == wait_reason("waiting", outgoing=False)
 
 
 def test_promise_10_run_that_waits_for_an_outside_checker_says_so(store: Store) -> None:

@@ -55,6 +55,10 @@ _PLAIN_OF_MONITORS = f"""
 SELECT count(*), total(monitor.revision),
        json_group_array(run.handle) FILTER (WHERE NOT (user.disabled IS 0 AND {_NEW})) {_RUNS} {OWNER}"""
 
+_TOUCHED = """
+SELECT handle FROM open WHERE handle > ?1 AND handle <= ?2
+UNION ALL SELECT handle FROM outcome WHERE handle > ?1 AND handle <= ?2"""
+
 Known = tuple[tuple[str, str], int, str, Check | None]
 """A monitor as runs need it: its owner and target, its revision, its name, its check."""
 GONE: Known = (("", ""), -1, "", None)
@@ -145,10 +149,11 @@ class CheckQueue:
         rows = db.execute(
             "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle", span
         ).fetchall()
-        # What is made up for later, queues or was claimed by another process comes back when its time has come.
-        opened = {row[0] for row in db.execute("SELECT handle FROM open WHERE handle > ? AND handle <= ?", span)}
-        if opened:
-            rows = [row for row in rows if row[0] not in opened]
+        # What is made up for later, queues or was claimed by another process comes back when its time has come. What
+        # has ended, such as a superseded run, does not.
+        touched = {row[0] for row in db.execute(_TOUCHED, span)}
+        if touched:
+            rows = [row for row in rows if row[0] not in touched]
         self._seen = end
         self._order.update(dict.fromkeys([row[0] for row in rows]))
         return rows
