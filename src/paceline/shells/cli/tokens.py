@@ -63,7 +63,7 @@ def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = Non
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
         lambda remote: remote.every(_TOKENS, TokenView, names={"user": owner_over_rest(remote, name or user)}),
     )
-    emit_page(call, sorted(views, key=lambda view: view.id), TOKEN_COLUMNS)
+    emit_page(call, sorted(views, key=lambda view: (view.created_at, view.id)), TOKEN_COLUMNS)
 
 
 @command(app, "revoke")
