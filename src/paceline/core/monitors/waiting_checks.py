@@ -27,7 +27,7 @@ Rank = tuple[int, int]
 class Waiting:
     """Runs of checks by owner, each owner's by rank. The owner that has waited longest for a turn comes first.
 
-    That is the one that was served longest ago; who comes anew is behind all who wait.
+    That is the one that was served longest ago; a new owner is behind all that wait.
 
     A run whose target is full steps aside, and those behind it go on. It comes first again when its target has a place.
     """

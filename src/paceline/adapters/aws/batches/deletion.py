@@ -42,7 +42,7 @@ ROWS_MAX = 1_000
 """Fewer in one pass than where rows are deleted by one statement."""
 DAYS_MAX = 1_000
 RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
-"""Of a run that has not ended: its place, the ledger, where it stands aside; and the lane once."""
+"""Three items for each run that has not ended: its place, its row in the ledger, its pointer; and the lane once."""
 
 
 def mark(store: BatchParts, batch_id: str, *, now_ms: int) -> Batch | None:

@@ -173,7 +173,7 @@ class _Puts:
         return Judged(results, actions, created, facts.queues)
 
     def _list_queues(self, user: Item, judged: Judged) -> None:
-        """Before they have a run: an owner who is listed in vain costs a look, and one who is not is never asked."""
+        """Lists the owner's queues before they have a run: a listed one costs a look, another is never served."""
         queues = _queues(user, user["monitors"] + judged.created)
         names = judged.names if queues != user["queues"] else judged.names.difference(user.get("names", ()))
         row = {"sk": padded(user["number"]), "owner": user["id"], "queues": queues}

@@ -83,7 +83,7 @@ def keep_hidden_options(options: RecordOptions, stored: RecordOptions) -> Record
 def call_timeout_ms(options: str | None, policy: Policy) -> int:
     """How long a call may take: what its record says, else its provider.
 
-    A provider without a time-out has no calls: whoever claims its runs says how long the lease lasts.
+    A provider without a time-out has no calls: the worker that claims its runs says how long the lease lasts.
     """
     if options is None or not policy.timeout_ms:
         return policy.timeout_ms

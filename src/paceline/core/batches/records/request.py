@@ -31,7 +31,7 @@ def attempt_values(batch: str, record: str, date: str, *, due_ms: int, attempt: 
 
 
 def render_request(claimed: ClaimedCall) -> Request:
-    """The request of a claimed run, whoever makes it: Paceline itself or a worker that claimed it."""
+    """Returns the request of a claimed run, the same for Paceline's own call and for a worker."""
     return fill_in(Request(claimed.endpoint, claimed.body), claimed.options, values_of(claimed))
 
 
