@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from paceline.core.engine_traits import EngineTraits
+from paceline.ports.alerts import AlertStore
 from paceline.ports.atlas import Atlas
 from paceline.ports.batches import BatchStore
 from paceline.ports.edges import Caller, Clock, Edge, Provider, Vault
@@ -19,6 +20,7 @@ from paceline.ports.jobs import JobStore
 from paceline.ports.monitors import MonitorStore
 
 __all__ = [
+    "AlertStore",
     "Atlas",
     "BatchStore",
     "Caller",
@@ -33,7 +35,7 @@ __all__ = [
 ]
 
 
-class Store(MonitorStore, BatchStore, JobStore, ItemStore, Protocol):
+class Store(MonitorStore, BatchStore, JobStore, ItemStore, AlertStore, Protocol):
     """One SQLite file, or DynamoDB and SQS."""
 
     @property

@@ -1,4 +1,4 @@
-"""The Store on DynamoDB and SQS: monitors, batches, jobs and named items share one set of clients."""
+"""The Store on DynamoDB and SQS: monitors, batches, jobs, named items and alerts share one set of clients."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from paceline.adapters.aws import dead_queues
+from paceline.adapters.aws.alerts import AwsAlertStore
 from paceline.adapters.aws.batches.store import AwsBatchStore
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.client import connect, tables
@@ -33,7 +34,7 @@ SCHEMA_VERSION = 1
 TRAITS = EngineTraits(remote=True, look_ms_min=1_000, rest_ms=30_000, keep_ms=60_000, beat_ms=30_000, apart_ms=5_000)
 
 
-class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore):
+class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAlertStore):
     """Fills ``ports.Store``. Any number of processes and hosts may have one open on the same tables."""
 
     def __init__(self, prefix: str, *, clients: connect.Clients | None = None, clock: Clock | None = None) -> None:

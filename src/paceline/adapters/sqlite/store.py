@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from paceline.adapters.sqlite import alerts as alerts_sql
 from paceline.adapters.sqlite import items, upkeep
 from paceline.adapters.sqlite import users as users_sql
 from paceline.adapters.sqlite.batches.providers import Policies
@@ -63,6 +64,18 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
     get_items = reads(items.get_items)
     items_after = peeks(items.items_after)
     write_items = writes(items.write_items)
+
+    # -- alerts
+
+    add_alerts = writes(alerts_sql.add)
+    due_alerts = peeks(alerts_sql.due)
+    open_alerts_after = peeks(alerts_sql.open_after)
+    next_alert_ms = peeks(alerts_sql.next_ms)
+    write_alerts = writes(alerts_sql.write)
+    alert = peeks(alerts_sql.alert)
+    alerts = peeks(alerts_sql.alerts)
+    alert_counts = reads(alerts_sql.counts)
+    purge_alerts = writes(alerts_sql.purge)
 
     # -- upkeep
 

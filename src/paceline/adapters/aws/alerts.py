@@ -1,0 +1,175 @@
+"""Alerts in ``ledger``: an item for each, and one in its user's list.
+
+| pk           | sk         | what it is                                                            |
+|--------------|------------|-----------------------------------------------------------------------|
+| alert#ID     | -          | an alert with what came of it; in the index by part, see ``place_of`` |
+| alerts#USER  | AT_MS#ID   | its line in the user's list                                           |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.cache.index_cache import END, ShardCache
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, update
+from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
+from paceline.core.alerts.alert import Alert
+from paceline.core.alerts.record import (
+    COUNTED_MAX,
+    AlertCounts,
+    AlertRecord,
+    decode_record,
+    encode_record,
+    following,
+    new_record,
+    place_of,
+)
+from paceline.ports.alerts import ListPlace
+
+OPEN, OVER, FAILED = "alert#open", "alert#over", "alert#failed"
+ACTIONS_EACH = 2
+"""Actions of one new alert in a transaction."""
+
+
+def adding(alert: Alert, *, when: str = ABSENT) -> list[Action]:
+    """Return the actions that store a new alert, for the caller's transaction; then call ``alerts_added``.
+
+    With the condition the transaction is lost if there is one of that id. A transaction that can be won only once for
+    this alert, such as the settlement of the run that its id names, may leave the condition out (``when=""``).
+    """
+    record = new_record(alert)
+    item = {"pk": _key(alert.id).pk, "sk": "-", "version": record.version, "record": encode_record(record)}
+    line = _line(alert)
+    return [put(LEDGER, item | _place(record), when=when), put(LEDGER, {"pk": line.pk, "sk": line.sk})]
+
+
+class AwsAlertStore(Part):
+    """Fills ``ports.alerts.AlertStore``."""
+
+    @cached_property
+    def _alert_places(self) -> ShardCache:
+        return ShardCache(self.change_counter, lambda shard: _first(self._database, shard))
+
+    def alerts_added(self) -> None:
+        """Notes that a transaction of this process has stored an alert, here and for other processes."""
+        self._alert_places.touch(OPEN)
+        self.change_counter.bump()
+
+    def add_alerts(self, alerts: Sequence[Alert]) -> list[bool]:
+        won = [done.won for done in self._database.transact_each([adding(alert) for alert in alerts])]
+        if any(won):
+            self.alerts_added()
+        return won
+
+    def due_alerts(self, *, now_ms: int, limit: int) -> list[AlertRecord]:
+        if self._alert_places.caches_indexes and self._alert_places.first_of(OPEN) > now_ms:
+            return []
+        self._alert_places.forget(OPEN)
+        return [
+            record
+            for record in self._records(_hints(self._database, OPEN, until_ms=now_ms, limit=limit))
+            if record.next_ms is not None and record.next_ms <= now_ms
+        ]
+
+    def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
+        found = self._records(_hints(self._database, OPEN, after_ms=at_ms, limit=limit))
+        return [record for record in found if record.next_ms is not None and record.next_ms > at_ms]
+
+    def next_alert_ms(self) -> int | None:
+        first = self._alert_places.first_of(OPEN)
+        return None if first == END else first
+
+    def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
+        won = [done.won for done in self._database.write_each([_replacing(record) for record in records])]
+        if any(won):
+            self._alert_places.touch(OPEN)
+        return won
+
+    def alert(self, alert_id: str) -> AlertRecord | None:
+        item = self._database.get(LEDGER, _key(alert_id))
+        return None if item is None else decode_record(item["record"])
+
+    def alerts(self, user: str, *, since_ms: int, before: ListPlace | None, limit: int) -> list[AlertRecord]:
+        last = "~" if before is None else f"{padded(before.at_ms)}#{before.id}"
+        lines = self._database.query(
+            LEDGER,
+            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            limit=limit + 1,  # BETWEEN includes both ends
+            newest_first=True,
+            pk=_list(user),
+            first=padded(since_ms),
+            last=last,
+        )
+        ids = [line["sk"].partition("#")[2] for line in lines if line["sk"] != last][:limit]
+        return self._read(ids)
+
+    def alert_counts(self) -> AlertCounts:
+        def count(shard: str) -> int:
+            return self._database.count(LEDGER, "#shard = :shard", index=READY_INDEX, limit=COUNTED_MAX, shard=shard)
+
+        return AlertCounts(count(OPEN), count(FAILED))
+
+    def purge_alerts(self, *, at_before_ms: int, limit: int) -> int:
+        gone = 0
+        for shard in (OVER, FAILED):
+            hints = _hints(self._database, shard, until_ms=at_before_ms - 1, limit=limit - gone)
+            records = [record for record in self._records(hints) if record.next_ms is None]
+            keys = [key for record in records for key in (_key(record.alert.id), _line(record.alert))]
+            self._database.write_many([delete(LEDGER, key) for key in keys])
+            gone += len(records)
+        return gone
+
+    def _records(self, hints: Sequence[Item]) -> list[AlertRecord]:
+        return self._read([hint["pk"].partition("#")[2] for hint in hints])
+
+    def _read(self, ids: Sequence[str]) -> list[AlertRecord]:
+        """Reads alerts in the order of their ids; an id without an alert is left out."""
+        found = self._database.get_many(LEDGER, [_key(one) for one in ids])
+        return [decode_record(found[key]["record"]) for key in map(_key, ids) if key in found]
+
+
+def _replacing(record: AlertRecord) -> Action:
+    after = following(record)
+    values: dict[str, Any] = {"version": after.version, "record": encode_record(after)} | _place(after)
+    change = "SET " + ", ".join(f"#{name} = :{name}" for name in values)
+    return update(LEDGER, _key(record.alert.id), change, when="#version = :believed", believed=record.version, **values)
+
+
+def _place(record: AlertRecord) -> dict[str, Any]:
+    part, at_ms = place_of(record)
+    return {"shard": {"open": OPEN, "over": OVER, "failed": FAILED}[part], "at": at_ms}
+
+
+def _hints(
+    database: Database, shard: str, *, limit: int, after_ms: int = -1, until_ms: int | None = None
+) -> list[Item]:
+    """Return keys from the index above ``after_ms`` and up to ``until_ms``, in order. They may lag."""
+    where = "#shard = :shard AND #at > :after"
+    values: dict[str, Any] = {"after": after_ms}
+    if until_ms is not None:
+        if until_ms <= after_ms:
+            return []
+        where = "#shard = :shard AND #at BETWEEN :after AND :until"
+        values = {"after": after_ms + 1, "until": until_ms}
+    return database.query(LEDGER, where, index=READY_INDEX, limit=limit, shard=shard, **values)
+
+
+def _first(database: Database, shard: str) -> int:
+    hints = _hints(database, shard, limit=1)
+    return int(hints[0]["at"]) if hints else END
+
+
+def _key(alert_id: str) -> Key:
+    return Key(joined("alert", alert_id), "-")
+
+
+def _list(user: str) -> str:
+    return joined("alerts", user)
+
+
+def _line(alert: Alert) -> Key:
+    return Key(_list(alert.user), f"{padded(alert.at_ms)}#{alert.id}")

@@ -1,0 +1,50 @@
+"""Alerts: what somebody is to be told, with an id that is computed from what caused it."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Literal, get_args
+
+import msgspec
+
+Event = Literal[
+    "monitor.failing",
+    "monitor.recovered",
+    "monitor.late",
+    "monitor.flapping",
+    "certificate.expiring",
+    "batch.day_ended",
+    "batch.dead_letters",
+    "job.finished",
+    "account.quarantined",
+    "channel.test",
+]
+EVENTS: tuple[str, ...] = get_args(Event)
+
+ADMINS = ""
+"""The user of an alert that concerns whoever is an admin when it is passed on."""
+REASON_CHARS_MAX = 500
+CHANNELS_MAX = 10
+"""Channels that one definition may name."""
+
+
+class Alert(msgspec.Struct, frozen=True):
+    """What happened, to whom it is told, and through which channels. Never changed once it is stored.
+
+    ``subject`` names what it is about: a monitor's id, ``batch/date``, a job's id, an account's id. ``channels``: those
+    that the definition names; none: the user's default channels.
+    """
+
+    id: str
+    event: Event
+    at_ms: int
+    user: str
+    subject: str
+    reason: str = ""
+    data: dict[str, Any] = {}
+    channels: tuple[str, ...] = ()
+
+
+def alert_id(event: Event, cause: str) -> str:
+    """Return the id of an alert. ``cause`` names what caused it, such as a run's id: the same cause tells once."""
+    return "al_" + blake2b(f"{event}\n{cause}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
