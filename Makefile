@@ -6,6 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/lock.txt
+# The product alone, without extras, tests and tools: what `make up` installs, in the versions of the lock.
+PRODUCT := requirements/product
+PRODUCT_STAMP := $(VENV)/.product
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 # The generator that tests try the OpenAPI document with needs an older typer than ours, so it stays out of .venv's own.
 GENERATOR := requirements/generator
 # Only `make lock` needs it, so it stays out of .venv.
@@ -16,7 +20,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser test check format lint types contracts bench bench-full functions lock clean
+.PHONY: help install up browser test quick check format lint types contracts bench bench-full functions lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -27,11 +31,17 @@ $(STAMP): $(LOCK) $(GENERATOR).txt pyproject.toml client/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	test -x $(VENV)/generator/bin/python || $(PYTHON) -m venv $(VENV)/generator
 	$(VENV)/generator/bin/python -m pip install --disable-pip-version-check --quiet -r $(GENERATOR).txt
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
+	$(PIP) -r $(LOCK)
+	$(PIP) --no-deps --no-build-isolation -e . -e client
+	@touch $(PRODUCT_STAMP) $@
+
+$(PRODUCT_STAMP): $(PRODUCT).txt pyproject.toml client/pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -r $(PRODUCT).txt
+	$(PIP) --no-deps --no-build-isolation -e . -e client
 	@touch $@
 
-up: $(STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
+up: $(PRODUCT_STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
 	@exec $(BIN)/paceline up --demo $(ARGS)
 
 browser:  ## Chromium for the tests of the dashboard, where it can be installed
@@ -39,6 +49,12 @@ browser:  ## Chromium for the tests of the dashboard, where it can be installed
 
 test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, steps and the store on SQLite
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
 
 check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check
@@ -72,6 +88,8 @@ lock:  ## resolve the dependencies anew into requirements/lock.txt
 	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
 	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --no-emit-package paceline-client --all-extras --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(LOCK)
+	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --no-emit-package paceline-client --extra build --constraint $(LOCK) --universal --python-version 3.11 --upgrade \
+	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(PRODUCT).txt
 	build/uv/bin/uv pip compile $(GENERATOR).in --universal --python-version 3.11 --upgrade \
 	  --quiet --no-annotate --no-header --no-emit-index-url --output-file $(GENERATOR).txt
 

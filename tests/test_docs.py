@@ -134,7 +134,10 @@ PICTOGRAMS = re.compile("[\U0001f000-\U0001faff\u2600-\u26ff\u2700-\u27bf\ufe0f]
 
 
 def written_files() -> list[Path]:
-    loose = [ROOT / name for name in ("Makefile", "pyproject.toml", "requirements/lock.txt", ".ci/run")]
+    loose = [
+        ROOT / name
+        for name in ("Makefile", "pyproject.toml", "requirements/lock.txt", "requirements/product.txt", ".ci/run")
+    ]
     code = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.sql")]
     return [file for file in [*DOCUMENTS, *loose, *code] if file.is_file()]
 

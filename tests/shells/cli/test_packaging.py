@@ -13,15 +13,15 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TARGETS = {"browser", "help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
-TARGETS |= {"bench", "bench-full", "functions", "lock", "clean"}
+TARGETS |= {"bench", "bench-full", "functions", "lock", "clean", "quick"}
 
 
 def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins() -> dict[str, str]:
-    lines = (ROOT / "requirements" / "lock.txt").read_text().splitlines()
+def pins(file: str = "lock.txt") -> dict[str, str]:
+    lines = (ROOT / "requirements" / file).read_text().splitlines()
     found = [re.fullmatch(r"([A-Za-z0-9._-]+)==([^\s;]+)( ; .+)?", line) for line in lines]
     assert [line for line, match in zip(lines, found, strict=True) if match is None] == []
     return {normal(match[1]): match[2] for match in found if match}
@@ -38,8 +38,21 @@ def test_the_lock_pins_every_dependency_of_every_extra_and_names_nothing_else(fo
         *project(folder)["dependencies"],
         *(name for extra in project(folder)["optional-dependencies"].values() for name in extra),
     ]
-    names = {normal(re.split(r"[<>=!~;\s\[]", requirement)[0]) for requirement in wanted}
-    assert names - pins().keys() - {"paceline-client"} == set()  # it is installed from client/
+    assert names_of(wanted) - pins().keys() - {"paceline-client"} == set()  # it is installed from client/
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {normal(re.split(r"[<>=!~;\s\[]", requirement)[0]) for requirement in requirements}
+
+
+def test_demo_installs_the_product_alone_in_the_versions_of_the_lock() -> None:
+    product = pins("product.txt")
+    wanted = [*project()["dependencies"], *project(ROOT / "client")["dependencies"]]
+    assert names_of(wanted) - product.keys() - {"paceline-client"} == set()
+    assert product.items() <= pins().items()
+    extras = project()["optional-dependencies"]
+    assert names_of([*extras["test"], *extras["bench"], *extras["aws"]]) & product.keys() == set()
+    assert "requirements/lock.txt" not in make("--dry-run", "--always-make", "up")
 
 
 def make(*words: str) -> str:
