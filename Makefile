@@ -44,8 +44,9 @@ $(PRODUCT_STAMP): $(PRODUCT).txt pyproject.toml client/pyproject.toml
 up: $(PRODUCT_STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
 	@exec $(BIN)/paceline up --demo $(ARGS)
 
-browser:  ## Chromium for the tests of the dashboard, where it can be installed
+browser:  ## Chromium and promtool for the tests that need them, where they can be installed
 	@scripts/install-browser
+	@scripts/install-promtool
 
 test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
