@@ -66,8 +66,9 @@ format: $(STAMP)  ## rewrite the files as the formatter wants them
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-lint: $(STAMP)  ## ruff
+lint: $(STAMP)  ## ruff, and codespell for typing errors
 	$(BIN)/ruff check
+	$(BIN)/codespell
 
 types: $(STAMP)  ## mypy, strict
 	$(BIN)/mypy
