@@ -164,6 +164,7 @@ class Settings(BaseSettings):
     runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
     dead_keep: Duration = Field("90d", description="How long dead letters are kept that nobody redrives or discards.")
     jobs_keep: Duration = Field("90d", description="How long finished jobs and their postings are kept.")
+    alerts_keep: Duration = Field("90d", description="How long alerts are kept that are over.")
     wrong_tokens_max: int = Field(
         30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
     )

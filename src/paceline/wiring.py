@@ -28,7 +28,7 @@ from paceline.core.monitors.definition import SpecLimits, duration_ms
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
-from paceline.ports import Atlas, Caller, Clock, Provider, Store, Vault
+from paceline.ports import Atlas, Caller, Clock, Messenger, Provider, Store, Vault
 from paceline.ports.record_table import RecordTable
 from paceline.steps.upkeep.clock import Waits
 from paceline.steps.upkeep.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
@@ -239,6 +239,13 @@ def open_caller(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, in
     from paceline.adapters.providers.calls import HttpCaller  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return HttpCaller(allow=_allowed(settings), clock=clock, own=own)
+
+
+def open_messenger(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Messenger:
+    """``own``: where our own API listens; no message may reach it."""
+    from paceline.adapters.providers.messenger import HttpMessenger  # noqa: PLC0415  a command that sends nothing starts sooner
+
+    return HttpMessenger(allow=_allowed(settings), clock=clock, own=own)
 
 
 def download_file(settings: Settings, url: str, into: BinaryIO) -> None:

@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from paceline.errors import NotFound
+
 Role = Literal["admin", "user"]
 
 
@@ -51,3 +53,7 @@ class Token(msgspec.Struct, frozen=True):
 
     def has_expired(self, now_ms: int) -> bool:
         return self.expires_ms is not None and self.expires_ms <= now_ms
+
+
+def no_user(user_id: str) -> NotFound:
+    return NotFound(f"There is no user {user_id[:128]!r}.")

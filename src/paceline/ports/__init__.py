@@ -14,7 +14,7 @@ from paceline.core.engine_traits import EngineTraits
 from paceline.ports.alerts import AlertStore
 from paceline.ports.atlas import Atlas
 from paceline.ports.batches import BatchStore
-from paceline.ports.edges import Caller, Clock, Edge, Provider, Vault
+from paceline.ports.edges import Caller, Clock, Edge, Messenger, Provider, Vault
 from paceline.ports.items import ItemStore
 from paceline.ports.jobs import JobStore
 from paceline.ports.monitors import MonitorStore
@@ -28,6 +28,7 @@ __all__ = [
     "Edge",
     "ItemStore",
     "JobStore",
+    "Messenger",
     "MonitorStore",
     "Provider",
     "Store",

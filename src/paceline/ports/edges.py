@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
+from paceline.core.alerts.message import Note
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.monitors.values import Finished, Order
 
@@ -32,6 +33,8 @@ Provider: TypeAlias = Edge[Order, Finished]
 """Carries out checks."""
 Caller: TypeAlias = Edge[Call, CallResult]
 """Calls the providers of batches, and webhooks."""
+Messenger: TypeAlias = Edge[Call | Note, CallResult]
+"""Sends alerts. A note that was taken has the code 200."""
 
 
 class Vault(Protocol):

@@ -12,9 +12,11 @@ from paceline.core.ids import id_problem
 from paceline.core.instants import parse_instant_ms
 from paceline.core.parsing import line_problem
 from paceline.core.scopes import scope_problem
-from paceline.core.users import Role, Token, TokenUser, User, UserEdit
+from paceline.core.users import Role, Token, TokenUser, User, UserEdit, no_user
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReached, NotFound
 from paceline.ports import Store
+from paceline.steps.alerts.channels import remove_channels
+from paceline.steps.alerts.silences import remove_silences
 from paceline.steps.monitors.react import react_to_all
 
 TOKEN_BYTES = 32
@@ -131,6 +133,9 @@ def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> Use
 def remove_user(store: Store, user_id: str, *, now_ms: int) -> None:
     if not store.remove_user(user_id):
         raise no_user(user_id)
+    # A user of the same name is another one, and does not see what a crash here leaves behind: it is older.
+    remove_channels(store, user_id)
+    remove_silences(store, user_id)
     react_to_all(store, now_ms=now_ms)
 
 
@@ -139,10 +144,6 @@ def get_user(store: Store, user_id: str) -> User:
     if user is None:
         raise no_user(user_id)
     return user
-
-
-def no_user(user_id: str) -> NotFound:
-    return NotFound(f"There is no user {user_id[:128]!r}.")
 
 
 def credits_problem(daily_credits: int) -> FieldProblem | None:

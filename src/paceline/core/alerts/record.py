@@ -43,6 +43,8 @@ class AlertRecord(msgspec.Struct, frozen=True):
     deliveries: tuple[Delivery, ...] = ()
     next_ms: int | None = None
     silence: str = ""
+    note: str = ""
+    """Why nobody was told, in words, where that is so."""
     version: int = 0
 
 

@@ -21,6 +21,7 @@ from paceline import __version__
 from paceline.errors import StoreUnavailable, WrongSetting
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.http.serving import server_config
+from paceline.shells.daemon.alerts import AlertEngine
 from paceline.shells.daemon.batches import Calls, Planner
 from paceline.shells.daemon.heartbeat import Heartbeat
 from paceline.shells.daemon.in_flight import InFlight
@@ -83,10 +84,11 @@ class Engine:
         self._heartbeat = Heartbeat(system, kind="up" if url else "worker", url=url)
         self._beating = Loop("heartbeat", self._heartbeat.turn, metrics)
         self._jobs = JobEngine(system, metrics, own=owned)
+        self._alerts = AlertEngine(system, metrics, own=owned)
 
     @property
     def loops(self) -> list[Loop]:
-        return [*self._own_loops, *self._jobs.loops]
+        return [*self._own_loops, *self._jobs.loops, self._alerts.loop]
 
     @property
     def _own_loops(self) -> list[Loop]:
@@ -117,6 +119,8 @@ class Engine:
         # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
         jobs = threading.Thread(target=_end, args=(self._jobs.drain,), name="paceline-drain-jobs")
         jobs.start()
+        alerts = threading.Thread(target=_end, args=(self._alerts.drain,), name="paceline-drain-alerts")
+        alerts.start()
         for loop in self._own_loops:
             loop.join(JOIN_S)
         calls = threading.Thread(target=_end, args=(_draining(self._calls, "calls_drained"),), name="paceline-drain")
@@ -124,6 +128,7 @@ class Engine:
         _end(_draining(self._checks, "drained"))
         calls.join()
         jobs.join()
+        alerts.join()
         self._heartbeat.end()
         self._provider.close()
         self._caller.close()
@@ -133,6 +138,7 @@ class Engine:
         self._checks.hurry()
         self._calls.hurry()
         self._jobs.hurry()
+        self._alerts.hurry()
 
     def _keep_ticking(self) -> bool:
         """Asked between the passes of a tick, which takes long where much is due."""

@@ -12,6 +12,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
 from paceline.shells.daemon.loop import Loop, Turn
 from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
@@ -73,6 +74,7 @@ class Keeper:
             pause_ms = min(pause_ms, self._delete_batches(now_ms))
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge_jobs(now_ms)
+            self._purge_alerts(now_ms)
         if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
             self._offered_ms = now_ms
             store = self._system.store
@@ -102,6 +104,7 @@ class Keeper:
     def _read_jobs(self, now_ms: int) -> None:
         store = self._system.store
         self._metrics.set_sends(store.send_counts(), now_ms=now_ms)
+        self._metrics.set_alerts(store.alert_counts())
         self._metrics.set_accounts(store.accounts(now_ms=now_ms, releases_until_ms=now_ms))
 
     def _purge_jobs(self, now_ms: int) -> None:
@@ -111,6 +114,12 @@ class Keeper:
             log.info("purged", measurements=deleted)
         else:
             self._jobs_purged_ms = now_ms
+
+    def _purge_alerts(self, now_ms: int) -> None:
+        """A page with each page of jobs; what is left comes with the next."""
+        keep_ms = duration_ms(self._system.settings.alerts_keep)
+        if deleted := purge_alerts(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
+            log.info("purged", alerts=deleted)
 
     def _delete_batches(self, now_ms: int) -> int:
         """One short pass over batches that are being deleted. Until the next: as long again as it took."""

@@ -14,6 +14,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from paceline.core.alerts.record import AlertCounts
 from paceline.core.jobs.meters import Meter
 from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import SendCounts
@@ -121,6 +122,9 @@ class Metrics:
         )
         self._atlas = self._counter("atlas_requests", "Questions and orders to RIPE.", "request", "answer")
         self._webhooks = self._counter("webhook_tries", "Calls to the webhooks of finished jobs.", "outcome")
+        self._alerts_open = self._gauge("alerts_open", "Alerts that are to be told or held back by a silence.")
+        self._alerts_failed = self._gauge("alerts_failed", "Alerts that a channel did not take within its tries.")
+        self._alerts = self._counter("alert_tries", "Messages to the channels of users.", "outcome")
         self._store_up = self._gauge("store_up", "1 if a trial write to the store has just succeeded, else 0.")
         self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
         self._errors = self._counter("loop_errors", "Turns that ended in an error.", "loop")
@@ -231,6 +235,15 @@ class Metrics:
     def count_webhook(self, outcome: str) -> None:
         """``outcome`` is ok, retry or given_up."""
         self._webhooks.labels(outcome).inc()
+
+    def count_alert(self, outcome: str) -> None:
+        """``outcome`` is ok, retry or given_up."""
+        self._alerts.labels(outcome).inc()
+
+    def set_alerts(self, counts: AlertCounts) -> None:
+        """Alerts that are not over, and those of which somebody should have been told and was not."""
+        self._alerts_open.set(counts.open)
+        self._alerts_failed.set(counts.failed)
 
     def take_refresh(self, now_ms: int, *, every_ms: int = REFRESH_MS) -> bool:
         """True for one caller in this time: gauges that cost a look into the store are refreshed no more often."""

@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.core.alerts.telling import WAIT_MS_MAX
 from paceline.core.clock import set_back_ms
 from paceline.ports import Store
 from paceline.ports.items import ItemStore
 from paceline.steps import collection
+from paceline.steps.alerts.upkeep import pull_back_alerts
 from paceline.steps.collection import Collection
 from paceline.steps.monitors.tick import pull_back
 
@@ -29,11 +31,12 @@ NOTED = "store"
 
 
 class Waits(NamedTuple):
-    """How far ahead runs, calls and sends may wait by a clock that is right."""
+    """How far ahead runs, calls, sends and alerts may wait by a clock that is right."""
 
     run_ms_max: int
     call_ms_max: int
     send_ms_max: int
+    alert_ms_max: int = WAIT_MS_MAX
 
 
 class SetBack(NamedTuple):
@@ -44,6 +47,7 @@ class SetBack(NamedTuple):
     moved: int
     runs: int
     sends: int
+    alerts: int
 
 
 def watch_clock(
@@ -66,8 +70,9 @@ def watch_clock(
     report = pull_back(store, read_ms=read_latest_ms, wait_ms_max=waits.run_ms_max)
     calls = store.pull_back_calls(read_latest_ms, wait_ms_max=waits.call_ms_max)
     sends = store.pull_back_sends(read_latest_ms, wait_ms_max=waits.send_ms_max)
+    alerts = pull_back_alerts(store, read_latest_ms, wait_ms_max=waits.alert_ms_max)
     accept_time(store, read_ms)
-    return SetBack(by_ms, report.scanned, report.moved, report.runs + calls, sends)
+    return SetBack(by_ms, report.scanned, report.moved, report.runs + calls, sends, alerts)
 
 
 def note_time(store: ItemStore, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:

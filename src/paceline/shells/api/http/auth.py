@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from paceline.core.scopes import ScopeKind, scope_kind, worker_provider
-from paceline.core.users import TokenUser, User
+from paceline.core.users import TokenUser, User, no_user
 from paceline.errors import Forbidden, OutOfScope, Throttled, Unauthenticated
 from paceline.ports import Store
-from paceline.steps.access import authenticate, no_user
+from paceline.steps.access import authenticate
 
 ADDRESSES_MAX = 10_000
 MINUTE_MS = 60_000

@@ -1,0 +1,155 @@
+"""Notes that apprise sends: handed to a process of its own, ended by it or by their deadline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from paceline.adapters.providers.guard import Network
+from paceline.core.alerts.message import Note
+from paceline.core.batches.calls import CallResult
+from paceline.ports import Clock
+
+MISSING = "apprise is not installed where Paceline runs: pip install 'paceline[apprise]'"
+CUT_SHORT = "the process that sends through apprise was stopped; it is tried again"
+TOO_SLOW = "time-out: the service did not answer"
+STOP_S = 2.0
+TAKEN = 200
+"""The code of a note that was taken, as a webhook's answer would have it."""
+
+
+class _Out(NamedTuple):
+    note: Note
+    started_ms: int
+    child: int
+    """The process that has the note; 0: none."""
+
+
+class AppriseNotes:
+    """Sends notes through one child process, which is started with the first.
+
+    One thread starts notes and takes results. ``ended`` is called, on another thread, when there are results.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[Network],
+        own: Sequence[tuple[str, int]],
+        clock: Clock,
+        ended: Callable[[], None],
+    ) -> None:
+        self._first = {"path": sys.path, "allow": [str(one) for one in allow], "own": list(own)}
+        self._clock = clock
+        self._tell = ended
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[str] | None = None
+        self._out: dict[tuple[int, int], _Out] = {}
+        self._results: list[CallResult] = []
+
+    @property
+    def in_flight(self) -> int:
+        with self._lock:
+            return len(self._out) + len(self._results)
+
+    def start(self, notes: Sequence[Note]) -> None:
+        for note in notes:
+            if find_spec("apprise") is None:
+                self._note_out(note, child=0)
+                self._end(note.handle, note.attempt, MISSING)
+                continue
+            child = self._living_child()
+            self._note_out(note, child=child.pid)
+            try:
+                _hand_over(child, note)
+            except OSError as error:
+                self._end(note.handle, note.attempt, f"{CUT_SHORT} ({error.strerror})")
+
+    def finished(self) -> list[CallResult]:
+        """Return what has ended. A note whose time is over ends, and so does the process that holds it."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            late = [one.note for one in self._out.values() if now_ms - one.started_ms >= one.note.timeout_ms]
+        for note in late:
+            self._end(note.handle, note.attempt, TOO_SLOW)
+        if late:
+            self._stop()
+        with self._lock:
+            results, self._results = self._results, []
+        return results
+
+    def close(self) -> None:
+        self._stop()
+
+    def _note_out(self, note: Note, *, child: int) -> None:
+        with self._lock:
+            self._out[note.handle, note.attempt] = _Out(note, self._clock.now_ms(), child)
+
+    def _living_child(self) -> subprocess.Popen[str]:
+        if self._child is None or self._child.poll() is not None:
+            self._child = self._begin()
+        return self._child
+
+    def _begin(self) -> subprocess.Popen[str]:
+        # Without our environment: it has the secrets of the process, and proxies that the guard would not see behind.
+        child = subprocess.Popen(  # noqa: S603  our own program, with our own interpreter
+            [sys.executable, "-I", str(Path(__file__).with_name("apprise_child.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(f"{json.dumps(self._first)}\n")
+        threading.Thread(target=self._read, args=(child, child.stdout), name="paceline-apprise", daemon=True).start()
+        return child
+
+    def _read(self, child: subprocess.Popen[str], answers: IO[str]) -> None:
+        with answers:
+            for line in answers:
+                answer: dict[str, Any] = json.loads(line)
+                self._end(answer["handle"], answer["attempt"], answer["reason"])
+        child.wait()
+        with self._lock:
+            left = [fence for fence, out in self._out.items() if out.child == child.pid]
+        for handle, attempt in left:
+            self._end(handle, attempt, CUT_SHORT)
+
+    def _end(self, handle: int, attempt: int, reason: str) -> None:
+        """Note how a note ended, once."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            out = self._out.pop((handle, attempt), None)
+            if out is not None:
+                code = None if reason else TAKEN
+                self._results.append(CallResult(handle, attempt, out.started_ms, now_ms, code=code, reason=reason))
+        self._tell()
+
+    def _stop(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        child.kill()
+        child.wait(STOP_S)
+        assert child.stdin is not None
+        with suppress(OSError):  # what was written last may still be in its buffer
+            child.stdin.close()
+
+
+def _hand_over(child: subprocess.Popen[str], note: Note) -> None:
+    assert child.stdin is not None
+    order = {"handle": note.handle, "attempt": note.attempt, "url": note.url, "title": note.title}
+    order |= {"text": note.text, "severity": note.severity}
+    child.stdin.write(f"{json.dumps(order)}\n")
+    child.stdin.flush()

@@ -1,0 +1,108 @@
+"""Alerts on their way to their channels, kept in flight, and the loop that tells them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from paceline.core.batches.calls import CallResult
+from paceline.ports import Messenger
+from paceline.shells.daemon.in_flight import Found, InFlight, Work
+from paceline.shells.daemon.loop import JOIN_S, Loop
+from paceline.shells.daemon.metrics import Metrics
+from paceline.shells.daemon.store_threads import Fence
+from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries, messages_in_time
+from paceline.wiring import System, open_messenger
+
+log = structlog.get_logger("paceline")
+
+DRAIN_S = 3.0
+"""So long messages may still take: those that are cut short are tried again."""
+
+
+class Alerts(Work[Message, CallResult]):
+    """Messages to channels. A try is written with the time of the next one: so none has to be given back."""
+
+    name = "alerts"
+    too_late = "the store answers too slowly; each is tried again"
+    orders_max = 50
+    look_ms = 1_000
+
+    def __init__(self, system: System, messenger: Messenger, metrics: Metrics, *, chance: Callable[[], float]) -> None:
+        self.edge = messenger
+        self._system = system
+        self._metrics = metrics
+        self._chance = chance
+
+    def claim(self, room: int, ended: Sequence[tuple[Message, CallResult]], *, told: bool) -> Found[Message]:
+        del ended, told
+        system, now_ms = self._system, self._system.clock.now_ms()
+        begun = begin_deliveries(
+            system.store, system.vault, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room
+        )
+        return Found(begun.messages, now_ms if begun.looked_at == room else None)
+
+    def fences(self, orders: Sequence[Message]) -> list[Fence]:
+        return [message.fence for message in orders]
+
+    def in_time(self, orders: Sequence[Message], *, now_ms: int) -> tuple[list[Message], list[Message]]:
+        return messages_in_time(orders, now_ms=now_ms)
+
+    def start(self, orders: list[Message], *, now_ms: int) -> None:
+        del now_ms
+        self.edge.start([message.order for message in orders])
+
+    def settle(self, ended: Sequence[tuple[Message, CallResult]]) -> int:
+        for one in end_deliveries(self._system.store, ended):
+            self._note(one)
+        return len(ended)
+
+    def release(self, fences: Sequence[Fence]) -> None:
+        """Nothing to do: each is due again at its next try."""
+
+    def repeatable(self, order: Message) -> bool:
+        del order
+        return False
+
+    def _note(self, one: Ended) -> None:
+        """Without the URL: it has a secret in it."""
+        alert = one.alert
+        fields = {
+            "alert": alert.id,
+            "told": alert.event,
+            "user": alert.user,
+            "channel": one.channel,
+            "tries": one.tries,
+        }
+        if one.ok:
+            self._metrics.count_alert("ok")
+            log.info("alert_told", **fields)
+        else:
+            self._metrics.count_alert("given_up" if one.over else "retry")
+            log.warning("alert_given_up" if one.over else "alert_failed", **fields, reason=one.reason)
+
+
+class AlertEngine:
+    """The loop that tells alerts, with its own edge towards channels."""
+
+    def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
+        self._messenger = open_messenger(system.settings, system.clock, own=own)
+        work = Alerts(system, self._messenger, metrics, chance=random.SystemRandom().random)
+        self._alerts = InFlight(work, clock=system.clock, remote=system.traits.remote)
+        self.loop = Loop("alerts", self._alerts.turn, metrics)
+
+    def wake(self) -> None:
+        """There may be an alert to tell. From any thread."""
+        self._alerts.wake()
+
+    def hurry(self) -> None:
+        self._alerts.hurry()
+
+    def drain(self) -> None:
+        """For a loop that was told to stop: messages on their way have some seconds; the others are tried again."""
+        self._alerts.wake()
+        self.loop.join(JOIN_S)
+        self._alerts.drain(wait_s=DRAIN_S, settle_s=DRAIN_S)
+        self._messenger.close()

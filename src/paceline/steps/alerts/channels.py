@@ -1,0 +1,116 @@
+"""Users put, read and remove channels. Their URLs are sealed before the store sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from paceline.core.alerts.channel import CHANNELS_PER_USER_MAX, Channel, ChannelBody, parse_channel
+from paceline.core.ids import id_problem
+from paceline.core.monitors.checks import HIDDEN
+from paceline.errors import FieldProblem, InvalidInput, LimitReached, NotFound
+from paceline.ports import Store, Vault
+from paceline.ports.items import ItemStore
+from paceline.steps.alerts.owner import since_ms as user_since_ms
+from paceline.steps.collection import Collection
+
+CHANNELS = Collection("channel", Channel)
+"""By ``user/id``."""
+
+
+class ChannelPut(NamedTuple):
+    """The channel as it is stored now, and whether it was made."""
+
+    id: str
+    channel: Channel
+    created: bool
+
+
+def put_channel(store: Store, vault: Vault, user: str, channel_id: str, body: bytes, *, now_ms: int) -> ChannelPut:
+    """Create the channel or replace it. A URL given back as it is shown keeps the one that is stored."""
+    if problem := id_problem(channel_id, "/id"):
+        raise InvalidInput.of(problem)
+    return put_parsed(store, vault, user, channel_id, parse_channel(body), now_ms=now_ms)
+
+
+def put_parsed(store: Store, vault: Vault, user: str, channel_id: str, body: ChannelBody, *, now_ms: int) -> ChannelPut:
+    """Single form of the put for a body that was parsed. The limit may be passed by puts at the same moment."""
+    created_ms = user_since_ms(store, user)
+    made = False
+
+    def decide(stored: Channel | None) -> Channel:
+        nonlocal made
+        known = stored if stored is not None and stored.created_ms >= created_ms else None
+        made = known is None
+        if known is None:
+            _refuse_more(store, user)
+        channel = Channel(body.kind, _sealed(body, known, vault), body.default, now_ms, now_ms)
+        if known is None:
+            return channel
+        kept = replace(channel, created_ms=known.created_ms, updated_ms=known.updated_ms)
+        return kept if kept == known else replace(kept, updated_ms=now_ms)
+
+    stored = CHANNELS.edit(store, _key(user, channel_id), decide)
+    assert stored is not None
+    return ChannelPut(channel_id, stored, made)
+
+
+def get_channel(store: Store, user: str, channel_id: str) -> Channel:
+    found = CHANNELS.get(store, _key(user, channel_id))
+    if found is None or found.created_ms < user_since_ms(store, user):
+        raise no_channel(user, channel_id)
+    return found
+
+
+def channels_of(store: ItemStore, user: str, *, since_ms: int) -> dict[str, Channel]:
+    """Return the user's channels in order of id; none from before ``since_ms``, when the user was made."""
+    page = CHANNELS.page(store, prefix=_key(user, ""), limit=2 * CHANNELS_PER_USER_MAX)
+    return {
+        found.key.removeprefix(_key(user, "")): found.value
+        for found in page
+        if found.value is not None and found.value.created_ms >= since_ms
+    }
+
+
+def remove_channel(store: Store, user: str, channel_id: str) -> None:
+    """Remove the channel. Monitors may name it: their alerts then go to the user's default channels."""
+    get_channel(store, user, channel_id)
+    CHANNELS.delete(store, _key(user, channel_id))
+
+
+def remove_channels(store: ItemStore, user: str) -> None:
+    """Remove all channels of a user who is being removed."""
+    for found in list(CHANNELS.walk(store, prefix=_key(user, ""))):
+        CHANNELS.delete(store, found.key)
+
+
+def missing_channels(names: tuple[str, ...], channels: Mapping[str, object], pointer: str) -> Iterator[FieldProblem]:
+    """Yield a problem for each name that is no channel of the user."""
+    for index, name in enumerate(names):
+        if name not in channels:
+            yield FieldProblem(f"{pointer}/{index}", f"there is no channel {name[:128]!r}; put it first")
+
+
+def no_channel(user: str, channel_id: str) -> NotFound:
+    return NotFound(f"User {user!r} has no channel {channel_id[:128]!r}.")
+
+
+def _key(user: str, channel_id: str) -> str:
+    return f"{user}/{channel_id}"
+
+
+def _refuse_more(store: ItemStore, user: str) -> None:
+    if len(CHANNELS.page(store, prefix=_key(user, ""), limit=CHANNELS_PER_USER_MAX)) >= CHANNELS_PER_USER_MAX:
+        raise LimitReached(
+            f"User {user!r} has {CHANNELS_PER_USER_MAX} channels, the most there may be. Remove some first."
+        )
+
+
+def _sealed(body: ChannelBody, stored: Channel | None, vault: Vault) -> str:
+    if body.url != HIDDEN:
+        return vault.seal(body.url)
+    if stored is None or stored.kind != body.kind:
+        raise InvalidInput.of(FieldProblem("/url", f'no URL of this kind is stored for "{HIDDEN}" to keep'))
+    return stored.url

@@ -1,0 +1,72 @@
+"""Alerts, channels and silences of ann, through the steps alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from paceline.adapters.vault import SecretVault
+from paceline.core.alerts.alert import Alert, Event, alert_id
+from paceline.core.alerts.message import Note
+from paceline.core.alerts.record import AlertRecord
+from paceline.core.batches.calls import Call, CallResult
+from paceline.ports import Store
+from paceline.steps.alerts.channels import put_channel
+from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries
+from tests.contract.support.stage import T0_MS
+
+SECRET = b"the secret key of an installation"
+VAULT = SecretVault(SECRET)
+URL = "https://hooks.example.org/a-secret-path"
+MAIL = "mailtos://robot:a-secret-word@mail.example.org/?to=ops@example.org"
+
+
+def channel(store: Store, name: str = "ops", *, user: str = "ann", default: bool = True, url: str = URL) -> None:
+    kind = "webhook" if url.startswith("http") else "apprise"
+    body = json.dumps({"kind": kind, "url": url, "default": default}).encode()
+    put_channel(store, VAULT, user, name, body, now_ms=T0_MS)
+
+
+def alert(
+    cause: str = "ann/home#1@1",
+    *,
+    event: Event = "monitor.failing",
+    at_ms: int = T0_MS,
+    user: str = "ann",
+    subject: str = "home",
+    channels: tuple[str, ...] = (),
+) -> Alert:
+    data = {"failures": 3}
+    return Alert(alert_id(event, cause), event, at_ms, user, subject, "answered 500", data, channels)
+
+
+def add(store: Store, *alerts: Alert) -> None:
+    assert store.add_alerts(alerts) == [True] * len(alerts)
+
+
+def begin(store: Store, *, now_ms: int = T0_MS, limit: int = 50, chance: float = 0.0) -> list[Message]:
+    begun = begin_deliveries(store, VAULT, secret=SECRET, now_ms=now_ms, chance=lambda: chance, limit=limit)
+    return begun.messages
+
+
+def end(store: Store, messages: Sequence[Message], code: int | None, *, now_ms: int = T0_MS) -> list[Ended]:
+    reason = "" if code is not None else "connection refused"
+    return end_deliveries(
+        store, [(one, CallResult(*one.fence, now_ms, now_ms, code=code, reason=reason)) for one in messages]
+    )
+
+
+def call_of(message: Message) -> Call:
+    assert isinstance(message.order, Call)
+    return message.order
+
+
+def note_of(message: Message) -> Note:
+    assert isinstance(message.order, Note)
+    return message.order
+
+
+def record_of(store: Store, alert_: Alert) -> AlertRecord:
+    found = store.alert(alert_.id)
+    assert found is not None
+    return found
