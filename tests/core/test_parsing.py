@@ -26,6 +26,13 @@ def test_json_with_distinct_names_is_taken(document: Any) -> None:
     assert repeated_name(json.dumps(document).encode()) is None
 
 
+@given(st.lists(st.tuples(st.text(max_size=2), documents), min_size=1, max_size=4), st.integers(0, 3))
+def test_name_given_twice_is_found_however_the_rest_looks(members: list[tuple[str, Any]], again: int) -> None:
+    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in members]
+    body = "[1, {" + ", ".join([*parts, parts[again % len(parts)]]) + "}]"
+    assert repeated_name(body.encode()) is not None
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

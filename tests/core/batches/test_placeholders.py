@@ -101,6 +101,16 @@ def test_what_is_no_placeholder_is_refused_with_the_known_ones(text: str) -> Non
     assert body_problem(json.dumps({text: 1})) is None
 
 
+@pytest.mark.parametrize("body", ['"{"', '{"a":"}"}', '["}"]', '{"}":1}', '{"a":"{"}', '{"a":{},"b":"{"}', '"}"'])
+def test_brace_in_a_string_is_found_wherever_it_is(body: str) -> None:
+    assert body_has_braces(body) is True
+
+
+@pytest.mark.parametrize("body", ["{}", "null", '{"a":1}', "[1]", '{"a":{}}', '[{"a":[]},{}]', '"a"'])
+def test_braces_around_objects_are_not_in_strings(body: str) -> None:
+    assert body_has_braces(body) is False
+
+
 def test_braces_of_json_and_escaped_braces_are_no_placeholders() -> None:
     body = '{"a": {}, "b": [{"c": "\\u007bdate\\u007d"}]}'
     assert body_has_braces(body) is False
