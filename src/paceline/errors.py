@@ -11,6 +11,7 @@ PacelineError
 ├── AlreadyExists         409  already_exists
 ├── StaleLease            409  stale_lease          the lease ran out, or the run was settled
 ├── NotClaimable          409  not_claimable        the run is leased, settled, or may not start yet
+├── OwnerDisabled         409  owner_disabled       nothing of a disabled user runs
 ├── LastAdmin             409  last_admin           the last enabled admin would be lost
 ├── JobFinished           409  job_finished         nothing of the job is left to cancel
 ├── RevisionMismatch      412  revision_mismatch    If-Match did not match
@@ -126,6 +127,12 @@ class StaleLease(PacelineError):
 class NotClaimable(PacelineError):
     code = "not_claimable"
     title = "The run cannot be claimed"
+    status = 409
+
+
+class OwnerDisabled(PacelineError):
+    code = "owner_disabled"
+    title = "The owner is disabled"
     status = 409
 
 

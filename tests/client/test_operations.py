@@ -69,6 +69,18 @@ def test_monitors_in_bulk_are_judged_one_by_one_and_progress_is_told(alice: Any)
     assert [one.id for one in alice.monitors.list(limit=150)] == [f"m{number:04}" for number in range(150)]
 
 
+def test_check_now_is_answered_with_its_run_and_next_times_are_shown(alice: Any) -> None:
+    home = alice.monitors.put("home", check=OUTGOING, every="1h")
+    run = alice.monitors.run("home").run
+    assert run.startswith(f"alice/home#{home.schedule.generation}@")
+    assert alice.monitors.run("home").run == run
+    assert [one.run for one in alice.monitors.runs("home")] == [run]
+    times = alice.monitors.next("home", count=3).items
+    assert (len(times), times[2] - times[1]) == (3, timedelta(hours=1))
+    alice.monitors.pause("home")
+    assert (alice.monitors.next("home").items, alice.monitors.next("home").reason) == ([], "paused")
+
+
 def test_bulk_put_of_nothing_asks_nothing(alice: Any) -> None:
     assert alice.monitors.put_many([]) == []
 

@@ -13,6 +13,7 @@ ClientError
     │   ├── AlreadyExists         already_exists
     │   ├── StaleLease            stale_lease
     │   ├── NotClaimable          not_claimable
+    │   ├── OwnerDisabled         owner_disabled
     │   └── JobFinished           job_finished
     ├── PreconditionFailed   412
     ├── InvalidInput         422  ``errors`` names each wrong field
@@ -155,6 +156,10 @@ class StaleLease(Conflict, code="stale_lease"):
 
 class NotClaimable(Conflict, code="not_claimable"):
     """The run is leased, settled, or may not start yet."""
+
+
+class OwnerDisabled(Conflict, code="owner_disabled"):
+    """Nothing of a disabled user runs."""
 
 
 class JobFinished(Conflict, code="job_finished"):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from paceline.core.daemons import Leases
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.due import Advance, Due, OnTime
+from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Entry
@@ -118,6 +118,13 @@ class MonitorStore(Protocol):
         """Makes the runs of each advance whose ``due`` is still what the store holds, and moves its entry. Else False.
 
         A run is visible to ``claim`` when this returns.
+        """
+
+    def make_extra_runs(self, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
+        """Makes a run of each entry that is still as it was read and has no open run. Else False.
+
+        The entry's counter rises by one; its due time, or its pause, and its ``last_due_ms`` stay. A run is visible to
+        ``claim`` when this returns.
         """
 
     def superseded(self) -> int:

@@ -256,7 +256,7 @@ def test_promise_2_an_edited_initial_delay_moves_the_first_firing(cadence: Caden
     later = react(wish(cadence, delay_ms=2 * DAY_MS), entry, generation=GENERATION, now_ms=T0_MS + 5_000)
     assert isinstance(later, Arm)
     assert later.due_ms >= T0_MS + 2 * DAY_MS
-    fired = armed(cadence, T0_MS + MINUTE_MS, counter=1)
+    fired = armed(cadence, T0_MS + MINUTE_MS, counter=1, last_due_ms=T0_MS)
     assert react(wish(cadence, delay_ms=2 * DAY_MS), fired, generation=GENERATION, now_ms=T0_MS + 5_000) == Keep()
 
 
@@ -349,3 +349,16 @@ def test_an_initial_delay_is_not_taken_for_a_clock_set_back() -> None:
     entry = armed(every(MINUTE_MS), T0_MS + 9 * DAY_MS, counter=0)
     assert not too_far_ahead(entry, now_ms=T0_MS, tolerance_ms=TOLERANCE_MS)
     assert not too_far_ahead(armed(every(MINUTE_MS), None), now_ms=T0_MS, tolerance_ms=TOLERANCE_MS)
+
+
+def test_promise_2_extra_run_before_the_first_firing_leaves_the_initial_delay() -> None:
+    cadence = every(MINUTE_MS)
+    asked = armed(cadence, T0_MS + DAY_MS, counter=1)
+    kept = wish(cadence, delay_ms=DAY_MS)
+    assert react(kept, asked, generation=GENERATION, now_ms=T0_MS + 5_000) == Keep()
+    later = react(wish(cadence, delay_ms=2 * DAY_MS), asked, generation=GENERATION, now_ms=T0_MS + 5_000)
+    assert isinstance(later, Arm)
+    assert later.due_ms == T0_MS + 2 * DAY_MS
+    resumed = react(kept, armed(cadence, None, counter=1), generation=GENERATION, now_ms=T0_MS + 5_000)
+    assert isinstance(resumed, Arm)
+    assert resumed.due_ms == T0_MS + DAY_MS

@@ -16,6 +16,7 @@ from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Run, Settlement
 from paceline.ports import Store
 from paceline.steps.monitors import define, outgoing, react, send, tick
+from paceline.steps.monitors.run_now import run_now
 from paceline.steps.upkeep.purge import purge
 from tests.contract.support.stage import HOUR_MS, MINUTE_MS
 from tests.differential.support.history import act
@@ -157,6 +158,13 @@ class MonitorRules(Machine):
             return tick.tick(side.store, now_ms=self.now_ms, catch_up=CATCH_UP)
 
         self.ask("tick", advance, arrange=arrange)
+
+    @act(4, owner=a_user, monitor=a_monitor)
+    def run_now(self, owner: str, monitor: str) -> None:
+        def run(side: Side) -> object:
+            return run_now(side.store, owner, monitor, now_ms=self.now_ms, catch_up=CATCH_UP)
+
+        self.ask("run_now", run)
 
     # -- claims
 

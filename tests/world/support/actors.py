@@ -15,16 +15,17 @@ from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.values import Finished, Order, PutMonitor
 from paceline.core.users import UserEdit
-from paceline.errors import AlreadyExists, NotClaimable, NotFound, StaleLease
+from paceline.errors import AlreadyExists, NotClaimable, NotFound, OwnerDisabled, StaleLease
 from paceline.ports import Store
 from paceline.steps import access
 from paceline.steps.monitors import define, outgoing
 from paceline.steps.monitors.react import react_to_all
+from paceline.steps.monitors.run_now import run_now
 from paceline.steps.monitors.send import claim_orders, settle
 from paceline.steps.monitors.tick import pull_back, tick
 from paceline.steps.upkeep.purge import purge
 from tests.support import outgoing_runs
-from tests.world.support.ledger import Ledger
+from tests.world.support.ledger import Ledger, demand
 
 OWNERS = ("ann", "bob", "1-a", "1")
 NAMES = ("a", "b", "a-b", "c")
@@ -264,6 +265,27 @@ class Users:
             now_ms=now_ms,
         )
         return f"paused {paused} {owner}/{name}"
+
+    def run_now(self) -> str:
+        """Asks for a check of any monitor, or of one that has no open run; once, or with a finger that trembles."""
+        random, ledger = self._world.random, self._world.ledger
+        idle = [life for life in ledger.living() if all(run.over for run in life.runs.values())]
+        chosen = random.choice(idle or [None]) if random.random() < 0.7 else None
+        owner, name = random.choice(OWNERS), random.choice(NAMES)
+        if chosen is not None:
+            owner, name = chosen.monitor.owner, chosen.monitor.id
+        made = ""
+        for _ in range(random.choice((1, 1, 3))):
+            try:
+                made = run_now(self._store, owner, name, now_ms=self._world.now_ms, catch_up=CATCH_UP).run
+            except OwnerDisabled:
+                demand(12, owner in ledger.disabled, f"{owner} is not disabled")
+                return f"asked in vain for {owner}/{name}, whose owner is disabled"
+            except NotFound:
+                return f"found nothing at {owner}/{name}"
+            life = ledger.find(owner, name)
+            demand(5, life is not None and int(made.rpartition("@")[2]) in life.runs, f"{made} was never made")
+        return f"asked for {made}"
 
     def _act_on_user(self, owner: str) -> str:
         if self._world.random.random() < 0.15:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from paceline.core.monitors.due import Advance, Due
+from paceline.core.monitors.due import Advance, Due, ExtraRun
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Keep, Remove
 from paceline.core.monitors.values import (
@@ -46,6 +46,14 @@ class BelievesAnyCounter(Faulty):
             return advance
         due = Due(entry.generation, entry.counter, entry.revision, entry.due_ms, entry.cadence)
         return advance if due == advance.due else replace(advance, due=due)
+
+
+class TellsOfExtraRunsTooSoon(Faulty):
+    """Says that an extra run is made, although the entry has moved since it was asked for."""
+
+    def make_extra_runs(self, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
+        self._inner.make_extra_runs(extra, now_ms=now_ms)
+        return [True] * len(extra)
 
 
 class SettlesWithoutFence(Faulty):
@@ -137,6 +145,7 @@ class ExpiresTooEarly(Faulty):
 
 FAULTS: dict[type[Faulty], str] = {
     BelievesAnyCounter: "promise 4: .* advanced from a stale belief",
+    TellsOfExtraRunsTooSoon: "promise 4: .* an extra run of a stale belief",
     SettlesWithoutFence: "promise 5: .* was settled from a stale lease",
     ForgetsChanges: "promise 10: .* has no entry and no recorded change",
     LeasesTooShort: r"promise 6: .* was handed out too early|promise 10: a rightful outcome of .* was refused",

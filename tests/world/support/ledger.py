@@ -13,7 +13,7 @@ from typing import Literal
 
 from paceline.core.monitors.checks import Check, HttpCheck
 from paceline.core.monitors.definition import Monitor, duration_ms
-from paceline.core.monitors.due import Advance, CatchUp
+from paceline.core.monitors.due import Advance, CatchUp, ExtraRun
 from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.overlap import superseded
 from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
@@ -68,7 +68,13 @@ class Life:
     cadence: Cadence = field(default_factory=Cadence)
     counter: int = 0
     last_due_ms: int | None = None
+    extra: set[int] = field(default_factory=set)
+    """Counters of runs that somebody asked for, beside the cadence."""
     runs: dict[int, RunRecord] = field(default_factory=dict)
+
+    def firings(self) -> list[RunRecord]:
+        """The runs of the cadence."""
+        return [run for counter, run in self.runs.items() if counter not in self.extra]
 
     @property
     def name(self) -> str:
@@ -188,7 +194,7 @@ class Ledger:
             return
         if self.clock_is_behind:
             return
-        if life.counter == 0:
+        if life.counter == len(life.extra):
             start_ms = monitor.created_ms + duration_ms(monitor.spec.initial_delay)
             demand(2, due_ms >= start_ms, f"{life.name} is armed before its initial delay is over")
             return
@@ -214,6 +220,24 @@ class Ledger:
             demand(4, believed == (life.counter, life.due_ms), f"{life.name} advanced from a stale belief {believed}")
             self._judge_slots(life, advance, now_ms)
             self._fire(life, advance)
+
+    def make_extra_runs(self, extra: Sequence[ExtraRun], won: Sequence[bool]) -> None:
+        """An extra run needs an entry as it was read and no open run, and moves nothing but the counter."""
+        for one, made in zip(extra, won, strict=True):
+            life = self.lives[one.entry.generation]
+            believed = (one.entry.counter, one.entry.due_ms)
+            open_runs = [run for run in life.runs.values() if not (run.over or run.may_have_expired)]
+            if not made:
+                continue  # the entry has moved, or was armed anew at the same time
+            demand(3, life.has_entry, f"{life.name} got an extra run without an entry")
+            demand(
+                4, believed == (life.counter, life.due_ms), f"{life.name}: an extra run of a stale belief {believed}"
+            )
+            demand(1, not open_runs, f"{life.name} got an extra run beside {[run.counter for run in open_runs]}")
+            demand(5, life.counter not in life.runs, f"{life.name}@{life.counter} was made twice")
+            life.runs[life.counter] = RunRecord(life.counter, one.due_ms, 0)
+            life.extra.add(life.counter)
+            life.counter += 1
 
     def _judge_slots(self, life: Life, advance: Advance, now_ms: int) -> None:
         """Which slots of an interval run is the policy's affair, and the next due time lies ahead."""

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from paceline.core.monitors.due import Advance, Firing, OnTime
+from paceline.core.monitors.due import Advance, ExtraRun, Firing, OnTime
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.values import (
     Claimed,
@@ -27,9 +27,9 @@ from tests.world.support.ledger import Ledger, demand
 
 WRITES = frozenset(
     {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
-    | {"extend", "settle", "release", "purge", "advance_on_time", "book_catch_up"}
+    | {"extend", "settle", "release", "purge", "advance_on_time", "book_catch_up", "make_extra_runs"}
 )
-REPEATED = ("react", "commit", "settle")
+REPEATED = ("react", "commit", "settle", "make_extra_runs")
 """What an at-least-once world may deliver again."""
 EVERYTHING = 100_000
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
@@ -84,6 +84,12 @@ class Watched:
         won = self._inner.commit(advances, now_ms=now_ms)
         self._ledger.commit(advances, won, now_ms=now_ms)
         self._past.append(("commit", (advances,), {"now_ms": now_ms}))
+        return won
+
+    def make_extra_runs(self, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
+        won = self._inner.make_extra_runs(extra, now_ms=now_ms)
+        self._ledger.make_extra_runs(extra, won)
+        self._past.append(("make_extra_runs", (extra,), {"now_ms": now_ms}))
         return won
 
     def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:

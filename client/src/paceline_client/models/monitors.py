@@ -19,6 +19,7 @@ from paceline_client.models.states import (
     RunOutcome,
     RunState,
     SettledState,
+    UpcomingReason,
 )
 from paceline_client.problems import ProblemDocument
 
@@ -125,6 +126,19 @@ class Run(Model, frozen=True):
     ended_at: datetime | None
     until: datetime | None
     detail: dict[str, Any]
+
+
+class RunNow(Model, frozen=True):
+    """The run that checks now."""
+
+    run: str
+
+
+class Upcoming(Model, frozen=True):
+    """When a monitor fires next; ``reason`` says why never."""
+
+    items: list[datetime]
+    reason: UpcomingReason | None = None
 
 
 class ClaimedRun(Model, frozen=True):

@@ -29,12 +29,15 @@ if TYPE_CHECKING:
     SettledState = Literal["dead", "done", "failed", "ok", "unknown"]
     StandingState = Literal["closed", "open", "paused"]
     UnknownRule = Literal["hold", "look_up", "retry"]
+    UpcomingReason = Literal["owner_disabled", "paused"]
 else:
     AccountState = BatchRunState = BulkDisposition = DaemonKind = DaemonState = DayState = Health = HttpMethod = str
     JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = ProviderKind = (
         str
     )
-    EndState = RecordOrder = Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = str
+    EndState = RecordOrder = Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = (
+        UpcomingReason
+    ) = str
 
 OutcomeStatus = Literal["failed", "ok", "retry"]
 """What a checker reports."""

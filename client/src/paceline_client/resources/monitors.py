@@ -16,6 +16,8 @@ from paceline_client.models.monitors import (
     MonitorDefinition,
     MonitorItem,
     Run,
+    RunNow,
+    Upcoming,
 )
 from paceline_client.resources.editing import guarded_edit
 
@@ -118,6 +120,17 @@ class Monitors(Resource[Transport]):
             if progress is not None:
                 progress(len(results))
         return results
+
+    @operation
+    def run(self, monitor: str, *, user: str = "me") -> Call[RunNow]:
+        """Checks now, once; the cadence is untouched. While a run of the monitor is open, that one is returned."""
+        return Call("POST", f"{_MONITOR}/run", Json(RunNow), {"user": user, "id": monitor}, repeatable=True)
+
+    @operation
+    def next(self, monitor: str, *, user: str = "me", count: int | None = None) -> Call[Upcoming]:
+        """When the monitor fires next, if nothing is edited: five times, or ``count``."""
+        query = {"count": count}
+        return Call("GET", f"{_MONITOR}/next", Json(Upcoming), {"user": user, "id": monitor}, query=query)
 
     @listing
     def runs(self, monitor: str, *, user: str = "me", limit: int | None = None) -> Pages[Run]:

@@ -2,7 +2,7 @@
 
 An advance never leaves an entry due, however late it comes. What was missed follows the cadence's policy, and what is
 caught up is spread, never sent in one spike. A firing that finds an earlier run of its entry unsettled follows the
-cadence's overlap policy.
+cadence's overlap policy. An extra run is one that somebody asks for beside the cadence; the due time stays as it is.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from paceline.core.ids import stable_fraction
+from paceline.core.monitors.health import Glance
 from paceline.core.monitors.overlap import is_skipped
-from paceline.core.monitors.schedule import Cadence, next_due_ms
+from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
 
 PUT_OFF_MS = 1_000
 """A run that starts so much later than it would alone was put off for others."""
@@ -201,3 +202,39 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
         # In order: the newest waits for those that are caught up before it.
         firings.append(Firing(due.counter + len(firings), newest_ms, firings[-1].after_ms if firings else 0))
     return tuple(firings)
+
+
+class ExtraRun(msgspec.Struct, frozen=True, gc=False):
+    """A run to be made now. It counts only if the entry is still as it was read, and none of its runs is open.
+
+    Its counter is the entry's, which rises by one; the entry's due time and ``last_due_ms`` stay.
+    """
+
+    entry: Entry
+    due_ms: int
+
+
+class AlreadyOpen(NamedTuple):
+    """A run of the monitor has not ended: that is the check now, and no other is made beside it."""
+
+    counter: int
+
+
+class FiringOwed(NamedTuple):
+    """A firing is due and not handled yet: it comes first, so that runs stay in order of their due times."""
+
+    due: Due
+
+
+def decide_extra(entry: Entry, glance: Glance, *, now_ms: int) -> ExtraRun | AlreadyOpen | FiringOwed:
+    """Returns what a request for a check now comes to.
+
+    A paused entry gets its extra run as any other: whoever asks wants to know now. Runs of a monitor end in order, so
+    if one is open, the newest is.
+    """
+    if glance.open_due_ms is not None:
+        return AlreadyOpen(entry.counter - 1)
+    if entry.due_ms is not None and entry.due_ms <= now_ms:
+        token = entry.generation, entry.counter, entry.revision, entry.due_ms
+        return FiringOwed(Due(*token, entry.cadence, overlapped=entry.overlapped))
+    return ExtraRun(entry, now_ms)

@@ -47,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     cadence: Cadence
     outgoing: bool
     last_due_ms: int | None = None
-    """When the newest run was due; None if there was none, or its record is gone."""
+    """When the newest firing was due; None if there was none, or its record is gone. Extra runs do not count."""
     overlapped: int = 0
     """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
     queue: str = DEFAULT_QUEUE
@@ -105,7 +105,7 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
         return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
     due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
     # Before the first firing the initial delay may have been edited, which is no part of the shape.
-    settled = entry.counter > 0 or entry.due_ms == due_ms
+    settled = not _awaits_first(wish, entry, now_ms=now_ms) or entry.due_ms == due_ms
     if entry.due_ms is not None and settled and _same_shape(wish, entry):
         return Keep()
     return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
@@ -119,6 +119,20 @@ def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int
         return due_ms + ((after_ms - due_ms) // cadence.every_ms + 1) * cadence.every_ms
     offset_ms = jitter_offset_ms(cadence, generation)
     return next_cron_ms(cadence.cron, cadence.timezone, after_ms - offset_ms) + offset_ms
+
+
+def upcoming_ms(entry: Entry, *, count: int, now_ms: int) -> list[int]:
+    """Returns the next ``count`` due times of the entry, if nothing is edited; none if it is paused.
+
+    The first lies behind now if a firing is owed; those after it are the ones that are still to come.
+    """
+    if entry.due_ms is None:
+        return []
+    times = [entry.due_ms]
+    while len(times) < count:
+        after_ms = max(times[-1], now_ms)
+        times.append(next_due_ms(entry.cadence, after_ms=after_ms, due_ms=entry.due_ms, generation=entry.generation))
+    return times
 
 
 def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
@@ -169,13 +183,19 @@ def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -
     cadence = wish.cadence
     if entry.due_ms is not None and entry.due_ms <= now_ms:
         return entry.due_ms  # a firing is owed already: the edit must not lose it
-    if entry.counter == 0:
+    if _awaits_first(wish, entry, now_ms=now_ms):
         return _first_due_ms(wish, generation=generation, now_ms=now_ms)
     if not cadence.every_ms:
         return next_due_ms(cadence, after_ms=now_ms, due_ms=0, generation=generation)
     at_once_ms = now_ms // SLOT_MS * SLOT_MS  # never ahead of now: from this moment on it is owed
     due_ms = max(_interval_after_edit_ms(cadence, entry, now_ms=at_once_ms), at_once_ms)
     return due_ms if due_ms != entry.last_due_ms else due_ms + cadence.every_ms  # fired a moment ago: not twice
+
+
+def _awaits_first(wish: Wish, entry: Entry, *, now_ms: int) -> bool:
+    """True if the entry has not fired yet. Before its initial delay is over it may have had an extra run."""
+    start_ms = wish.created_ms + wish.initial_delay_ms
+    return entry.counter == 0 or (entry.last_due_ms is None and now_ms < start_ms + SLOT_MS)
 
 
 def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:

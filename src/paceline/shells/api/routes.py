@@ -8,6 +8,7 @@ from paceline.shells.api import (
     days,
     dead,
     jobs,
+    monitor_queries,
     monitors,
     outgoing,
     providers,
@@ -19,6 +20,7 @@ from paceline.shells.api.http.route import Group, Route
 
 _GROUPS: tuple[Group, ...] = (
     monitors.MONITORS,
+    monitor_queries.MONITOR_QUERIES,
     outgoing.OUTGOING,
     outgoing.RUNS,
     providers.PROVIDERS,

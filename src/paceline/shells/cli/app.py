@@ -18,7 +18,7 @@ from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
-from paceline.shells.cli.monitors import import_file as monitor_import
+from paceline.shells.cli.monitors import ahead as monitor_ahead
 from paceline.shells.cli.options import (
     CaFileOption,
     ConfigOption,
@@ -45,7 +45,7 @@ export.register(app)
 import_.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
-app.add_typer(monitor_import.app)
+app.add_typer(monitor_ahead.app)
 app.add_typer(providers.app)
 app.add_typer(batch_records.app)
 app.add_typer(dead.app)

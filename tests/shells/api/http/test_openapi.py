@@ -19,7 +19,7 @@ from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, serving
 DOCUMENT = openapi_document(ROUTES)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 VERBS = {"add", "cancel", "claim", "discard", "edit", "export", "extend", "list", "patch", "pause", "plan", "put"}
-VERBS |= {"redrive", "remove", "report", "rerun", "resume", "revoke", "show", "stream", "submit"}
+VERBS |= {"redrive", "remove", "report", "rerun", "resume", "revoke", "run", "show", "stream", "submit"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 TIME_NAMES = re.compile(r"(\w+_)?(at|until|due|since|start|end)")

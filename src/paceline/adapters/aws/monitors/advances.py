@@ -1,4 +1,4 @@
-"""Writes a tick's advances: each moves its entry if nobody else has, makes its runs, and updates their lane."""
+"""Writes advances and extra runs: each moves its entry if nobody else has, makes its runs, updates their lane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, put, update
 from paceline.adapters.aws.client.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
-from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place
+from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place, token_of
 from paceline.adapters.aws.monitors.keys import (
     as_key,
     behind_front,
@@ -26,7 +26,7 @@ from paceline.adapters.aws.monitors.keys import (
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.monitors.catch_up import Calendar, book
-from paceline.core.monitors.due import Advance, OnTime
+from paceline.core.monitors.due import Advance, ExtraRun, Firing, OnTime
 from paceline.core.monitors.overlap import SUPERSEDED_MAX, state_made, superseded, superseded_reason
 from paceline.core.monitors.values import Moved
 from paceline.errors import StoreUnavailable
@@ -238,23 +238,86 @@ class _Commit:
         assert place is not None
         runs: list[Item] = []
         for firing in advance.firings:
-            state = state_made(firing.after_ms, busy=advance.due.busy, now_ms=self._now_ms)
-            later = state == "later"
-            # A run may start as soon as it is made, whatever its due time; earlier ones come first.
-            from_ms = firing.after_ms if later else min(firing.due_ms, self._now_ms)
-            run = as_key(run_key(advance.due.generation, firing.counter)) | {
-                "generation": advance.due.generation,
-                "counter": firing.counter,
-                "due_ms": firing.due_ms,
-                "from_ms": from_ms,
-                "state": "later" if later else "waiting",
-                "attempt": 0,
-                "lost": False,
-                **place._asdict(),
-            }
+            run = new_run(advance.due.generation, firing, place, now_ms=self._now_ms)
             if self._clear[position] and not runs:
-                run |= {"shard": place.queue, "at": from_ms}
-            elif state == "queued":
+                run |= {"shard": place.queue, "at": run["from_ms"]}
+            elif state_made(firing.after_ms, busy=advance.due.busy, now_ms=self._now_ms) == "queued":
                 run["queued"] = True  # it keeps to its monitor's pace when it comes to the front
             runs.append(run)
         return runs
+
+
+def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> Item:
+    """Returns a new run as an item, outside the index of what may start."""
+    later = firing.after_ms > now_ms
+    return as_key(run_key(generation, firing.counter)) | {
+        "generation": generation,
+        "counter": firing.counter,
+        "due_ms": firing.due_ms,
+        # A run may start as soon as it is made, whatever its due time; earlier ones come first.
+        "from_ms": firing.after_ms if later else min(firing.due_ms, now_ms),
+        "state": "later" if later else "waiting",
+        "attempt": 0,
+        "lost": False,
+        **place._asdict(),
+    }
+
+
+# -- extra runs
+
+
+def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
+    won = [False] * len(extra)
+    for wave in waves(one.entry.generation for one in extra):
+        chosen = [extra[position] for position in wave]
+        found = read_entries(store.db, [one.entry.generation for one in chosen])
+        there = [index for index, one in enumerate(chosen) if one.entry.generation in found]
+        runs = {index: _extra_run(chosen[index], found[chosen[index].entry.generation], now_ms) for index in there}
+        done = transact_acts(store.db, [_extra_act(chosen[index], runs[index]) for index in there])
+        made = [index for index, happened in zip(there, done, strict=True) if happened]
+        for index in made:
+            won[wave[index]] = True
+        _tell_extra(store, [runs[index] for index in made], [chosen[index] for index in made], now_ms=now_ms)
+    return won
+
+
+def _tell_extra(store: MonitorParts, runs: Sequence[Item], extra: Sequence[ExtraRun], *, now_ms: int) -> None:
+    """The entry's alarm names its counter, which has risen: it gets another one."""
+    for run in runs:
+        if not is_outgoing(run["queue"]):
+            store.ready_checks.moved(run["shard"], run["pk"], run["at"])
+    store.alarms.offer(runs, now_ms=now_ms)
+    entries = [one.entry for one in extra]
+    alarms = (Alarm(entry.generation, entry.counter + 1, entry.due_ms) for entry in entries if entry.due_ms is not None)
+    store.alarms.arm(alarms, now_ms=now_ms)
+    if runs:
+        store.change_counter.bump()
+
+
+def _extra_run(extra: ExtraRun, item: Item, now_ms: int) -> Item:
+    run = new_run(extra.entry.generation, Firing(extra.entry.counter, extra.due_ms, 0), to_place(item), now_ms=now_ms)
+    return run | {"shard": run["queue"], "at": run["from_ms"]}
+
+
+def _extra_act(extra: ExtraRun, run: Item) -> Act:
+    entry = extra.entry
+    believed, values = token_of(entry)
+    moved: dict[str, Any] = {"next": entry.counter + 1, "none": 0, **values}
+    lane = {"counter": entry.counter, "generation": entry.generation}
+    return [
+        update(
+            SCHEDULERS,
+            entry_key(entry.generation),
+            "SET #counter = :next, #overlapped = :none",
+            when=believed,
+            **moved,
+        ),
+        put(RUNS_TABLE, run, when=ABSENT),
+        update(
+            RUNS_TABLE,
+            lane_key(entry.generation),
+            "SET #front = if_not_exists(#front, :counter), #newest = :counter, #generation = :generation",
+            when="attribute_not_exists(#pk) OR #front = :counter",
+            **lane,
+        ),
+    ]

@@ -196,7 +196,7 @@ def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
 def _move(item: Reacted, user: Item | None) -> list[Action]:
     change, reaction = item.change, item.reaction
     key = entry_key(change.generation)
-    believed, values = _token(change.entry) if change.entry else (ABSENT, {})
+    believed, values = token_of(change.entry) if change.entry else (ABSENT, {})
     match reaction:
         case Arm() | Rest():
             assert user is not None
@@ -239,7 +239,7 @@ def _queue_of(wish: Arm | Rest, user: Item, generation: int) -> str:
     return owner_queue(user["number"], user["queues"], generation, wish.queue)
 
 
-def _token(entry: Entry) -> tuple[str, dict[str, Any]]:
+def token_of(entry: Entry) -> tuple[str, dict[str, Any]]:
     """The condition that the entry is still as it was seen."""
     values: dict[str, Any] = {"seen_counter": entry.counter, "seen_revision": entry.revision}
     if entry.due_ms is None:

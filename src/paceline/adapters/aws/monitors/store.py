@@ -79,6 +79,7 @@ class AwsMonitorStore(MonitorParts):
     due = entry_items.due
     next_due_ms = entry_items.next_due_ms
     commit = advances.commit
+    make_extra_runs = advances.make_extra_runs
     superseded = advances.superseded_runs
     advance_on_time = advances.advance_on_time
     book_catch_up = advances.book_catch_up

@@ -286,9 +286,10 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> li
 
 def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
     rows = db.execute(
-        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run, run.due_ms, due.overlapped,
-                   lane.queue
+        f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
+                   iif(extra.handle IS NULL, run.due_ms, extra.last_due_ms), due.overlapped, lane.queue
             FROM due LEFT JOIN run ON run.handle = due.last_run LEFT JOIN lane ON lane.id = due.lane
+                     LEFT JOIN extra ON extra.handle = run.handle
             WHERE {condition}""",  # noqa: S608  three fixed texts
         bindings,
     )

@@ -173,9 +173,11 @@ def _delete(db: Connection, old: list[int]) -> None:
     if runs == len(old):  # nothing else stands between them: a third of the time of looking up each
         db.execute("DELETE FROM outcome WHERE handle BETWEEN ? AND ?", span)
         db.execute("DELETE FROM run WHERE handle BETWEEN ? AND ?", span)
+        db.execute("DELETE FROM extra WHERE handle BETWEEN ? AND ?", span)
     else:
         db.execute("DELETE FROM outcome WHERE handle IN carray(?)", (integers(old),))
         db.execute("DELETE FROM run WHERE handle IN carray(?)", (integers(old),))
+        db.execute("DELETE FROM extra WHERE handle IN carray(?)", (integers(old),))
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:

@@ -10,7 +10,7 @@ from paceline.adapters.sqlite.database import Connection, Database
 from paceline.adapters.sqlite.methods import peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
-from paceline.adapters.sqlite.monitors import check_claims, definitions, history, outgoing_claims
+from paceline.adapters.sqlite.monitors import check_claims, definitions, extra_runs, history, outgoing_claims
 from paceline.adapters.sqlite.monitors import entries as entries_sql
 from paceline.adapters.sqlite.monitors import runs as runs_sql
 from paceline.adapters.sqlite.monitors.cadences import Cadences
@@ -84,6 +84,8 @@ class SqliteMonitorStore:
             won, superseded = advances_sql.commit(db, advances, now_ms=now_ms)
         self._superseded += superseded
         return won
+
+    make_extra_runs = writes(extra_runs.make)
 
     def superseded(self) -> int:
         return self._superseded

@@ -19,6 +19,7 @@ from paceline.shells.api.http.route import Route
 from paceline.shells.api.openapi.examples import BODIES, RECORD_LINES, TEXTS, example_of, problem_example
 from paceline.shells.api.openapi.schemas import ID, Schema, name_of, ref, schemas_of
 from paceline.steps.batches.export import Format
+from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX
 
 _PLACES = re.compile(r"{(\w+)}")
 _PATH_TEXTS = {
@@ -49,6 +50,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     "active": ("Only records that run, or only those that do not.", {"enum": ["true", "false"]}),
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
     "dry_run": ("`true`: say what would happen, and change nothing.", {"type": "boolean", "default": False}),
+    "count": ("How many times.", {"type": "integer", "minimum": 1, "maximum": TIMES_MAX, "default": TIMES_DEFAULT}),
     "user": ("Whose: for admins, or `me`.", ID),
     "measurements": ("`false`: leave them out.", {"type": "boolean", "default": True}),
     "merged": ("One line for each target, with all its results.", {"type": "string", "const": "target"}),

@@ -189,6 +189,7 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "StandingView": {"state": "open"},
     "TokenMade": {"id": "t1"},
     "TokenView": {"id": "t1"},
+    "UpcomingView": {"items": [NOW, LATER], "reason": None},
     "UserView": {"id": "alice", "daily_credits": 100_000, "monitors": 1},
 }
 """The same for one schema alone, where the name of the field says too little."""

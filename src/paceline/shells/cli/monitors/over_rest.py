@@ -10,7 +10,8 @@ from paceline.steps.views.report import MonitorView
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
 
-MONITOR_PATH = "/v1/users/{user}/monitors/{id}"
+MONITORS_PATH = "/v1/users/{user}/monitors"
+MONITOR_PATH = f"{MONITORS_PATH}/{{id}}"
 
 
 def set_over_rest(remote: Remote, owner: str, monitor_id: str, options: MonitorOptions) -> tuple[str, MonitorView]:

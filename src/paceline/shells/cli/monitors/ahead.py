@@ -1,0 +1,162 @@
+"""``paceline monitor run``, ``next`` and ``export``: a check now, the next times, and the definitions as lines."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import msgspec
+import typer
+
+from paceline.core.monitors.definition import MonitorSpec, spec_document
+from paceline.errors import AlreadyExists
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.monitors.commands import IdArgument
+from paceline.shells.cli.monitors.import_file import app
+from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
+from paceline.shells.cli.options import PAGE_MAX, UserOption
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Note, emit, print_note
+from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
+from paceline.steps.views import report
+from paceline.steps.views.report import MonitorView, RunView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+__all__ = ["app"]  # the monitor commands, with these
+
+LOOK_S = 0.2
+WAIT_S_DEFAULT = 60.0
+_REASONS = {"paused": "It is paused.", "owner_disabled": "Its owner is disabled."}
+ExportArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes; - writes to stdout.")]
+WaitOption = Annotated[bool, typer.Option("--wait", help="Until the run has ended; exits with 1 if it is not ok.")]
+WaitTimeOption = Annotated[
+    float, typer.Option("--wait-for", metavar="SECONDS", min=0.1, help="How long to wait with --wait.")
+]
+CountOption = Annotated[int, typer.Option("--count", min=1, max=TIMES_MAX, metavar="N", help="How many times.")]
+
+
+@command(app, "run")
+def run_monitor(
+    call: Call,
+    monitor_id: IdArgument,
+    *,
+    user: UserOption = None,
+    wait: WaitOption = False,
+    wait_for: WaitTimeOption = WAIT_S_DEFAULT,
+) -> int:
+    """Check now, once, also if the monitor is paused. When it fires next stays as it is."""
+
+    def on_store(system: System) -> RunNowView | RunView:
+        owner = owner_id(system, user)
+        made = run_now(system.store, owner, monitor_id, now_ms=system.clock.now_ms(), catch_up=system.catch_up)
+        if not wait:
+            return made
+        return _ended(
+            lambda: report.show_run(system.store, made.run, viewer=None, now_ms=system.clock.now_ms()),
+            wait_s=wait_for,
+        )
+
+    def over_rest(remote: Remote) -> RunNowView | RunView:
+        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
+        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, names=names).view
+        if not wait:
+            return made
+        return _ended(lambda: remote.get("/v1/runs/{run}", RunView, names={"run": made.run}), wait_s=wait_for)
+
+    view = call.answer(on_store, over_rest)
+    if isinstance(view, RunNowView):
+        emit(call, view, view.run, Note(f"See it: paceline run show {view.run}"))
+        return EXIT_OK
+    shown = [(name, getattr(view, name)) for name in ("run", "state", "latency_ms", "status_code", "reason")]
+    emit(call, view, Fields(shown), None if view.outcome else Note(f"It has not ended within {wait_for:g} s."))
+    return EXIT_OK if view.outcome == "ok" else EXIT_FAILED
+
+
+@command(app, "next")
+def list_next_times(
+    call: Call, monitor_id: IdArgument, *, user: UserOption = None, count: CountOption = TIMES_DEFAULT
+) -> None:
+    """Show when a monitor fires next, if nothing is edited."""
+    view = call.answer(
+        lambda at: upcoming(at.store, owner_id(at, user), monitor_id, count=count, now_ms=at.clock.now_ms()),
+        lambda remote: remote.get(
+            f"{MONITOR_PATH}/next",
+            UpcomingView,
+            query={"count": count},
+            names={"user": owner_over_rest(remote, user), "id": monitor_id},
+        ),
+    )
+    emit(call, view, *view.items, Note(_REASONS[view.reason]) if view.reason else None)
+
+
+@command(app, "export")
+def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
+    """Write a user's monitors, one JSON document to a line, for paceline monitor import."""
+    lines = 0
+
+    def write(documents: Iterator[dict[str, Any]]) -> None:
+        nonlocal lines
+        with _open_output(file) as stream:
+            for document in documents:
+                stream.write(msgspec.json.encode(document) + b"\n")
+                lines += 1
+
+    call.answer(
+        lambda system: write(_definitions(system, owner_id(system, user))),
+        lambda remote: write(_definitions_over_rest(remote, owner_over_rest(remote, user))),
+    )
+    told = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
+    if str(file) == "-":
+        print_note(told)
+    else:
+        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", Note(told))
+
+
+def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
+    after = ""
+    while page := system.store.monitors(owner, after=after, limit=PAGE_MAX):
+        for monitor in page:
+            yield {"id": monitor.id} | spec_document(monitor.spec)
+        after = page[-1].id
+
+
+def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
+    """The definitions alone, without schedule and health."""
+    cursor: str | None = None
+    while True:
+        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, names={"user": owner})
+        for view in views:
+            shown = msgspec.to_builtins(view)
+            yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
+        if cursor is None:
+            return
+
+
+@contextmanager
+def _open_output(file: Path) -> Iterator[BinaryIO]:
+    """Stdout, or a file that is there once it is whole."""
+    if str(file) == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    if file.exists():
+        raise AlreadyExists(f"{file} exists already. Choose another name.")
+    with draft_of(file) as draft, draft.open("wb") as stream:
+        yield stream
+
+
+def _ended(look: Callable[[], RunView], *, wait_s: float) -> RunView:
+    """Returns the run when it has ended, or as it is when the time is over."""
+    until_s = time.monotonic() + wait_s
+    view = look()
+    while view.outcome is None and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+        view = look()
+    return view
