@@ -32,7 +32,10 @@ def attempt_values(batch: str, record: str, date: str, *, due_ms: int, attempt: 
 
 def render_request(claimed: ClaimedCall) -> Request:
     """Returns the request of a claimed run, the same for Paceline's own call and for a worker."""
-    return fill_in(Request(claimed.endpoint, claimed.body), claimed.options, values_of(claimed))
+    request = Request(claimed.endpoint, claimed.body)
+    if claimed.options is None:  # most records have none, and then nothing has to be computed
+        return request
+    return fill_in(request, claimed.options, values_of(claimed))
 
 
 def fill_in(request: Request, options: str | None, values: Values) -> Request:
