@@ -8,9 +8,11 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paceline.core.durations import format_duration, parse_duration_ms
 from paceline.core.instants import to_datetime, to_ms, to_text
+from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
 from paceline.core.monitors.health import Glance, Health, judge
@@ -131,9 +133,8 @@ def test_promise_3_a_run_of_a_deleted_monitor_is_never_sent(*, lost: bool) -> No
     [
         (-60_000, None, None, "new"),
         (-60_000, None, "ok", "ok"),
-        (-60_000, None, "failed", "failing"),
-        (-60_000, None, "dead", "failing"),
-        (-60_000, None, "unknown", "failing"),
+        (-60_000, None, "failed", "ok"),
+        (-60_000, None, "unknown", "ok"),
         (-60_000, 9_999, "ok", "ok"),
         (-60_000, 10_001, "ok", "late"),
         (10_000, None, "ok", "ok"),
@@ -147,3 +148,6 @@ def test_health(due_ago_ms: int | None, open_ago_ms: int | None, settled: RunSta
     due_ms = None if due_ago_ms is None else NOW_MS - due_ago_ms
     assert judge(resting=False, due_ms=due_ms, glance=glance, now_ms=NOW_MS, late_after_ms=10_000) == expected
     assert judge(resting=True, due_ms=due_ms, glance=glance, now_ms=NOW_MS, late_after_ms=10_000) == "paused"
+    failing = replace(glance, record=HealthRecord(failing=True, failures=3))
+    worse = "late" if expected == "late" else "failing"
+    assert judge(resting=False, due_ms=due_ms, glance=failing, now_ms=NOW_MS, late_after_ms=10_000) == worse

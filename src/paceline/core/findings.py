@@ -12,6 +12,7 @@ SHOWN_MAX = 5
 NO_ENTRY = "promise 10: a monitor has no entry and no recorded change (generation {})"
 NO_MONITOR = "promise 3: an entry has no monitor and no recorded change (generation {})"
 COUNTER_BEHIND = "promise 4: an entry's counter is not past its newest run"
+HEALTH_MISPLACED = "the record of a monitor's health is not where it would be found"
 MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
 
 

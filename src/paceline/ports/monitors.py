@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Protocol
 
 from paceline.core.daemons import Leases
+from paceline.core.monitors.alerting.record import HealthRecord
+from paceline.core.monitors.alerting.stored import HealthChange, Remembered
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
@@ -184,7 +186,11 @@ class MonitorStore(Protocol):
         """Moves the end of a lease that has not run out yet. Returns False if it has (``core.monitors.leases``)."""
 
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        """Records each outcome once. False: the run is not out at this attempt, or its outcome came after its lease."""
+        """Records each outcome once. False: the run is not out at this attempt, or its outcome came after its lease.
+
+        What follows for the health of its monitor (``core.monitors.alerting.record.after_outcome``) is written in the
+        same act: the record, and the alerts. It follows for monitors that are there, by their definition as it is now.
+        """
 
     def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
         """Moves runs after the clock was set back, by ``core.monitors.leases.pulled_back``. Returns how many.
@@ -210,6 +216,26 @@ class MonitorStore(Protocol):
 
     def glances(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
         """Returns what the health of these monitors is judged by, of those that have fired."""
+
+    # -- health
+
+    def health_records(self, generations: Sequence[int]) -> dict[int, HealthRecord]:
+        """Returns what is remembered of these monitors. Of those that do well and did lately, nothing is."""
+
+    def failing_monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
+        """Returns the owner's monitors whose record says that they fail, in order of id, strictly after ``after``.
+
+        Read from an index of the failing ones. Whether they are paused or late as well is for the caller to see.
+        """
+
+    def hours_to_close(self, *, now_ms: int, limit: int) -> list[Remembered]:
+        """Returns monitors of which alerts were held back until now (``hour_ends_ms``), the longest over first."""
+
+    def change_health(self, changes: Sequence[HealthChange]) -> list[bool]:
+        """Replaces each record that is still as it was seen, and stores the alerts with it.
+
+        False: it was changed meanwhile, or the monitor is gone.
+        """
 
     # -- upkeep
 

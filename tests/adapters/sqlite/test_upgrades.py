@@ -22,8 +22,10 @@ from paceline.core.batches.records.request import render_request
 from paceline.core.daemons import Daemon
 from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.load import UNIT
+from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.values import PutMonitor
 from paceline.ports import Store
 from paceline.steps.monitors.tick import tick
@@ -38,6 +40,7 @@ pytestmark = pytest.mark.sqlite
 
 NEWEST = len(_scripts())
 JOBS_SINCE, LANES_SINCE, CLOCK_SINCE, TALLIES_SINCE, ITEMS_SINCE = 3, 12, 10, 18, 21
+HEALTH_SINCE = next(number for number, script in enumerate(_scripts(), 1) if "CREATE TABLE health" in script)
 JOB_TABLES = (
     "user",
     "meter",
@@ -159,6 +162,25 @@ def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: in
         assert refused.disposition == "rate_reached"
         assert abs(refused.load - (UNIT + 2 * UNIT / 60)) < 2
         assert store.verify() == []
+
+
+def test_monitor_whose_newest_run_failed_is_failing_after_the_upgrade(tmp_path: Path) -> None:
+    with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
+        store.add_user(user("ann"))
+        for name in ("bad", "good", "open"):
+            armed(store, name)
+        assert tick(store, now_ms=T0_MS, catch_up=CatchUp()).runs == 3
+        runs = {item.monitor: item for item in claim(store)}
+        settle(store, [runs["bad"]], Done(ok=False, reason="answered 500"))
+        settle(store, [runs["good"]])
+    as_of(HEALTH_SINCE - 1, tmp_path / "new.db", tmp_path / "old.db", MONITOR_TABLES)
+    with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
+        assert store.verify() == []
+        (monitor,) = store.failing_monitors("ann", after="", limit=10)
+        assert monitor.id == "bad"
+        record = store.health_records([monitor.generation])[monitor.generation]
+        assert record == HealthRecord(failing=True, failures=1, failed=1, since_ms=T0_MS, reason="answered 500")
+        assert store.alerts("ann", since_ms=0, before=None, limit=10) == []
 
 
 @pytest.mark.parametrize("version", range(TALLIES_SINCE, NEWEST))

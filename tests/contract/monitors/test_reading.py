@@ -93,10 +93,12 @@ def test_a_glance_tells_the_oldest_open_and_the_newest_settled_run(store: Store)
     make_runs(store, monitor, 3)
     assert glance() == Glance(open_due_ms=T0_MS)
     settle(store, claim(store), Done(ok=False))
-    assert glance() == Glance(open_due_ms=T0_MS + MINUTE_MS, settled="failed")
+    seen = glance()
+    assert (seen.open_due_ms, seen.settled, seen.record.failing) == (T0_MS + MINUTE_MS, "failed", True)
     settle(store, claim(store))
     settle(store, claim(store))
-    assert glance() == Glance(open_due_ms=None, settled="ok")
+    seen = glance()
+    assert (seen.open_due_ms, seen.settled, seen.record.failing) == (None, "ok", False)
 
 
 def test_glances_are_taken_of_many_at_once(store: Store) -> None:

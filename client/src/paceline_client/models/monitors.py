@@ -41,6 +41,22 @@ class Skipped(Model, frozen=True):
     reason: str
 
 
+class AlertPolicy(Model, frozen=True):
+    """After how many failures in a row it is failing, and after how many successes no longer; and who is told."""
+
+    after: int
+    recover: int
+    channels: tuple[str, ...]
+
+
+class AlertDocument(TypedDict, total=False):
+    """When health turns, and through which channels it is told; without any, through the user's default ones."""
+
+    after: int
+    recover: int
+    channels: Sequence[str]
+
+
 class Monitor(Model, frozen=True):
     """A monitor as it is stored, with its schedule and health. ``etag`` is None in lists."""
 
@@ -53,15 +69,18 @@ class Monitor(Model, frozen=True):
     overlap: Overlap
     paused: bool
     tags: list[str]
+    alert: AlertPolicy
     schedule: Schedule
     revision: int
     health: Health
+    failures: int
     created_at: datetime
     updated_at: datetime
     every: Duration | None = None
     cron: str | None = None
     timezone: str | None = None
     skipped: Skipped | None = None
+    failing_since: datetime | None = None
     etag: str | None = None
 
 
@@ -75,6 +94,7 @@ class _MonitorOptions(TypedDict, total=False):
     overlap: Overlap
     paused: bool
     tags: Sequence[str]
+    alert: AlertDocument
 
 
 class MonitorDefinition(_MonitorOptions):

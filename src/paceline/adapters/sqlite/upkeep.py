@@ -108,6 +108,14 @@ _INVARIANTS = (
                 OR lane.ready_ms > (SELECT min(at_ms) FROM open WHERE open.lane = lane.id))""",
     ),
     (
+        f"{findings.HEALTH_MISPLACED} (generation {{}})",
+        """SELECT health.generation FROM health
+           LEFT JOIN monitor USING (generation)
+           WHERE (monitor.owner, monitor.name) IS NOT (health.owner, health.name)
+              OR coalesce(json_extract(record, '$.failing'), 0) <> failing
+              OR (json_extract(record, '$.held_back') IS NULL) <> (closes_ms IS NULL)""",
+    ),
+    (
         findings.MONITORS_MISCOUNTED,
         "SELECT name FROM user WHERE monitors <> (SELECT count(*) FROM monitor WHERE owner = user.id)",
     ),

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from paceline.core.durations import parse_duration_ms
+from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
+from paceline.core.monitors.alerting.policy import AlertPolicy, policy_problems
 from paceline.core.monitors.checks import (
     CHECK_BYTES_MAX,
     DEFAULT_QUEUE,
@@ -40,6 +42,7 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     overlap: Overlap = "skip"
     paused: bool = False
     tags: tuple[str, ...] = ()
+    alert: AlertPolicy = DEFAULT_ALERT
 
 
 class Monitor(msgspec.Struct, frozen=True):
@@ -69,6 +72,7 @@ class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
     overlap: Overlap = "skip"
     paused: bool = False
     tags: list[str] = []
+    alert: AlertPolicy = DEFAULT_ALERT
 
 
 _SPEC = msgspec.json.Decoder(_SpecDocument)
@@ -91,12 +95,16 @@ def parse_stored_spec(text: str | bytes) -> MonitorSpec:
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
     """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
-    return _document(spec, check_document(spec.check))
+    return _document(spec, check_document(spec.check)) | {"alert": msgspec.to_builtins(spec.alert)}
 
 
 def encode_spec(spec: MonitorSpec) -> bytes:
+    """The spec as a store keeps it. What was stored before there were alerts stays equal to a put that names none."""
     check = spec.check
-    return msgspec.json.encode(_document(spec, check.document if isinstance(check, OutgoingCheck) else check))
+    document = _document(spec, check.document if isinstance(check, OutgoingCheck) else check)
+    if spec.alert != DEFAULT_ALERT:
+        document["alert"] = spec.alert
+    return msgspec.json.encode(document)
 
 
 def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
@@ -164,11 +172,12 @@ def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | No
         overlap=document.overlap,
         paused=document.paused,
         tags=tuple(document.tags),
+        alert=document.alert,
     )
 
 
 def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
-    problems = _cadence_problems(spec, limits)
+    problems = [*_cadence_problems(spec, limits), *policy_problems(spec.alert)]
     for name, text in (("initial_delay", spec.initial_delay), ("jitter", spec.jitter)):
         problems += duration_problems(f"/{name}", text, ms_min=0, ms_max=EVERY_MS_MAX)
     if len(spec.tags) > TAGS_MAX:

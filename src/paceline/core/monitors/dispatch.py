@@ -30,7 +30,7 @@ class Refuse(msgspec.Struct, frozen=True):
 def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy) -> Send | Refuse:
     """``lost``: an earlier attempt was out when its lease ran out, and nobody knows how far it came."""
     if check is None:
-        return Refuse(Dead("the monitor was deleted before this run started"))
+        return Refuse(Dead("the monitor was deleted before this run started", edited=True))
     if lost and not repeatable(check):
         return Refuse(Unknown("the call was cut short and may have reached its target; it is not safe to repeat"))
     if attempt > policy.attempts_max:

@@ -41,9 +41,10 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """Given up."""
+    """Given up. ``edited``: because of an edit, which says nothing about the target."""
 
     reason: str
+    edited: bool = False
 
 
 class Unknown(msgspec.Struct, frozen=True):

@@ -15,6 +15,8 @@ from paceline.core.batches.batch import DATE_RULE, ENDPOINT_CHARS_MAX
 from paceline.core.batches.provider import HEADERS_MAX, Method
 from paceline.core.batches.records.expect import ExpectSpec
 from paceline.core.batches.records.options import PRIORITY_MAX
+from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
+from paceline.core.monitors.alerting.policy import AlertPolicy
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
@@ -114,6 +116,7 @@ class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     overlap: Annotated[Overlap, shown(OVERLAP_RULE)] = "skip"
     paused: bool = False
     tags: Tags = []
+    alert: AlertPolicy = DEFAULT_ALERT
 
 
 class IntervalMonitor(_Monitor, frozen=True, kw_only=True):
@@ -142,7 +145,7 @@ class CronItem(CronMonitor, frozen=True, kw_only=True):
 
 
 class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of a monitor: null removes one, `check` is merged into the one there is, the rest replaces."""
+    """Fields of a monitor: null removes one, `check` and `alert` are merged into what is there, the rest replaces."""
 
     check: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     every: Every | msgspec.UnsetType | None = msgspec.UNSET
@@ -154,6 +157,7 @@ class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overlap: Annotated[Overlap, shown(OVERLAP_RULE)] | msgspec.UnsetType | None = msgspec.UNSET
     paused: bool | msgspec.UnsetType | None = msgspec.UNSET
     tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
+    alert: AlertPolicy | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -135,7 +135,8 @@ async function showMonitors() {
 function rules(one) {
   const skipped = one.skipped;
   const told = skipped ? ` · ${number(skipped.count)} firings made no run: ${skipped.reason}` : "";
-  return make("p", { class: "dim" }, `missed: ${one.missed} · overlap: ${one.overlap}${told}`);
+  const failures = one.failures ? ` · ${number(one.failures)} failures in a row` : "";
+  return make("p", { class: "dim" }, `missed: ${one.missed} · overlap: ${one.overlap}${told}${failures}`);
 }
 
 async function monitorRuns(id) {

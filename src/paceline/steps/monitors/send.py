@@ -100,7 +100,7 @@ def make_orders(
         if isinstance(check, OutgoingCheck):
             # The kind was edited after the run was made: the newest definition belongs to another queue.
             reason = "the check became 'outgoing' before this run started"
-            ended.append(_settlement(item, Dead(reason), now_ms))
+            ended.append(_settlement(item, Dead(reason, edited=True), now_ms))
             continue
         if is_sealed(check):
             opened = opener.open(check) if opener is not None else None

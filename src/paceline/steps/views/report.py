@@ -24,6 +24,7 @@ from paceline.core.batches.records.expect import ExpectSpec
 from paceline.core.batches.values import ProviderStanding
 from paceline.core.ids import entry_key, parse_run_id, run_id
 from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.monitors.alerting.policy import AlertPolicy
 from paceline.core.monitors.definition import Monitor, spec_document
 from paceline.core.monitors.health import Glance, Health, judge
 from paceline.core.monitors.outcome import RunState, TerminalState
@@ -67,15 +68,20 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     overlap: Overlap
     paused: bool
     tags: list[str]
+    alert: AlertPolicy
     schedule: ScheduleView
     revision: int
     health: Health
+    failures: int
+    """Failures in a row; there are some before it is called failing, if ``alert`` wants several."""
     created_at: Instant
     updated_at: Instant
     every: Duration | None = None
     cron: str | None = None
     timezone: str | None = None
     skipped: SkippedView | None = None
+    failing_since: Instant | None = None
+    """When the first of the failures ended that made it fail."""
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -216,8 +222,9 @@ def monitor_views(
     entries = dict(known or {})
     if unknown := [generation for generation in generations if generation not in entries]:
         entries |= store.entries(unknown, now_ms=now_ms)
-    fired = [generation for generation, entry in entries.items() if entry.counter]
-    glances = store.glances(fired, now_ms=now_ms) if fired else {}
+    # Of an entry that was just made nothing is known; one that was moved from another store has its record already.
+    looked = [generation for generation, entry in entries.items() if entry.counter or generation not in (known or {})]
+    glances = store.glances(looked, now_ms=now_ms) if looked else {}
     return [
         _monitor_view(
             monitor, entries.get(monitor.generation), glances.get(monitor.generation, Glance()), now_ms=now_ms
@@ -355,7 +362,8 @@ def _age_s(due_ms: int | None, now_ms: int) -> float:
 
 
 def _monitor_view(monitor: Monitor, entry: Entry | None, glance: Glance, *, now_ms: int) -> MonitorView:
-    document = spec_document(monitor.spec)
+    document = spec_document(monitor.spec) | {"alert": monitor.spec.alert}
+    record = glance.record
     due_ms = entry.due_ms if entry else None
     resting = monitor.spec.paused or (entry is not None and due_ms is None)
     return MonitorView(
@@ -372,6 +380,8 @@ def _monitor_view(monitor: Monitor, entry: Entry | None, glance: Glance, *, now_
         created_at=to_text(monitor.created_ms),
         updated_at=to_text(monitor.updated_ms),
         skipped=_skipped_view(entry, glance),
+        failures=record.failures,
+        failing_since=to_text(record.since_ms) if record.failing else None,
         **document,
     )
 

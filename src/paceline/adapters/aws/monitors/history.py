@@ -25,6 +25,7 @@ from paceline.adapters.aws.monitors.keys import (
     user_key,
 )
 from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.monitors.alerting.stored import decode_health
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.health import Glance
@@ -111,6 +112,7 @@ def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
         lane["generation"]: Glance(
             open_due_ms=fronts[lane["generation"]]["due_ms"] if lane["generation"] in fronts else None,
             settled=lane.get("settled"),
+            record=decode_health(lane.get("health")),
         )
         for lane in lanes
     }

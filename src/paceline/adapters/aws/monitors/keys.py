@@ -11,11 +11,14 @@ items       changes#SHARD            GENERATION    a recorded change: seq, user,
 items       changes#0                !NUMBER       a change of all monitors of a user that is still to be recorded
 items       owners                   NUMBER        that a user has had outgoing runs: owner, queues, names
 items       owners#QUEUE             NUMBER        that a user has had outgoing runs in the queue of this name
+items       failing#NUMBER           ID            that a monitor of the user fails: generation
+items       closes                   MS#GENERATION that alerts of a monitor were held back, until then
 items       tally#SHARD              -             users, monitors, entries: how many, over all shards
 schedulers  GENERATION               -             an entry; in the index ``due`` by (shard, due) while it is armed
 runs        m#GENERATION             COUNTER       a run; in the index ``ready`` by (shard, at) if it is the front
 runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made;
-                                                   resume: those between the front and this one were superseded
+                                                   resume: those between the front and this one were superseded;
+                                                   health: its record; listed: its key in failing#NUMBER
 ledger      catch-up                 -             when missed runs start: a calendar in seconds
 ledger      alarms                   -             how far ahead entries have their alarms
 ledger      offers                   -             until when outgoing runs were offered once more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.alerts import AwsAlertStore
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
@@ -14,8 +14,8 @@ from paceline.adapters.aws.monitors.due import NextDue
 from paceline.adapters.aws.monitors.keys import check_queues
 
 
-class MonitorParts(Part):
-    """The clients of the store, and what a process remembers of monitors."""
+class MonitorParts(AwsAlertStore):
+    """The clients of the store, its alerts, and what a process remembers of monitors."""
 
     superseded_runs = 0
     """How many waiting runs the commits of this process have ended."""

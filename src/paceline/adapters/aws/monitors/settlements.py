@@ -10,6 +10,7 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
 from paceline.adapters.aws.monitors.claims import facts_of
 from paceline.adapters.aws.monitors.keys import (
     behind_front,
@@ -24,7 +25,7 @@ from paceline.adapters.aws.monitors.keys import (
 )
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.runs import AS_LEASED
-from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, Again, transact_acts
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import ended
 from paceline.core.monitors.outcome import Retry
@@ -40,9 +41,11 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
     won = [False] * len(settlements)
     # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
     for wave in waves(split_handle(item.handle)[0] for item in settlements):
-        batch = Endings(store.db, [_ending(settlements[position]) for position in wave])
+        batch = Endings(store.db, [settlements[position] for position in wave])
         for position, happened in zip(wave, batch.write(), strict=True):
             won[position] = happened
+        if batch.has_told():
+            store.alerts_added()
         batch.note(checks)
         for run in batch.offer(store.alarms):
             if not is_outgoing(run["queue"]):
@@ -65,19 +68,46 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """Ends runs of distinct lanes. Each is written as if it were the last of its lane; if not, the next comes up."""
+    """Ends runs of distinct lanes. Each is written as if it were the last of its lane; if not, the next comes up.
 
-    def __init__(self, db: Database, endings: Sequence[Ending]) -> None:
+    A good outcome is written as if nothing were remembered of its monitor's health. Where something is, and for bad
+    outcomes, lanes and definitions are read, and a second round writes what follows for health, too.
+    """
+
+    def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
         self._db = db
-        self._endings = endings
-        self._newest = [ending.counter for ending in endings]
+        self._endings = [_ending(item) for item in settlements]
+        self._health = Following(db, settlements)
+        self._newest = [ending.counter for ending in self._endings]
         self._following: dict[int, Item] = {}
         self._won: list[bool] = []
+        self._remembered: list[int] = []
+        """Positions of good outcomes whose monitors turned out to have a record."""
+        self._acts: dict[int, Act] = {}
+        self._told: dict[int, bool] = {}
 
     def write(self) -> list[bool]:
-        acts = [self._act(position) for position in range(len(self._endings))]
-        self._won = transact_acts(self._db, acts, again=self._again, spare=1)
+        self._won = [False] * len(self._endings)
+        plain = [position for position in range(len(self._endings)) if self._health.is_plain(position)]
+        self._write(plain, again=self._again, spare=1)
+        rest = sorted({*range(len(self._endings))}.difference(plain) | {*self._remembered})
+        if rest:
+            for position, lane in self._health.read(rest).items():
+                self._note_lane(position, lane)
+            self._write(rest, again=self._again_with_health, spare=HEALTH_ACTIONS_MAX)
         return self._won
+
+    def _write(self, positions: Sequence[int], *, again: Again, spare: int) -> None:
+        def again_at(act: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+            return again(positions[act], lost, items)
+
+        won = transact_acts(self._db, [self._act(position) for position in positions], again=again_at, spare=spare)
+        for position, happened in zip(positions, won, strict=True):
+            self._won[position] = happened
+
+    def has_told(self) -> bool:
+        """True if alerts were stored."""
+        return any(self._won[position] for position, told in self._told.items() if told)
 
     def note(self, checks: IndexCache) -> None:
         """Notes that these runs have left the index, before those that came to the front are noted."""
@@ -101,10 +131,30 @@ class Endings:
         lane = items[1] if len(lost) > 1 else None
         if lost[0] or lane is None or lane["front"] != self._endings[position].counter:
             return None
+        if "health" in lane and self._health.matters(position):
+            self._remembered.append(position)
+            return None
+        self._note_lane(position, lane)
+        return self._act(position)
+
+    def _again_with_health(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+        """Reads everything again: the lane, the definition or an alert was not as it was believed to be."""
+        del items
+        if lost[0]:
+            return None
+        self._health.note_told(self._acts[position], lost)
+        lane = self._health.read([position])[position]
+        if lane is None or lane["front"] != self._endings[position].counter:
+            return None
+        self._note_lane(position, lane)
+        return self._act(position)
+
+    def _note_lane(self, position: int, lane: Item | None) -> None:
+        if lane is None or lane["front"] != self._endings[position].counter:
+            return  # the act is lost
         self._newest[position] = lane["newest"]
         if lane["newest"] > lane["front"]:
             self._read_following(position, behind_front(lane))
-        return self._act(position)
 
     def _read_following(self, position: int, counter: int) -> None:
         """Reads the run that comes to the front, and computes from when it keeps to its monitor's pace."""
@@ -147,10 +197,15 @@ class Endings:
         }
         values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
         when = "#front = :counter AND #newest = :newest"
-        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values)]
+        turn = self._health.turn(position)
+        when = f"{when} AND {turn.when}" if turn.when else when
+        change = f"{change}, {turn.sets}" if turn.sets else change
+        change = f"{change} REMOVE {turn.removes}" if turn.removes else change
+        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values, **turn.values)]
         if newest > counter:
             act.append(self._come_to_front(position))
-        return act
+        self._acts[position], self._told[position] = [*act, *turn.actions], bool(turn.alerts)
+        return self._acts[position]
 
     def _come_to_front(self, position: int) -> Action:
         ending, run = self._endings[position], self._following.get(position)

@@ -96,6 +96,8 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
         change, values = "REMOVE #last_due_ms", {"counter": last + 1}
         db.write(update(SCHEDULERS, entry_key(generation), change, when="#counter = :counter", **values))
         if db.get(SCHEDULERS, entry_key(generation)) is None and not left:
+            if "listed" in lane:  # among the failing ones, by an outcome before it was removed
+                db.write(delete(ITEMS, Key(*lane["listed"]), when="#generation = :generation", generation=generation))
             db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
             return len(old)
     kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None

@@ -32,6 +32,7 @@ from paceline.adapters.aws.monitors.keys import (
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core import findings
 from paceline.core.findings import SHOWN_MAX
+from paceline.core.monitors.alerting.stored import decode_health
 from paceline.core.monitors.leases import TERMINAL
 
 NOT_INDEXED = "promise 1: an armed entry is not in the due index as it should be (generation {})"
@@ -182,4 +183,6 @@ def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None
         return "promise 6: not just the first open run of a monitor can be claimed"
     if any(run["state"] == "out" and counter != front for counter, run in runs.items()):
         return "promise 6: a run is out that is not its monitor's first"
+    if ("listed" in lane) != decode_health(lane.get("health")).failing:
+        return findings.HEALTH_MISPLACED
     return None

@@ -12,9 +12,11 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, is_outgoing
 from paceline.adapters.sqlite.monitors import check_claims, definitions
 from paceline.adapters.sqlite.monitors.advances import OPEN_MAX
+from paceline.adapters.sqlite.monitors.alerting.health import records
 from paceline.adapters.sqlite.monitors.cadences import Cadences
 from paceline.adapters.sqlite.monitors.entries import locate
 from paceline.adapters.sqlite.monitors.outgoing_claims import OPEN_CLEAR
+from paceline.core.monitors.alerting.record import NO_RECORD
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.outcome import RunState
@@ -100,7 +102,13 @@ def find_run(
 
 def glances(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
     newest = _newest(db, cadences, generations, now_ms=now_ms)
-    return {generation: _glance(db, _oldest_queued(db, generation) or handle) for generation, handle in newest.items()}
+    remembered = records(db, generations)
+    return {
+        generation: replace(
+            _glance(db, _oldest_queued(db, generation) or handle), record=remembered.get(generation, NO_RECORD)
+        )
+        for generation, handle in newest.items()
+    }
 
 
 def _oldest_queued(db: Connection, generation: int) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from paceline.adapters.sqlite.database import Connection, insert_rows
 from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, queue_of
+from paceline.adapters.sqlite.monitors.alerting.health import follow
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import GIVEN_BACK, Lease, ended, holds, waits
@@ -20,6 +21,7 @@ from paceline.core.monitors.values import Settlement
 def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     if _all_count(db, settlements):
         _end(db, [(item.handle, *ended(item)) for item in settlements])
+        follow(db, settlements)
         return [True] * len(settlements)
     leases = {
         row[0]: Lease(*row[1:])
@@ -29,7 +31,7 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
         )
     }
     won: list[bool] = []
-    ends: list[tuple[Any, ...]] = []
+    ends: list[Settlement] = []
     again: list[tuple[Any, ...]] = []
     for item in settlements:
         if not holds(leases.get(item.handle), attempt=item.attempt, at_ms=item.ended_ms):
@@ -40,11 +42,12 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
         if isinstance(item.outcome, Retry):
             again.append((item.outcome.not_before_ms, item.outcome.reason, item.handle))
         else:
-            ends.append((item.handle, *ended(item)))
+            ends.append(item)
     db.executemany("UPDATE open SET state = 'retry', at_ms = ?, reason = ? WHERE handle = ?", again)
     make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
     count_out(db, gone=[handle for _, _, handle in again])
-    _end(db, ends)
+    _end(db, [(item.handle, *ended(item)) for item in ends])
+    follow(db, ends)
     return won
 
 

@@ -13,6 +13,7 @@ from paceline.adapters.sqlite.monitors import advances as advances_sql
 from paceline.adapters.sqlite.monitors import check_claims, definitions, extra_runs, history, outgoing_claims
 from paceline.adapters.sqlite.monitors import entries as entries_sql
 from paceline.adapters.sqlite.monitors import runs as runs_sql
+from paceline.adapters.sqlite.monitors.alerting import health
 from paceline.adapters.sqlite.monitors.cadences import Cadences
 from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
@@ -144,3 +145,7 @@ class SqliteMonitorStore:
     find_run = _reads(history.find_run)
     monitor_runs = _reads(history.monitor_runs)
     glances = _reads(history.glances)
+    health_records = reads(health.records)
+    failing_monitors = reads(health.failing)
+    hours_to_close = reads(health.to_close)
+    change_health = writes(health.change)

@@ -253,13 +253,18 @@ def _check_text(check: dict[str, Any]) -> str:
     return f"{check['kind']} {target}{port}".strip()
 
 
+def _health_text(view: MonitorView) -> str:
+    """The health, and failures that do not make it fail yet."""
+    return f"ok, {view.failures} failed" if view.health == "ok" and view.failures else view.health
+
+
 def _when(view: MonitorView) -> str:
     return f"every {view.every}" if view.every else f"{view.cron} {view.timezone}"
 
 
 MONITOR_COLUMNS: Columns = {
     "MONITOR": "id",
-    "HEALTH": "health",
+    "HEALTH": _health_text,
     "CHECK": lambda view: _check_text(view.check),
     "WHEN": _when,
     "RUNS": "schedule.counter",
@@ -270,11 +275,14 @@ MONITOR_COLUMNS: Columns = {
 
 def _fields(view: MonitorView) -> list[tuple[str, Any]]:
     document = msgspec.to_builtins(view)
-    check, schedule = document.pop("check"), document.pop("schedule")
-    first = [("monitor", document.pop("id")), *((name, document.pop(name)) for name in ("user", "health"))]
+    check, alert, schedule = document.pop("check"), document.pop("alert"), document.pop("schedule")
+    shown = [name for name in ("user", "health", "failures", "failing_since") if name in document]
+    first = [("monitor", document.pop("id")), *((name, document.pop(name)) for name in shown)]
     when = [(name, document.pop(name)) for name in ("every", "cron", "timezone") if name in document]
     aim = [(f"check.{name}", value if isinstance(value, str) else _json(value)) for name, value in check.items()]
-    return [*first, *aim, *when, *document.items(), *((f"schedule.{name}", value) for name, value in schedule.items())]
+    told = [(f"alert.{name}", value) for name, value in alert.items()]
+    placed = [(f"schedule.{name}", value) for name, value in schedule.items()]
+    return [*first, *aim, *when, *document.items(), *told, *placed]
 
 
 def _json(value: Any) -> str:

@@ -47,6 +47,17 @@ class MonitorOptions(NamedTuple):
         list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
     ] = None
     no_tags: Annotated[bool, Option("--no-tags", help="Without any tag.")] = False
+    alert_after: Annotated[
+        int | None, Option(metavar="N", help="Failures in a row until it is failing and somebody is told. [default: 1]")
+    ] = None
+    alert_recover: Annotated[
+        int | None, Option(metavar="N", help="Successes in a row until it is ok again. [default: 1]")
+    ] = None
+    channel: Annotated[
+        list[str] | None,
+        Option(metavar="ID", help="A channel to tell; may be repeated. [default: the user's default channels]"),
+    ] = None
+    no_channels: Annotated[bool, Option("--no-channels", help="Tell the user's default channels.")] = False
     no_expect: Annotated[bool, Option("--no-expect", help="Without the expectations there were.")] = False
 
     @property
@@ -66,6 +77,8 @@ def document_of(options: MonitorOptions) -> dict[str, Any]:
         raise InvalidInput("Give either --tag or --no-tags.")
     if options.tag or options.no_tags:
         document["tags"] = options.tag or []
+    if alert := _alert(options):
+        document["alert"] = alert
     check = _check(options)
     return {"check": check, **document} if check or options.no_expect else document
 
@@ -87,6 +100,16 @@ def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any
         given = check.get("expect")
         check = check | {"expect": given and dict.fromkeys(there.get("expect", ())) | given}
     return document | {"check": check}
+
+
+def _alert(options: MonitorOptions) -> dict[str, Any]:
+    if options.channel and options.no_channels:
+        raise InvalidInput("Give either --channel or --no-channels.")
+    counts = {"after": options.alert_after, "recover": options.alert_recover}
+    alert: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
+    if options.channel or options.no_channels:
+        alert["channels"] = options.channel or []
+    return alert
 
 
 def _check(options: MonitorOptions) -> dict[str, Any]:

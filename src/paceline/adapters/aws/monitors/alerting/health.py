@@ -1,0 +1,237 @@
+"""What is remembered of the health of monitors: an attribute of their lane, written with the outcomes that change it.
+
+A settlement of a good outcome believes that the lane has none, which costs nothing. Beside the lane stand two kinds of
+items, for those who look for records: ``failing#NUMBER`` lists a user's failing monitors, ``closes`` those of which
+alerts were held back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from paceline.adapters.aws.alerts import adding
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import Action, Item, Key, check, delete, joined, padded, put, update
+from paceline.adapters.aws.client.tables import ITEMS, LEDGER, RUNS
+from paceline.adapters.aws.monitors.claims import Facts, facts_of
+from paceline.adapters.aws.monitors.keys import lane_key, monitor_key, run_key, split_handle, to_monitor, user_key
+from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.users import behind
+from paceline.core.alerts.alert import Alert
+from paceline.core.monitors.alerting.observe import observe, verdict
+from paceline.core.monitors.alerting.record import HealthRecord, Subject, after_outcome, hour_ends_ms
+from paceline.core.monitors.alerting.stored import (
+    HealthChange,
+    Remembered,
+    decode_health,
+    encode_health,
+    is_unchanged,
+)
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.stored import read_spec
+from paceline.core.monitors.values import Settlement
+
+UNREMEMBERED = "attribute_not_exists(#health)"
+CLOSES = "closes"
+HEALTH_ACTIONS_MAX = 8
+"""Actions beside those of a settlement: a check of the definition, three writes of lists, two alerts of two each."""
+PAGES_MAX = 100
+
+
+class Turn(NamedTuple):
+    """What a write of a lane says about health beside its own business."""
+
+    when: str = ""
+    sets: str = ""
+    removes: str = ""
+    values: Mapping[str, Any] = MappingProxyType({})
+    actions: tuple[Action, ...] = ()
+    """Written with the lane."""
+    alerts: tuple[Alert, ...] = ()
+
+
+class Following:
+    """What the outcomes of some runs of distinct lanes do to the health of their monitors."""
+
+    def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
+        self._db = db
+        self._settlements = settlements
+        self._lanes: dict[int, Item | None] = {}
+        self._facts: dict[int, Facts] = {}
+        self._told: set[str] = set()
+        """Ids of alerts that are stored already."""
+
+    def is_plain(self, position: int) -> bool:
+        """True unless the outcome is bad: then a settlement may believe that nothing is remembered."""
+        return verdict(self._settlements[position].outcome) is not False
+
+    def matters(self, position: int) -> bool:
+        """True if the outcome says something about its target."""
+        return verdict(self._settlements[position].outcome) is not None
+
+    def read(self, positions: Iterable[int]) -> dict[int, Item | None]:
+        """Reads lanes, and the definitions as they are now. Returns the lanes by position."""
+        handles = {position: split_handle(self._settlements[position].handle) for position in positions}
+        keys = {
+            position: (lane_key(generation), run_key(generation, counter))
+            for position, (generation, counter) in handles.items()
+        }
+        found = self._db.get_many(RUNS, {key for pair in keys.values() for key in pair})
+        runs = [found[run] for _, run in keys.values() if run in found]
+        facts = facts_of(self._db, runs) if runs else {}
+        for position, (lane, _) in keys.items():
+            self._lanes[position] = found.get(lane)
+            self._facts[position] = facts.get(handles[position][0], Facts(None, None))
+        return {position: self._lanes[position] for position in handles}
+
+    def note_told(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
+        """Notes alerts that could not be stored because they are there."""
+        self._told |= {
+            action.key.pk for action, failed in zip(act, lost, strict=True) if failed and action.table == LEDGER
+        }
+
+    def turn(self, position: int) -> Turn:
+        """Returns what to write with the lane's outcome. What was not read is believed to have no record."""
+        item = self._settlements[position]
+        if position not in self._lanes:
+            return Turn(UNREMEMBERED) if verdict(item.outcome) is True else Turn()
+        monitor, user = self._facts[position]
+        if monitor is None or user is None:
+            return Turn()  # it is gone, and its record with it
+        generation, counter = split_handle(item.handle)
+        spec = read_spec(monitor["spec"])
+        seen = observe(item, counter=counter, check=spec.check)
+        lane = self._lanes[position] or {}
+        before = decode_health(lane.get("health"))
+        if seen is None:
+            return Turn()
+        subject = Subject(user["id"], monitor["sk"], generation, spec.alert)
+        followed = after_outcome(before, subject, seen)
+        change = HealthChange(*subject[:3], before, followed.record, followed.alerts)
+        return turn_of(change, monitor, number=user["number"], told=self._told)
+
+
+def turn_of(change: HealthChange, monitor: Item, *, number: int, told: Iterable[str] = ()) -> Turn:
+    """Returns the parts of a transaction that make the change. It holds if definition and record are as they were."""
+    was = encode_health(change.before)
+    when, values = UNREMEMBERED if was is None else "#health = :was", _given(was=was)
+    if change.before == change.after and not change.alerts:
+        return Turn(when, values=values)
+    believed = {"generation": change.generation, "revision": monitor["revision"]}
+    key = monitor_key(number, change.monitor)
+    actions = [check(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed)]
+    actions += _listing(change, number)
+    for alert in change.alerts:
+        new = adding(alert)
+        actions += new if new[0].key.pk not in told else ()
+    listed = list(key_list(number, change.monitor)) if change.after.failing else None
+    wanted = _given(health=encode_health(change.after), listed=listed)
+    sets = ", ".join(f"#{name} = :{name}" for name in wanted)
+    removes = ", ".join(f"#{name}" for name in ("health", "listed") if name not in wanted)
+    return Turn(when, sets, removes, values | wanted, tuple(actions), change.alerts)
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _listing(change: HealthChange, number: int) -> list[Action]:
+    """Returns the writes of the lists in which records are found, where something changes there."""
+    before, after, actions = change.before, change.after, []
+    listed = key_list(number, change.monitor)
+    if after.failing and not before.failing:
+        actions.append(put(ITEMS, {"pk": listed.pk, "sk": listed.sk, "generation": change.generation}))
+    if before.failing and not after.failing:
+        actions.append(delete(ITEMS, listed))
+    closed, closes = hour_ends_ms(before), hour_ends_ms(after)
+    if closed is not None and closed != closes:
+        actions.append(delete(ITEMS, _close_key(closed, change.generation)))
+    if closes is not None and closed != closes:
+        key = _close_key(closes, change.generation)
+        facts = {"generation": change.generation, "owner": change.owner, "user": number, "monitor": change.monitor}
+        actions.append(put(ITEMS, {"pk": key.pk, "sk": key.sk} | facts))
+    return actions
+
+
+def key_list(number: int, monitor: str) -> Key:
+    return Key(joined("failing", number), monitor)
+
+
+def _close_key(closes_ms: int, generation: int) -> Key:
+    return Key(CLOSES, f"{padded(closes_ms)}#{padded(generation)}")
+
+
+# -- writing without an outcome
+
+
+def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[bool]:
+    db = store.db
+    users = db.get_many(ITEMS, {user_key(one.owner) for one in changes})
+    numbers = {one.owner: users[user_key(one.owner)]["number"] for one in changes if user_key(one.owner) in users}
+    keys = {one.generation: monitor_key(numbers[one.owner], one.monitor) for one in changes if one.owner in numbers}
+    monitors = db.get_many(ITEMS, keys.values())
+    records = health_records(store, [one.generation for one in changes])
+
+    def write(one: HealthChange) -> bool:
+        monitor = monitors.get(keys[one.generation]) if one.generation in keys else None
+        if monitor is None or monitor["generation"] != one.generation or not is_unchanged(one, records):
+            return False
+        return _write(db, one, monitor, number=numbers[one.owner])
+
+    won = db.threads.fan_out(write, changes)
+    if any(happened and one.alerts for happened, one in zip(won, changes, strict=True)):
+        store.alerts_added()
+    return won
+
+
+def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) -> bool:
+    """Writes one change. A monitor that has not fired yet gets a lane without runs."""
+    turn = turn_of(change, monitor, number=number)
+    sets = "#front = if_not_exists(#front, :first), #newest = if_not_exists(#newest, :none), #generation = :generation"
+    sets = f"{sets}, {turn.sets}" if turn.sets else sets
+    text = f"SET {sets} REMOVE {turn.removes}" if turn.removes else f"SET {sets}"
+    values = {"first": 0, "none": -1, "generation": change.generation}
+    lane = update(RUNS, lane_key(change.generation), text, when=turn.when, **values, **turn.values)
+    return db.transact([lane, *turn.actions]).won
+
+
+# -- reading
+
+
+def health_records(store: MonitorParts, generations: Sequence[int]) -> dict[int, HealthRecord]:
+    lanes = store.db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
+    return {lane["generation"]: decode_health(lane["health"]) for lane in lanes if "health" in lane}
+
+
+def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list[Monitor]:
+    """Reads the list and the definitions. A line of a monitor that was removed is passed over; the purge deletes it."""
+    db = store.db
+    user = db.get(ITEMS, user_key(owner))
+    found: list[Monitor] = []
+    for _ in range(PAGES_MAX if user else 0):
+        assert user is not None
+        lines = behind(db, key_list(user["number"], "").pk, after, limit=limit - len(found))
+        keys = [monitor_key(user["number"], line["sk"]) for line in lines]
+        items = db.get_many(ITEMS, keys)
+        found += [
+            to_monitor(owner, items[key])
+            for key, line in zip(keys, lines, strict=True)
+            if key in items and items[key]["generation"] == line["generation"]
+        ]
+        if not lines or len(found) == limit:
+            break
+        after = lines[-1]["sk"]
+    return found
+
+
+def hours_to_close(store: MonitorParts, *, now_ms: int, limit: int) -> list[Remembered]:
+    where = "#pk = :pk AND #sk < :until"
+    lines = store.db.query(ITEMS, where, limit=limit, pk=CLOSES, until=padded(now_ms + 1))
+    records = health_records(store, [line["generation"] for line in lines])
+    return [
+        Remembered(line["owner"], line["monitor"], line["generation"], records[line["generation"]])
+        for line in lines
+        if line["generation"] in records
+    ]

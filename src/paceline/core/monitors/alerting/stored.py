@@ -1,0 +1,48 @@
+"""Health records as a store keeps them: JSON text, beside what it finds them by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.core.alerts.alert import Alert
+from paceline.core.monitors.alerting.record import NO_RECORD, HealthRecord
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(HealthRecord)
+
+
+class HealthChange(NamedTuple):
+    """A record that takes the place of another, and the alerts that are stored with it. ``before`` is what was seen."""
+
+    owner: str
+    monitor: str
+    generation: int
+    before: HealthRecord
+    after: HealthRecord
+    alerts: tuple[Alert, ...] = ()
+
+
+class Remembered(NamedTuple):
+    """A record with the monitor that it belongs to."""
+
+    owner: str
+    monitor: str
+    generation: int
+    record: HealthRecord
+
+
+def encode_health(record: HealthRecord) -> str | None:
+    """Return the text of a record; None: there is nothing to remember."""
+    return None if record == NO_RECORD else _encoder.encode(record).decode()
+
+
+def decode_health(text: str | None) -> HealthRecord:
+    return NO_RECORD if text is None else _decoder.decode(text)
+
+
+def is_unchanged(change: HealthChange, records: Mapping[int, HealthRecord]) -> bool:
+    """True if the monitor's record is still the one that was seen."""
+    return records.get(change.generation, NO_RECORD) == change.before
