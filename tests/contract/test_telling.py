@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from paceline.core.alerts.channel import CHANNELS_PER_USER_MAX
-from paceline.core.alerts.silence import parse_monitor_silence, parse_tag_silence
+from paceline.core.alerts.channel import CHANNELS_PER_USER_MAX, ChannelBody
+from paceline.core.alerts.silence import SilenceBody, TagSilenceBody, monitor_silence, tag_silence
 from paceline.core.jobs.webhook import CAP_MS, TRIES_MAX
 from paceline.core.users import UserEdit
 from paceline.errors import InvalidInput, LimitReached, NotFound
@@ -36,7 +36,7 @@ from tests.contract.support.alert_stage import (
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS, user
 from tests.steps.support.scene import finish, put, run_tick, take
 
-FOR_2H = b'{"for": "2h", "reason": "moving house"}'
+FOR_2H = SilenceBody("2h", "moving house")
 
 
 def fail(store: Store, name: str = "home", *, tags: tuple[str, ...] = ()) -> None:
@@ -46,8 +46,8 @@ def fail(store: Store, name: str = "home", *, tags: tuple[str, ...] = ()) -> Non
     settle(store, [finish(order, now_ms=T0_MS, ok=False) for order in take(store, now_ms=T0_MS)])
 
 
-def silence(store: Store, *, now_ms: int = T0_MS, body: bytes = FOR_2H, monitor: str = "home") -> str:
-    wanted = parse_monitor_silence(body, monitor, now_ms=now_ms)
+def silence(store: Store, *, now_ms: int = T0_MS, body: SilenceBody = FOR_2H, monitor: str = "home") -> str:
+    wanted = monitor_silence(body, monitor, now_ms=now_ms)
     return add_silence(store, "ann", wanted, chance_id="0123456789ab").id
 
 
@@ -58,20 +58,18 @@ def test_channel_is_stored_sealed_and_its_url_kept_when_it_is_put_back_as_it_is_
     channel(store)
     first = get_channel(store, "ann", "ops")
     assert "a-secret-path" not in first.url
-    kept = put_channel(
-        store, VAULT, "ann", "ops", b'{"kind": "webhook", "url": "***", "default": false}', now_ms=T0_MS + 1
-    )
+    kept = put_channel(store, VAULT, "ann", "ops", ChannelBody("webhook", "***"), now_ms=T0_MS + 1)
     assert (kept.created, kept.channel.url, kept.channel.default) == (False, first.url, False)
     assert (kept.channel.created_ms, kept.channel.updated_ms) == (T0_MS, T0_MS + 1)
     with pytest.raises(InvalidInput, match="/url"):
-        put_channel(store, VAULT, "ann", "ops", b'{"kind": "apprise", "url": "***"}', now_ms=T0_MS)
+        put_channel(store, VAULT, "ann", "ops", ChannelBody("apprise", "***"), now_ms=T0_MS)
     with pytest.raises(InvalidInput, match="/url"):
-        put_channel(store, VAULT, "ann", "new", b'{"kind": "webhook", "url": "***"}', now_ms=T0_MS)
+        put_channel(store, VAULT, "ann", "new", ChannelBody("webhook", "***"), now_ms=T0_MS)
 
 
 def test_put_of_the_same_channel_changes_nothing(store: Store) -> None:
     channel(store)
-    body = json.dumps({"kind": "webhook", "url": URL, "default": True}).encode()
+    body = ChannelBody("webhook", URL, default=True)
     again = put_channel(store, VAULT, "ann", "ops", body, now_ms=T0_MS + 5)
     assert (again.created, again.channel.updated_ms) == (False, T0_MS)
 
@@ -148,7 +146,7 @@ def test_nobody_is_told_of_alerts_of_a_user_who_is_gone_disabled_or_made_anew(st
     add(store, alert("1"))
     remove_user(store, "ann", now_ms=T0_MS)
     store.add_user(user("ann", created_ms=T0_MS + 1))
-    body = json.dumps({"kind": "webhook", "url": URL, "default": True}).encode()
+    body = ChannelBody("webhook", URL, default=True)
     put_channel(store, VAULT, "ann", "ops", body, now_ms=T0_MS + 1)
     assert begin(store) == []
     assert store.alerts("ann", since_ms=T0_MS + 1, before=None, limit=9) == []
@@ -291,7 +289,7 @@ def test_silence_of_a_tag_covers_the_monitors_that_have_it(store: Store) -> None
     channel(store)
     fail(store, "home", tags=("web",))
     fail(store, "else", tags=("mail",))
-    add_silence(store, "ann", parse_tag_silence(b'{"tag": "web", "for": "1h"}', now_ms=T0_MS), chance_id="a" * 12)
+    add_silence(store, "ann", tag_silence(TagSilenceBody("web", "1h"), now_ms=T0_MS), chance_id="a" * 12)
     add(store, alert("1"), alert("2", subject="else"))
     assert [one.record.alert.subject for one in begin(store)] == ["else"]
 
@@ -342,7 +340,7 @@ def test_silences_are_listed_while_they_last_and_belong_to_their_user(store: Sto
         end_silence(store, "bob", name, now_ms=T0_MS)
 
 
-@pytest.mark.parametrize("body", [b"{}", b'{"for": "1s"}', b'{"for": "soon"}', b'{"for": "1h", "reason": "a\\nb"}'])
-def test_silence_that_makes_no_sense_is_refused_with_its_field(body: bytes) -> None:
+@pytest.mark.parametrize("body", [SilenceBody("1s"), SilenceBody("soon"), SilenceBody("1h", "a\nb")])
+def test_silence_that_makes_no_sense_is_refused_with_its_field(body: SilenceBody) -> None:
     with pytest.raises(InvalidInput, match=r"/for|/reason"):
-        parse_monitor_silence(body, "home", now_ms=T0_MS)
+        monitor_silence(body, "home", now_ms=T0_MS)

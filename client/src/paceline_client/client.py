@@ -14,6 +14,7 @@ from paceline_client.calls import Described, Transport
 from paceline_client.durations import DurationLike, seconds
 from paceline_client.resources.accounts import Accounts, Keys
 from paceline_client.resources.batches import Batches, Providers
+from paceline_client.resources.channels import Alerts, Channels, Silences
 from paceline_client.resources.jobs import Jobs
 from paceline_client.resources.monitors import Monitors
 from paceline_client.resources.outgoing import Outgoing, Runs
@@ -34,6 +35,9 @@ class Operations(Service[Transport]):
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
         self.monitors = Monitors(transport)
+        self.channels = Channels(transport)
+        self.silences = Silences(transport)
+        self.alerts = Alerts(transport)
         self.outgoing = Outgoing(transport)
         self.runs = Runs(transport)
         self.providers = Providers(transport)

@@ -52,6 +52,18 @@ def jobs_of(owner: str | None) -> str:
     return "jobs" if owner is None else f"jobs {owner}"
 
 
+def channels_of(owner: str) -> str:
+    return f"channels {owner}"
+
+
+def silences_of(owner: str) -> str:
+    return f"silences {owner}"
+
+
+def alerts_of(owner: str) -> str:
+    return f"alerts {owner}"
+
+
 def make_cursor(scope: str, position: Position) -> str:
     """``scope`` names the list, so that a cursor of another list is refused instead of misread."""
     return base64.urlsafe_b64encode(msgspec.json.encode((scope, position))).decode().rstrip("=")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.alerts.alert import Alert, Event, alert_id
+from paceline.core.alerts.channel import ChannelBody, ChannelKind
 from paceline.core.alerts.message import Note
 from paceline.core.alerts.record import AlertRecord
 from paceline.core.batches.calls import Call, CallResult
@@ -22,9 +22,8 @@ MAIL = "mailtos://robot:a-secret-word@mail.example.org/?to=ops@example.org"
 
 
 def channel(store: Store, name: str = "ops", *, user: str = "ann", default: bool = True, url: str = URL) -> None:
-    kind = "webhook" if url.startswith("http") else "apprise"
-    body = json.dumps({"kind": kind, "url": url, "default": default}).encode()
-    put_channel(store, VAULT, user, name, body, now_ms=T0_MS)
+    kind: ChannelKind = "webhook" if url.startswith("http") else "apprise"
+    put_channel(store, VAULT, user, name, ChannelBody(kind, url, default), now_ms=T0_MS)
 
 
 def alert(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from paceline.core.alerts.alert import Alert
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World, run_path
 from tests.shells.api.support.day import PROVIDER, TOMORROW
 from tests.shells.api.support.job_stage import job, submitted
@@ -15,6 +16,9 @@ BODIES: dict[str, Any] = {
     "put_monitor": {**HTTP, "every": "5s"},
     "put_monitors": {"items": [{"id": "web", **HTTP, "every": "5s"}]},
     "patch_monitor": {"paused": True},
+    "put_channel": {"kind": "webhook", "url": "https://mallory.example.org/", "default": True},
+    "silence_monitor": {"for": "2h"},
+    "silence_tag": {"tag": "web", "for": "2h"},
     "edit_user": {"disabled": True},
     "add_user": {"id": "mallory", "role": "admin"},
     "add_token": {"label": "stolen"},
@@ -52,6 +56,10 @@ class Stage:
         self.admin = world.add("root", "admin")
         self.alice("PUT", "/v1/users/me/monitors/web", HTTP)
         self.alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
+        self.alice("PUT", "/v1/users/me/channels/ops", {"kind": "webhook", "url": "https://example.org/secret"})
+        self.silence = self.alice("POST", "/v1/users/me/monitors/web/silence", {"for": "2h"}).json["id"]
+        alert = Alert("al_1", "monitor.failing", world.system.clock.now_ms(), "alice", "web")
+        assert world.system.store.add_alerts([alert]) == [True]
         self.admin("PUT", "/v1/providers/shop", PROVIDER)
         self.admin("PUT", "/v1/batches/daily", {})
         self.admin("PUT", "/v1/batches/daily/records", {"items": [{"id": "home", "provider": "shop"}]})
@@ -78,6 +86,8 @@ class Stage:
             "id": "web",
             "run": run,
             "token_id": self.token_id,
+            "channel": "ops",
+            "silence_id": self.silence,
             "provider": "shop",
             "batch": "daily",
             "record": "home",
@@ -104,6 +114,9 @@ class Stage:
                 "/v1/users/alice/monitors/own/runs",
                 "/v1/users/alice/monitors/web/runs",
                 run_path(self.item["run"]),
+                "/v1/users/alice/channels",
+                "/v1/users/alice/silences",
+                "/v1/users/alice/alerts",
                 "/v1/users",
                 "/v1/providers",
                 "/v1/batches",

@@ -6,12 +6,27 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     AccountState = Literal["closed", "disabled", "full", "no_key", "quarantined", "ready"]
+    AlertState = Literal["given_up", "new", "no_channel", "passed_on", "sending", "silenced", "told"]
     BatchRunState = Literal["aside", "done", "failed", "out", "retry", "skipped", "unknown", "waiting"]
     BulkDisposition = Literal["created", "refused", "replaced", "unchanged"]
+    ChannelKind = Literal["apprise", "webhook"]
     DaemonKind = Literal["up", "worker"]
     DaemonState = Literal["gone", "running"]
     DayState = Literal["planned", "planning"]
+    DeliveryState = Literal["given_up", "told", "waiting"]
     EndState = Literal["done", "failed", "skipped", "unknown"]
+    Event = Literal[
+        "account.quarantined",
+        "batch.day_ended",
+        "batch.dead_letters",
+        "certificate.expiring",
+        "channel.test",
+        "job.finished",
+        "monitor.failing",
+        "monitor.flapping",
+        "monitor.late",
+        "monitor.recovered",
+    ]
     Health = Literal["failing", "late", "new", "ok", "paused"]
     HttpMethod = Literal["DELETE", "GET", "PATCH", "POST", "PUT"]
     JobState = Literal["cancelling", "finished", "queued", "running"]
@@ -38,6 +53,7 @@ else:
     EndState = RecordOrder = Role = RunOutcome = RunState = SettledState = StandingState = UnknownRule = (
         UpcomingReason
     ) = str
+    AlertState = ChannelKind = DeliveryState = Event = str
 
 OutcomeStatus = Literal["failed", "ok", "retry"]
 """What a checker reports."""

@@ -7,7 +7,9 @@ from typing import TypeAlias, Unpack
 
 from paceline_client.answers import IfChanged, Json, Nothing, Page
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
+from paceline_client.durations import DurationLike
 from paceline_client.lines import Progress
+from paceline_client.models.alerts import Silence
 from paceline_client.models.monitors import (
     BulkAnswer,
     BulkResult,
@@ -98,6 +100,12 @@ class Monitors(Resource[Transport]):
     def resume(self, monitor: str, *, user: str = "me", if_match: str | None = None) -> Call[Monitor]:
         """Resumes the monitor at once."""
         return _switch(monitor, "resume", user=user, if_match=if_match)
+
+    @operation
+    def silence(self, monitor: str, *, lasting: DurationLike, reason: str = "", user: str = "me") -> Call[Silence]:
+        """Holds back the monitor's alerts for so long; its runs go on."""
+        body = given(reason=reason) | {"for": lasting}
+        return Call("POST", f"{_MONITOR}/silence", Json(Silence), {"user": user, "id": monitor}, body=body)
 
     @listing
     def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Monitor]:

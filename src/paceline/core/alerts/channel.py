@@ -9,7 +9,6 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from paceline.core.monitors.checks import HIDDEN
-from paceline.core.parsing import decode
 from paceline.core.schema import shown
 from paceline.core.targets import URL_CHARS_MAX, url_problem
 from paceline.errors import FieldProblem, InvalidInput
@@ -69,16 +68,11 @@ class Channel(msgspec.Struct, frozen=True):
     updated_ms: int
 
 
-_decoder = msgspec.json.Decoder(ChannelBody)
-
-
-def parse_channel(body: bytes) -> ChannelBody:
-    """Return the channel, or raise InvalidInput with the field that is wrong."""
-    parsed = decode(_decoder, body)
-    problem = None if parsed.url == HIDDEN else channel_url_problem(parsed.kind, parsed.url)
+def check_channel(body: ChannelBody) -> None:
+    """Raise InvalidInput with the field that is wrong, if one is."""
+    problem = None if body.url == HIDDEN else channel_url_problem(body.kind, body.url)
     if problem is not None:
         raise InvalidInput.of(FieldProblem("/url", problem))
-    return parsed
 
 
 def channel_url_problem(kind: ChannelKind, url: str) -> str | None:

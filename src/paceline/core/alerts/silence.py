@@ -9,7 +9,7 @@ import msgspec
 
 from paceline.core.durations import parse_duration_ms
 from paceline.core.monitors.definition import TAG_CHARS_MAX
-from paceline.core.parsing import decode, duration_problems, line_problem
+from paceline.core.parsing import duration_problems, line_problem
 from paceline.core.schema import Duration, shown
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -52,22 +52,16 @@ class NamedSilence(NamedTuple):
     silence: Silence
 
 
-_monitor_decoder = msgspec.json.Decoder(SilenceBody)
-_tag_decoder = msgspec.json.Decoder(TagSilenceBody)
-
-
-def parse_monitor_silence(body: bytes, monitor: str, *, now_ms: int) -> Silence:
+def monitor_silence(body: SilenceBody, monitor: str, *, now_ms: int) -> Silence:
     """Return a silence of the monitor that begins now, or raise InvalidInput with the field that is wrong."""
-    parsed = decode(_monitor_decoder, body)
-    return _silence(parsed, monitor=monitor, tag=None, now_ms=now_ms)
+    return _silence(body, monitor=monitor, tag=None, now_ms=now_ms)
 
 
-def parse_tag_silence(body: bytes, *, now_ms: int) -> Silence:
+def tag_silence(body: TagSilenceBody, *, now_ms: int) -> Silence:
     """Return a silence of a tag that begins now, or raise InvalidInput with the field that is wrong."""
-    parsed = decode(_tag_decoder, body)
-    if not parsed.tag or (line_problem(parsed.tag, "/tag", chars_max=TAG_CHARS_MAX)):
+    if not body.tag or line_problem(body.tag, "/tag", chars_max=TAG_CHARS_MAX):
         raise InvalidInput.of(FieldProblem("/tag", f"one line of 1 to {TAG_CHARS_MAX} characters"))
-    return _silence(parsed, monitor=None, tag=parsed.tag, now_ms=now_ms)
+    return _silence(body, monitor=None, tag=body.tag, now_ms=now_ms)
 
 
 def _silence(body: SilenceBody | TagSilenceBody, *, monitor: str | None, tag: str | None, now_ms: int) -> Silence:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from paceline.shells.api import (
     accounts,
     batches,
+    channels,
     days,
     dead,
     jobs,
@@ -21,6 +22,7 @@ from paceline.shells.api.http.route import Group, Route
 _GROUPS: tuple[Group, ...] = (
     monitors.MONITORS,
     monitor_queries.MONITOR_QUERIES,
+    channels.CHANNELS,
     outgoing.OUTGOING,
     outgoing.RUNS,
     providers.PROVIDERS,

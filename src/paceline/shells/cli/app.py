@@ -12,7 +12,7 @@ import typer
 
 from paceline import __version__
 from paceline.errors import PacelineError
-from paceline.shells.cli import aws, export, import_, login, runs, simulator, tokens, up, upkeep, users
+from paceline.shells.cli import aws, channels, export, import_, login, runs, simulator, tokens, up, upkeep, users
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
@@ -46,6 +46,9 @@ import_.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_ahead.app)
+app.add_typer(channels.app)
+app.add_typer(channels.silence_app)
+app.add_typer(channels.alert_app)
 app.add_typer(providers.app)
 app.add_typer(batch_records.app)
 app.add_typer(dead.app)

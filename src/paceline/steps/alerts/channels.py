@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from paceline.core.alerts.channel import CHANNELS_PER_USER_MAX, Channel, ChannelBody, parse_channel
+from paceline.core.alerts.channel import CHANNELS_PER_USER_MAX, Channel, ChannelBody, check_channel
 from paceline.core.ids import id_problem
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, NotFound
@@ -28,15 +28,16 @@ class ChannelPut(NamedTuple):
     created: bool
 
 
-def put_channel(store: Store, vault: Vault, user: str, channel_id: str, body: bytes, *, now_ms: int) -> ChannelPut:
-    """Create the channel or replace it. A URL given back as it is shown keeps the one that is stored."""
+def put_channel(
+    store: Store, vault: Vault, user: str, channel_id: str, body: ChannelBody, *, now_ms: int
+) -> ChannelPut:
+    """Create the channel or replace it. A URL given back as it is shown keeps the one that is stored.
+
+    The limit on a user's channels may be passed by puts at the same moment.
+    """
     if problem := id_problem(channel_id, "/id"):
         raise InvalidInput.of(problem)
-    return put_parsed(store, vault, user, channel_id, parse_channel(body), now_ms=now_ms)
-
-
-def put_parsed(store: Store, vault: Vault, user: str, channel_id: str, body: ChannelBody, *, now_ms: int) -> ChannelPut:
-    """Single form of the put for a body that was parsed. The limit may be passed by puts at the same moment."""
+    check_channel(body)
     created_ms = user_since_ms(store, user)
     made = False
 

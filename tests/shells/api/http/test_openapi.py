@@ -20,6 +20,7 @@ DOCUMENT = openapi_document(ROUTES)
 SCHEMAS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 VERBS = {"add", "cancel", "claim", "discard", "edit", "export", "extend", "list", "patch", "pause", "plan", "put"}
 VERBS |= {"redrive", "remove", "report", "rerun", "resume", "revoke", "run", "show", "stream", "submit"}
+VERBS |= {"end", "send", "silence"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 DAY = re.compile(r"\d{4}-\d\d-\d\d")
 TIME_NAMES = re.compile(r"(\w+_)?(at|until|due|since|start|end)")
@@ -227,8 +228,9 @@ def leased(world: World, name: str) -> dict[str, str]:
 def aim(world: World, operation_id: str, body: dict[str, Any], number: int) -> tuple[dict[str, str], dict[str, Any]]:
     """Where the example is sent, and the example with the names that only this server knows."""
     names = {"user": "alice", "id": f"example-{number}", "provider": "shop", "batch": "daily", "account": "lab"}
+    names["channel"] = "ops"
     match operation_id:
-        case "edit_monitor":
+        case "edit_monitor" | "silence_monitor":
             names["id"] = "there"
         case "claim_runs":
             fired(world, f"claimed-{number}")  # else the claim waits

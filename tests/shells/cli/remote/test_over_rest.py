@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from paceline.core.alerts.alert import Alert
 from paceline.core.daemons import Daemon
 from paceline.shells.cli.app import main
 from paceline.steps.upkeep.daemons import beat
@@ -80,6 +81,11 @@ def stage_monitors(world: World, alice: Client) -> None:
         {"check": {"kind": "tls", "host": "example.org"}, "cron": "0 6 * * *", "paused": True},
     )
     alice("PUT", f"{monitors}/own", {**OUTGOING, "every": "1d"})
+    for name in ("ops", "spare"):
+        alice("PUT", f"/v1/users/me/channels/{name}", {"kind": "webhook", "url": f"https://{name}.example.org/secret"})
+    alice("POST", "/v1/users/me/silences", {"tag": "b", "for": "300d"})
+    alerts = [Alert(f"al_{n}", "monitor.failing", world.system.clock.now_ms(), "alice", "web") for n in range(3)]
+    world.system.store.add_alerts(alerts)
     while not alice("GET", f"{monitors}/own/runs").json["items"]:
         world.fire()
 
@@ -133,6 +139,13 @@ READS = [
     "monitor runs own --user alice",
     "monitor runs own --user alice --limit 1",
     "monitor runs web --user alice",
+    "channel list --user alice",
+    "channel list --user nobody",
+    "silence list --user alice",
+    "alert list --user alice",
+    "alert list --user alice --limit 1",
+    "alert list --user alice --cursor x",
+    "alert list --user nobody",
     "provider list",
     "provider list --limit 1",
     "provider show shop",
@@ -215,7 +228,14 @@ def test_the_status_is_the_same_on_the_store_and_over_rest_but_for_ages(both: Bo
 
 
 def test_a_cursor_of_one_way_goes_on_the_other_way(both: Both) -> None:
-    for list_ in ("monitor list --user alice", "provider list", "batch list", "dead list", "job list"):
+    for list_ in (
+        "monitor list --user alice",
+        "alert list --user alice",
+        "provider list",
+        "batch list",
+        "dead list",
+        "job list",
+    ):
         first = json.loads(both.on_store(*list_.split(), "--limit", "1", "--json").out)
         rest = both.over_rest(*list_.split(), "--cursor", first["next_cursor"], "--json")
         whole = json.loads(both.over_rest(*list_.split(), "--json").out)
@@ -283,6 +303,24 @@ SCRIPTS: dict[str, list[str]] = {
         "monitor pause {n} --user alice",
         "monitor import monitors.ndjson --user alice",
         "monitor import monitors.ndjson --user alice",
+    ],
+    "channels": [
+        "channel set {n} --user alice",
+        "channel set {n} --url http://127.0.0.1:9/x --default --user alice",
+        "channel set {n} --no-default --user alice",
+        "channel set {n} --kind apprise --user alice",
+        "channel set {n} --url mailto://a:b@127.0.0.1:9 --user alice",
+        "channel set {n} --url syslog:// --user alice",
+        "channel set {n} --kind pigeon --user alice",
+        "channel test nothing --user alice",
+        "channel rm {n} --user alice",
+        "channel rm {n} --user alice",
+        "monitor silence web --for 2h --reason moving --user alice",
+        "monitor silence nothing --for 2h --user alice",
+        "monitor silence web --for soon --user alice",
+        "silence add a --for 1h --user alice",
+        "silence add a --for 1s --user alice",
+        "silence end nothing --user alice",
     ],
     "providers": [
         "provider set {n} --rate 5/1s",
@@ -358,6 +396,7 @@ VARYING = [
     (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
     (r"pl_\w+", "TOKEN"),
     (r"\b[0-9a-f]{12}\b", "TOKEN_ID"),
+    (r"\bs[0-9a-f]{12}\b", "SILENCE_ID"),
     (r'("(?:generation|number)":)\d+', r"\1N"),
     (r"(generation +)\d+", r"\1N"),
 ]

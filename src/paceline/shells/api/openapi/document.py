@@ -25,6 +25,8 @@ _PLACES = re.compile(r"{(\w+)}")
 _PATH_TEXTS = {
     "user": "The user's id, or `me`.",
     "id": "The monitor's id.",
+    "channel": "The channel's id.",
+    "silence_id": "The silence's id, as the list of silences shows it.",
     "provider": "The provider's id.",
     "batch": "The batch's id.",
     "record": "The record's id.",
@@ -176,7 +178,7 @@ def _parameters(route: Route) -> list[Schema]:
 def _path_schema(name: str) -> Schema:
     if name == "date":
         return {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}(~[1-9][0-9]?)?$"}
-    if name in ("run", "token_id", "job", "key_id"):
+    if name in ("run", "token_id", "job", "key_id", "silence_id"):
         return {"type": "string", "minLength": 1, "maxLength": 600 if name == "run" else 64}
     return ID
 

@@ -10,6 +10,7 @@ from paceline.shells.api.openapi.schemas import Schema, name_of
 NOW = "2026-11-15T12:00:00Z"
 LATER = "2026-11-16T00:00:00Z"
 DATE = "2026-11-15"
+ALERT = "al_0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 RUN, CALL_RUN = "alice/home#7@42", f"daily/order-1@{DATE}"
 _HTTP_CHECK = {"kind": "http", "url": "https://example.org/", "expect": {"status": [200], "body_contains": "ok"}}
 _INTERVAL = {"check": _HTTP_CHECK, "every": "60s", "tags": ["web"], "alert": {"after": 3, "recover": 1, "channels": []}}
@@ -21,6 +22,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "AccountSpec": {"standard": {"concurrent": 100, "daily_results": 100_000, "daily_credits": 1_000_000}},
     "BatchSpec": {"standard": {"start": "02:00", "window": "6h", "timezone": "Europe/Berlin", "missed": "once"}},
     "BulkBody": {"standard": {"items": [{"id": "home", **_INTERVAL}, {"id": "certificate", **_CRON}]}},
+    "ChannelBody": {
+        "webhook": {"kind": "webhook", "url": "https://hooks.example.org/paceline", "default": True},
+        "apprise": {"kind": "apprise", "url": "mailtos://robot:a-password@example.org?to=ops@example.org"},
+    },
     "ClaimBody": {
         "standard": {"max": 10, "lease": "60s", "wait": "20s"},
         "queue": {"queue": "browser"},
@@ -66,6 +71,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "RedriveBody": {"provider": {"provider": "shop"}, "batch": {"batch": "daily", "date": DATE}},
     "RerunBody": {"state": {"state": "done"}, "records": {"records": ["order-1"]}},
     "RunClaimBody": {"standard": {"attempt": 1, "lease": "60s"}},
+    "SilenceBody": {"standard": {"for": "2h", "reason": "moving to another rack"}},
+    "TagSilenceBody": {"standard": {"tag": "web", "for": "30m"}},
     "UserPatchBody": {"standard": {"daily_credits": 200_000}},
 }
 """By the name of the body's schema: what each example shows, and the example. A test sends all of them to a server."""
@@ -154,13 +161,25 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
         "daily_results": 100_000,
         "daily_credits": 1_000_000,
     },
+    "AlertView": {
+        "id": ALERT,
+        "event": "monitor.failing",
+        "subject": "home",
+        "reason": "answered 500",
+        "data": {},
+        "state": "told",
+        "silence": None,
+        "note": "",
+    },
     "AddedKeyView": {"id": "k1", "label": "lab", "state": "ready", "unverified": []},
     "BatchView": {"id": "daily", "start": "02:00", "next_start": LATER},
     "BulkResult": {"disposition": "created"},
     "CallItem": {"run": CALL_RUN, "record": _RECORD, "date": DATE},
     "CallRunView": {"run": CALL_RUN, "state": "done", "payload": None},
+    "ChannelView": {"id": "ops", "kind": "webhook", "url": "***", "default": True},
     "CountsView": {"unknown": 0},
     "DaemonView": {"id": "vm-1-4711", "state": "running"},
+    "DeliveryView": {"channel": "ops", "state": "told", "tries": 1, "next_try": None, "reason": ""},
     "DaySummary": {"end": LATER},
     "DayReport": {"end": LATER, "runs": 1},
     "JobQuote": {"cost": 120, "fits": True, "measurements": 1},
@@ -186,7 +205,9 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "RecordsAnswer": {"created": 1, "refusals": None},
     "RunView": {"state": "ok", "outcome": "ok", "detail": {}},
     "ServiceStatus": {"accounts_aside": [], "atlas_pause": None, "store": "sqlite:///paceline.db"},
+    "SilenceView": {"id": "s0a1b2c3d4e5f", "monitor": "home", "tag": None, "until": LATER, "reason": "moving"},
     "StandingView": {"state": "open"},
+    "TrialView": {"channel": "ops", "ok": True, "code": 200, "reason": "", "took_ms": 84},
     "TokenMade": {"id": "t1"},
     "TokenView": {"id": "t1"},
     "UpcomingView": {"items": [NOW, LATER], "reason": None},

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from paceline.core.alerts.silence import SilenceBody, monitor_silence
 from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
 from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
@@ -25,6 +27,7 @@ from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import report
+from paceline.steps.views.alert_report import SilenceView
 from paceline.steps.views.report import MonitorView, RunView
 
 if TYPE_CHECKING:
@@ -95,6 +98,24 @@ def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None
     )
     latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
     emit(call, {**msgspec.to_builtins(view), "runs": runs}, Fields(_fields(view)), *latest)
+
+
+@command(app, "silence")
+def silence(
+    call: Call, monitor_id: IdArgument, *, user: UserOption = None, lasting: ForOption, reason: ReasonOption = ""
+) -> None:
+    """Hold back a monitor's alerts for a time; its runs go on."""
+    body = SilenceBody(lasting, reason)
+
+    def on_store(system: System) -> SilenceView:
+        monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+        return silence_now(system, monitor.owner, lambda now_ms: monitor_silence(body, monitor.id, now_ms=now_ms))
+
+    def over_rest(remote: Remote) -> SilenceView:
+        path, names = f"{MONITOR_PATH}/silence", _names(remote, user, monitor_id)
+        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), names=names).view
+
+    emit_silence(call, call.answer(on_store, over_rest))
 
 
 @command(app, "runs")

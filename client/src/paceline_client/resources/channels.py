@@ -1,0 +1,77 @@
+"""Channels and silences of a user, and the alerts that were told."""
+
+from __future__ import annotations
+
+from paceline_client.answers import Json, Nothing, Page
+from paceline_client.calls import Call, Pages, Resource, Transport, given, listing, operation
+from paceline_client.durations import DurationLike
+from paceline_client.models.alerts import Alert, Channel, Silence, Trial
+from paceline_client.models.states import ChannelKind
+
+_USER = "/v1/users/{user}"
+_CHANNEL = _USER + "/channels/{channel}"
+TEST_S = 40.0
+"""So long a service may take to answer a test message."""
+
+
+class Channels(Resource[Transport]):
+    """Channels of a user. ``user`` is whose: ``me``, or for admins anybody."""
+
+    @operation
+    def put(
+        self, channel: str, *, kind: ChannelKind, url: str, default: bool | None = None, user: str = "me"
+    ) -> Call[Channel]:
+        """Creates the channel or replaces it. ``url="***"`` keeps the one that is stored."""
+        body = given(kind=kind, url=url, default=default)
+        return Call("PUT", _CHANNEL, Json(Channel), {"user": user, "channel": channel}, body=body)
+
+    @operation
+    def get(self, channel: str, *, user: str = "me") -> Call[Channel]:
+        """The channel, without its URL."""
+        return Call("GET", _CHANNEL, Json(Channel), {"user": user, "channel": channel})
+
+    @operation
+    def remove(self, channel: str, *, user: str = "me") -> Call[None]:
+        """Removes the channel; alerts of monitors that name it go to the default channels."""
+        return Call("DELETE", _CHANNEL, Nothing(), {"user": user, "channel": channel})
+
+    @listing
+    def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Channel]:
+        """The user's channels in order of id."""
+        return Pages(Call("GET", f"{_USER}/channels", Json(Page[Channel]), {"user": user}), limit)
+
+    @operation
+    def test(self, channel: str, *, user: str = "me") -> Call[Trial]:
+        """Sends one message through the channel now and returns what came of it."""
+        places = {"user": user, "channel": channel}
+        return Call("POST", f"{_CHANNEL}/test", Json(Trial), places, wait_s=TEST_S)
+
+
+class Silences(Resource[Transport]):
+    """Silences of a user; one of a single monitor is begun by ``client.monitors.silence``."""
+
+    @operation
+    def add(self, tag: str, *, lasting: DurationLike, reason: str = "", user: str = "me") -> Call[Silence]:
+        """Holds back the alerts of all monitors with the tag for so long; their runs go on."""
+        body = given(tag=tag, reason=reason) | {"for": lasting}
+        return Call("POST", f"{_USER}/silences", Json(Silence), {"user": user}, body=body)
+
+    @listing
+    def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Silence]:
+        """The user's silences in force."""
+        return Pages(Call("GET", f"{_USER}/silences", Json(Page[Silence]), {"user": user}), limit)
+
+    @operation
+    def end(self, silence: str, *, user: str = "me") -> Call[None]:
+        """Ends a silence early; a failure that it held back and that lasts is told."""
+        places = {"user": user, "silence_id": silence}
+        return Call("DELETE", f"{_USER}/silences/{{silence_id}}", Nothing(), places)
+
+
+class Alerts(Resource[Transport]):
+    """What a user was told."""
+
+    @listing
+    def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Alert]:
+        """The user's alerts, newest first."""
+        return Pages(Call("GET", f"{_USER}/alerts", Json(Page[Alert]), {"user": user}), limit)

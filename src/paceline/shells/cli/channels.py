@@ -1,0 +1,249 @@
+"""``paceline channel``, ``paceline silence`` and ``paceline alert``: who is told, what is held back, what was told."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import typer
+
+from paceline.core.alerts.channel import ChannelBody, ChannelKind
+from paceline.core.alerts.silence import TagSilenceBody, tag_silence
+from paceline.core.monitors.checks import HIDDEN
+from paceline.errors import InvalidInput, NotFound
+from paceline.shells import cursors
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
+from paceline.shells.cursors import make_cursor, position_of
+from paceline.steps.alerts import channels, silences
+from paceline.steps.views import alert_report
+from paceline.steps.views.alert_report import AlertView, ChannelView, SilenceView, TrialView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+app = typer.Typer(name="channel", help="Put, test, list and remove the channels through which a user is told.")
+silence_app = typer.Typer(name="silence", help="Hold back the alerts of monitors with a tag; list and end silences.")
+alert_app = typer.Typer(name="alert", help="See what was told to whom.")
+
+CHANNEL_COLUMNS: Columns = {
+    "CHANNEL": "id",
+    "KIND": "kind",
+    "DEFAULT": lambda view: "yes" if view.default else "no",
+    "CHANGED": "updated_at",
+}
+SILENCE_COLUMNS: Columns = {
+    "SILENCE": "id",
+    "OF": lambda view: view.monitor or f"tag {view.tag}",
+    "UNTIL": "until",
+    "REASON": "reason",
+}
+ALERT_COLUMNS: Columns = {
+    "AT": "at",
+    "EVENT": "event",
+    "SUBJECT": "subject",
+    "STATE": "state",
+    "TOLD": lambda view: ", ".join(f"{one.channel}: {one.state}" for one in view.deliveries) or view.note,
+    "REASON": "reason",
+}
+_CHANNELS = "/v1/users/{user}/channels"
+_CHANNEL = f"{_CHANNELS}/{{channel}}"
+_SILENCES = "/v1/users/{user}/silences"
+TEST_S = 40.0
+"""So long a service may take to answer a test message."""
+ChannelArgument = Annotated[str, typer.Argument(metavar="ID", help="The channel's id.")]
+ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 30m or 2h.")]
+ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the list.")]
+
+
+class ChannelOptions(NamedTuple):
+    """What ``channel set`` changes; None: as it is."""
+
+    url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Of a webhook, or of apprise; - reads it from stdin.")
+    ] = None
+    kind: Annotated[
+        str | None, typer.Option(metavar="KIND", help="webhook or apprise. [default: by how the URL begins]")
+    ] = None
+    default: Annotated[
+        bool | None, typer.Option("--default/--no-default", help="Told of all that names no channel, or not.")
+    ] = None
+
+
+@command(app, "set")
+def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
+    """Create a channel, or change what the options name of the one there is and keep the rest."""
+    if options.url == "-":
+        options = options._replace(url=sys.stdin.readline().strip())
+    view = call.answer_or_new(
+        lambda at: _put(at, owner_id(at, user), channel, options),
+        lambda remote: _put_over_rest(remote, owner_over_rest(remote, user), channel, options),
+    )
+    emit(call, view, f"Channel {view.id} is set. Try it: paceline channel test {view.id}")
+
+
+@command(app, "list")
+def list_channels(call: Call, *, user: UserOption = None) -> None:
+    """List a user's channels; their URLs are never shown."""
+    views = call.answer(
+        lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
+        lambda remote: remote.every(_CHANNELS, ChannelView, names={"user": owner_over_rest(remote, user)}),
+    )
+    emit_page(call, views, CHANNEL_COLUMNS, none="There is no channel yet: paceline channel set ID --url URL --default")
+
+
+@command(app, "test")
+def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
+    """Send one message through a channel and say what came of it; exit code 1 if it was not taken."""
+    view = call.answer(
+        lambda at: _test(at, owner_id(at, user), channel),
+        lambda remote: (
+            remote.ask(
+                "POST",
+                f"{_CHANNEL}/test",
+                TrialView,
+                names={"user": owner_over_rest(remote, user), "channel": channel},
+                wait_s=TEST_S,
+            ).view
+        ),
+    )
+    emit(call, view, f"Channel {channel} took it." if view.ok else f"Channel {channel} did not take it: {view.reason}")
+    return EXIT_OK if view.ok else EXIT_FAILED
+
+
+@command(app, "rm")
+def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> None:
+    """Remove a channel; alerts of monitors that name it then go to the default channels."""
+    call.answer(
+        lambda at: channels.remove_channel(at.store, owner_id(at, user), channel),
+        lambda remote: remote.do("DELETE", _CHANNEL, names={"user": owner_over_rest(remote, user), "channel": channel}),
+    )
+    emit(call, {"removed": channel}, f"Removed channel {channel}.")
+
+
+@command(silence_app, "add")
+def add_silence(
+    call: Call,
+    tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag of the monitors that are silenced.")],
+    *,
+    user: UserOption = None,
+    lasting: ForOption,
+    reason: ReasonOption = "",
+) -> None:
+    """Hold back the alerts of all monitors with a tag for a time; their runs go on."""
+    body = TagSilenceBody(tag, lasting, reason)
+    view = call.answer(
+        lambda at: silence_now(at, user, lambda now_ms: tag_silence(body, now_ms=now_ms)),
+        lambda remote: (
+            remote.ask("POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), names=_owner(remote, user)).view
+        ),
+    )
+    emit_silence(call, view)
+
+
+@command(silence_app, "list")
+def list_silences(call: Call, *, user: UserOption = None) -> None:
+    """List a user's silences in force."""
+    views = call.answer(
+        lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
+        lambda remote: remote.every(_SILENCES, SilenceView, names=_owner(remote, user)),
+    )
+    emit_page(call, views, SILENCE_COLUMNS, none="There is no silence.")
+
+
+@command(silence_app, "end")
+def end_silence(
+    call: Call,
+    silence: Annotated[str, typer.Argument(metavar="ID", help="The silence's id.")],
+    *,
+    user: UserOption = None,
+) -> None:
+    """End a silence early; a failure that it held back and that lasts is told."""
+    call.answer(
+        lambda at: silences.end_silence(at.store, owner_id(at, user), silence, now_ms=at.clock.now_ms()),
+        lambda remote: remote.do(
+            "DELETE", f"{_SILENCES}/{{silence_id}}", names={**_owner(remote, user), "silence_id": silence}
+        ),
+    )
+    emit(call, {"ended": silence}, f"Ended silence {silence}.")
+
+
+@command(alert_app, "list")
+def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
+    """List what a user was told through which channel, newest first."""
+    views, following = call.answer(
+        lambda at: _alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
+        lambda remote: remote.page(
+            "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, names=_owner(remote, user)
+        ),
+    )
+    emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none="There is no alert.")
+
+
+def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
+    """Begin the silence that ``make`` makes for the time that it is given."""
+    silence = make(system.clock.now_ms())
+    chance_id = secrets.token_hex(silences.ID_DIGITS // 2)
+    return alert_report.silence_view(
+        silences.add_silence(system.store, owner_id(system, user), silence, chance_id=chance_id)
+    )
+
+
+def emit_silence(call: Call, view: SilenceView) -> None:
+    what = view.monitor or f"monitors with the tag {view.tag}"
+    emit(call, view, f"Silenced {what} until {view.until}. End it early: paceline silence end {view.id}")
+
+
+def _owner(remote: Remote, user: str | None) -> dict[str, str]:
+    return {"user": owner_over_rest(remote, user)}
+
+
+def _put(system: System, owner: str, channel: str, options: ChannelOptions) -> ChannelView:
+    try:
+        there = alert_report.channel_view(channel, channels.get_channel(system.store, owner, channel))
+    except NotFound:
+        there = None
+    body = _body(there, options)
+    put = channels.put_channel(system.store, system.vault, owner, channel, body, now_ms=system.clock.now_ms())
+    return alert_report.channel_view(put.id, put.channel)
+
+
+def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOptions) -> ChannelView:
+    names = {"user": owner, "channel": channel}
+    there = remote.find(_CHANNEL, ChannelView, names=names)
+    body = _body(there.view if there else None, options)
+    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), names=names).view
+
+
+def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:
+    """Return what is put: the options that were given, and the rest as it is."""
+    url, kind, default = options
+    if there is None and url is None:
+        raise InvalidInput("Say where it leads: --url URL.")
+    found = kind or (_kind_of(url) if url is not None else None) or (there.kind if there else None)
+    if found not in ("webhook", "apprise"):
+        raise InvalidInput("--kind: webhook or apprise.")
+    chosen: ChannelKind = "webhook" if found == "webhook" else "apprise"
+    kept = there.default if there else False
+    return ChannelBody(chosen, HIDDEN if url is None else url, kept if default is None else default)
+
+
+def _kind_of(url: str) -> ChannelKind:
+    return "webhook" if url.startswith(("http://", "https://")) else "apprise"
+
+
+def _test(system: System, owner: str, channel: str) -> TrialView:
+    from paceline.shells.channel_test import send_test_message
+
+    return send_test_message(system, owner, channel)
+
+
+def _alerts(system: System, owner: str, *, cursor: str | None, limit: int) -> tuple[list[AlertView], str | None]:
+    scope = cursors.alerts_of(owner)
+    before = str(position_of(cursor or "", scope, ""))
+    views, following = alert_report.alert_views(system.store, owner, before=before, limit=limit)
+    return views, None if following is None else make_cursor(scope, following)

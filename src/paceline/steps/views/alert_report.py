@@ -1,0 +1,143 @@
+"""Views of channels, silences and alerts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from paceline.core.alerts.alert import Event
+from paceline.core.alerts.channel import Channel, ChannelKind
+from paceline.core.alerts.record import AlertRecord, AlertState, DeliveryState
+from paceline.core.alerts.silence import NamedSilence
+from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.monitors.checks import HIDDEN
+from paceline.core.schema import Instant
+from paceline.ports import Store
+from paceline.ports.alerts import ListPlace
+from paceline.steps.alerts.channels import channels_of
+from paceline.steps.alerts.owner import since_ms
+from paceline.steps.alerts.silences import silences_of
+
+
+class ChannelView(msgspec.Struct, frozen=True):
+    """A channel; its URL is never shown."""
+
+    id: str
+    kind: ChannelKind
+    url: str
+    default: bool
+    created_at: Instant
+    updated_at: Instant
+
+
+class TrialView(msgspec.Struct, frozen=True):
+    """What came of a test message. ``code``: the status of a webhook's answer."""
+
+    channel: str
+    ok: bool
+    code: int | None
+    reason: str
+    took_ms: int
+
+
+class SilenceView(msgspec.Struct, frozen=True):
+    """A silence, of a monitor or of a tag."""
+
+    id: str
+    monitor: str | None
+    tag: str | None
+    began: Instant
+    until: Instant
+    reason: str
+
+
+class DeliveryView(msgspec.Struct, frozen=True):
+    """An alert on its way through one channel. ``next_try``: while it waits."""
+
+    channel: str
+    state: DeliveryState
+    tries: int
+    next_try: Instant | None
+    ended_at: Instant | None
+    reason: str
+
+
+class AlertView(msgspec.Struct, frozen=True):
+    """An alert, and to whom it was told. ``note``: why nobody was, where that is so."""
+
+    id: str
+    event: Event
+    at: Instant
+    user: str
+    subject: str
+    reason: str
+    data: dict[str, Any]
+    state: AlertState
+    silence: str | None
+    note: str
+    deliveries: list[DeliveryView]
+
+
+def channel_view(channel_id: str, channel: Channel) -> ChannelView:
+    created, updated = to_text(channel.created_ms), to_text(channel.updated_ms)
+    return ChannelView(channel_id, channel.kind, HIDDEN, channel.default, created, updated)
+
+
+def channel_views(store: Store, user: str) -> list[ChannelView]:
+    """Return the user's channels in order of id."""
+    found = channels_of(store, user, since_ms=since_ms(store, user))
+    return [channel_view(channel_id, channel) for channel_id, channel in found.items()]
+
+
+def silence_view(named: NamedSilence) -> SilenceView:
+    silence = named.silence
+    return SilenceView(
+        named.id, silence.monitor, silence.tag, to_text(silence.from_ms), to_text(silence.until_ms), silence.reason
+    )
+
+
+def silence_views(store: Store, user: str, *, now_ms: int) -> list[SilenceView]:
+    """Return the user's silences in force, in order of id."""
+    return [silence_view(one) for one in silences_of(store, user, now_ms=now_ms, since_ms=since_ms(store, user))]
+
+
+def alert_view(record: AlertRecord) -> AlertView:
+    alert = record.alert
+    return AlertView(
+        id=alert.id,
+        event=alert.event,
+        at=to_text(alert.at_ms),
+        user=alert.user,
+        subject=alert.subject,
+        reason=alert.reason,
+        data=alert.data,
+        state=record.state,
+        silence=record.silence or None,
+        note=record.note,
+        deliveries=[
+            DeliveryView(
+                channel=one.channel,
+                state=one.state,
+                tries=one.tries,
+                next_try=to_text(one.next_ms) if one.state == "waiting" else None,
+                ended_at=to_text_or_none(one.ended_ms),
+                reason=one.reason,
+            )
+            for one in record.deliveries
+        ],
+    )
+
+
+def alert_views(store: Store, user: str, *, before: str, limit: int) -> tuple[list[AlertView], str | None]:
+    """Return a page of the user's alerts, newest first, and where the next page begins; ``before`` is that."""
+    place = _place(before) if before else None
+    found = store.alerts(user, since_ms=since_ms(store, user), before=place, limit=limit + 1)
+    last = found[limit - 1].alert if len(found) > limit else None
+    return [alert_view(one) for one in found[:limit]], None if last is None else f"{last.at_ms} {last.id}"
+
+
+def _place(text: str) -> ListPlace | None:
+    """The place that a cursor names. Cursors of other lists never come here: they have another scope."""
+    at_ms, _, alert_id = text.partition(" ")
+    return ListPlace(int(at_ms), alert_id) if at_ms.isdigit() and len(at_ms) <= 18 else None
