@@ -192,6 +192,11 @@ class MonitorStore(Protocol):
         same act: the record, and the alerts. It follows for monitors that are there, by their definition as it is now.
         """
 
+    def settle_and_claim(
+        self, settlements: Sequence[Settlement], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
+    ) -> tuple[list[bool], list[Claimed]]:
+        """``settle`` and then ``claim`` of checks, in one act where the store can."""
+
     def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
         """Moves runs after the clock was set back, by ``core.monitors.leases.pulled_back``. Returns how many.
 

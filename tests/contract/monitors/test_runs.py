@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from paceline.core.monitors.due import Advance
@@ -55,6 +57,17 @@ def test_promise_6_one_run_of_a_monitor_is_out_at_a_time_and_in_order(store: Sto
         assert settle(handle, out) == [True] * len(out)
     assert seen == [0, 1, 2]
     assert claim(store) == []
+
+
+def test_settling_and_claiming_in_one_act_is_the_same_as_one_after_the_other(store: Store) -> None:
+    make_runs(store, armed(store, "a"), 2)
+    (first,) = claim(store)
+    terms: dict[str, Any] = {"now_ms": T0_MS, "runs_max": 10, "lease_ms": LEASE_MS, "places": None}
+    won, claimed = store.settle_and_claim([settlement(first), settlement(first)], **terms)
+    assert (won, names(claimed)) == ([True, False], [("a", 1)]), "the run behind it may start in the same act"
+    assert run_of(store, first).state == "ok"
+    assert store.settle_and_claim([settlement(first)], **terms) == ([False], [])
+    assert store.settle_and_claim([], **terms) == ([], [])
 
 
 def test_store_returns_when_the_next_check_may_be_claimed(store: Store) -> None:

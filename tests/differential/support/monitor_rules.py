@@ -34,6 +34,7 @@ CADENCES = {"1s": "1s", "1m": "60s", "5m": "300s", "cron": "* * * * *", "hourly"
 POLICY = RetryPolicy(attempts_max=3)
 CATCH_UP = CatchUp(runs_max=4, waiting_max=2)
 HELD_MAX = 8
+NEED_HELD = frozenset({"settle", "settle_and_claim", "record_outcome", "extend", "release"})
 
 a_monitor = ("m1", "m2", "m3")
 a_revision = (None, None, None, 0, 1, 2)
@@ -85,7 +86,7 @@ class MonitorRules(Machine):
         self.put_monitor(owner="bob", monitor="m1", check="outgoing", overlap="skip", **spec)
 
     def can(self, act: str) -> bool:
-        return super().can(act) and (bool(self.held) or act not in {"settle", "record_outcome", "extend", "release"})
+        return super().can(act) and (bool(self.held) or act not in NEED_HELD)
 
     def hold(self, claimed: Both) -> None:
         """Pairs up what both stores gave out, by name."""
@@ -225,6 +226,23 @@ class MonitorRules(Machine):
             return side.store.settle([Settlement(handle, attempt, self._outcome(outcome), self.now_ms, self.now_ms)])
 
         self.ask("settle", settle)
+
+    @act(5, pick=a_pick, outcome=an_outcome, runs_max=a_room, lease_ms=a_lease)
+    def settle_and_claim(self, pick: int, outcome: str, runs_max: int, lease_ms: int) -> None:
+        self.now_ms += 1_000
+        runs_max = self._room(runs_max)
+        item = self.held[pick % len(self.held)]
+
+        def settle(side: Side) -> object:
+            handle, attempt = fence_of(item.of(side))
+            settlement = Settlement(handle, attempt, self._outcome(outcome), self.now_ms, self.now_ms)
+            won, claimed = side.store.settle_and_claim(
+                [settlement], now_ms=self.now_ms, runs_max=runs_max, lease_ms=lease_ms, places=None
+            )
+            return won, send.make_orders(side.store, claimed, now_ms=self.now_ms, policy=POLICY)
+
+        both = self.ask("settle_and_claim", settle, arrange=lambda told: (told[0], in_order_of_name(told[1])))
+        self.hold(Both(both.sqlite[1], both.aws[1]))
 
     def _outcome(self, name: str) -> Outcome:
         match name:

@@ -273,6 +273,58 @@ def test_results_that_could_not_be_settled_are_kept_and_settled_in_order(*, with
     assert any(act.startswith("settle") for act in errands.store.asked) is not with_claim
 
 
+def test_results_wait_for_company_and_go_with_the_next_claim() -> None:
+    errands = Errands(1, 2, 3)
+    errands.settles_with_claim, errands.settle_ms = True, 50
+    loop = loop_of(errands)
+    loop.turn()
+    errands.ms += 1_000
+    errands.edge.end(1)
+    loop.turn()
+    loop.turn()
+    assert (errands.settled, errands.edge.waited_ms) == ([1], 200), "nothing was settled for long"
+    errands.edge.end(2)
+    loop.turn()
+    errands.ms += 10
+    loop.turn()
+    assert (errands.settled, errands.edge.waited_ms) == ([1], 40)
+    loop.wake()
+    loop.turn()
+    assert errands.settled == [1], "a claim so soon does not take them along"
+    errands.ms += 20
+    loop.wake()
+    loop.turn()
+    assert errands.settled == [1, 2]
+    errands.edge.end(3)
+    loop.turn()
+    errands.ms += 50
+    loop.turn()
+    assert errands.settled == [1, 2, 3], "nothing is to be claimed, and they have waited long enough"
+
+
+def test_results_that_may_not_be_settled_yet_do_not_keep_the_loop_awake() -> None:
+    errands = Errands(*range(9))
+    errands.settles_with_claim, errands.settle_ms, errands.claim_ms, errands.orders_max = True, 50, 20, 12
+    loop = loop_of(errands)
+    loop.turn()
+    errands.edge.end(0)
+    loop.turn()
+    errands.ms += 20
+    loop.turn()
+    assert errands.settled == [0]
+    errands.ms += 45
+    loop.wake()
+    loop.turn()
+    errands.edge.end(1)
+    loop.turn()
+    errands.ms += 10
+    loop.turn()
+    assert (errands.settled, errands.edge.waited_ms) == ([0], 10), "the next claim comes 20 ms after the last"
+    errands.ms += 10
+    loop.turn()
+    assert errands.settled == [0, 1]
+
+
 def test_drain_settles_what_ends_and_claims_nothing() -> None:
     errands = Errands(1, 2)
     loop = loop_of(errands)

@@ -21,7 +21,7 @@ from paceline.steps import access
 from paceline.steps.monitors import define, outgoing
 from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.run_now import run_now
-from paceline.steps.monitors.send import claim_orders, settle
+from paceline.steps.monitors.send import claim_orders, settle, settle_and_claim
 from paceline.steps.monitors.tick import pull_back, tick
 from paceline.steps.upkeep.purge import purge
 from tests.support import outgoing_runs
@@ -119,12 +119,18 @@ class Daemon:
             pass
 
     def send(self) -> None:
+        """Results in hand are settled in the same act, as a daemon does on a file."""
+        ended, now_ms = self._provider.finished(wait_ms=0), self._world.now_ms
         room = 8 - self._provider.in_flight
-        if room > 0:
-            orders = claim_orders(
-                self._store, now_ms=self._world.now_ms, runs_max=room, lease_ms=CHECK_LEASE_MS, policy=POLICY
+        if ended:
+            _, orders = settle_and_claim(
+                self._store, ended, now_ms=now_ms, runs_max=room, lease_ms=CHECK_LEASE_MS, policy=POLICY
             )
-            self._provider.start(orders)
+        elif room > 0:
+            orders = claim_orders(self._store, now_ms=now_ms, runs_max=room, lease_ms=CHECK_LEASE_MS, policy=POLICY)
+        else:
+            return
+        self._provider.start(orders)
 
     def collect(self) -> None:
         settle(self._store, self._provider.finished(wait_ms=0))

@@ -27,7 +27,8 @@ from tests.world.support.ledger import Ledger, demand
 
 WRITES = frozenset(
     {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
-    | {"extend", "settle", "release", "purge", "advance_on_time", "book_catch_up", "make_extra_runs"}
+    | {"extend", "settle", "settle_and_claim", "release", "purge", "advance_on_time", "book_catch_up"}
+    | {"make_extra_runs"}
 )
 REPEATED = ("react", "commit", "settle", "make_extra_runs")
 """What an at-least-once world may deliver again."""
@@ -133,6 +134,17 @@ class Watched:
         self._ledger.settle(settlements, won)
         self._past.append(("settle", (settlements,), {}))
         return won
+
+    def settle_and_claim(
+        self, settlements: Sequence[Settlement], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
+    ) -> tuple[list[bool], list[Claimed]]:
+        won, claimed = self._inner.settle_and_claim(
+            settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places
+        )
+        self._ledger.settle(settlements, won)
+        self._ledger.claim(claimed)
+        self._past.append(("settle", (settlements,), {}))
+        return won, claimed
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         granted = self._inner.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms)

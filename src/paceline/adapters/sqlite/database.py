@@ -25,7 +25,7 @@ from paceline.ports import Clock
 BUSY_TIMEOUT_MS = 10_000
 """One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
 CHECK_S_MIN = 1.0
-CHECK_SHARE = 0.002
+CHECK_SHARE = 0.001
 CHECK_BYTES_MAX = 32 * 1024 * 1024
 """After checkpoints the structure of a file up to this size is looked through: for so small a share of a processor's
 time, and not more often than every second. A change by something else beside a checkpoint shows there."""

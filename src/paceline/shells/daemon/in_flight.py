@@ -63,7 +63,7 @@ class Work(Protocol[T, R]):
     settle_ms: int = 0
     """Results that come within this time are settled together."""
     settles_with_claim: bool = False
-    """Whether ``claim`` settles the results in hand in the same act. Only for a store that cannot hang."""
+    """Whether ``claim`` settles the results in hand in the same act, to save a commit. Not if the store may hang."""
 
     def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> Found[T]:
         """Claims up to ``room`` orders. ``told``: there may be some; else the store can be asked first.
@@ -145,14 +145,15 @@ class InFlight(Generic[T, R]):
         if room <= 0 or soon or self._claims.busy:
             return
         told = self._may_claim(by_ms=now_ms)
-        ended = self._ended if work.settles_with_claim else []
-        if not (told or self._freed or ended or passed_ms >= work.look_ms):
+        settle_ms = self._settle_ms(now_ms)
+        ended = self._ended if work.settles_with_claim and 2 * settle_ms <= work.settle_ms else []
+        if not (told or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
             return
         self._looked_ms = now_ms
         self._told.clear()
         self._freed, self._next_ms = False, None
         if ended:
-            self._ended = []
+            self._ended, self._settled_ms = [], now_ms
         self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
 
     def go_on(self, *, wait_ms_max: int) -> Turn:
@@ -201,8 +202,15 @@ class InFlight(Generic[T, R]):
             if next_ms is not None:
                 wait_ms = min(wait_ms, max(0, next_ms - now_ms, work.claim_ms - abs(now_ms - self._looked_ms)))
         if self._ended and not self._settles.full:
-            wait_ms = min(wait_ms, max(0, work.settle_ms - abs(now_ms - self._settled_ms)))
+            soonest_ms = work.claim_ms - abs(now_ms - self._looked_ms) if work.settles_with_claim else 0
+            wait_ms = min(wait_ms, max(soonest_ms, self._settle_ms(now_ms)))
         return wait_ms
+
+    def _settle_ms(self, now_ms: int) -> int:
+        """How long results in hand wait for more; 0: no longer."""
+        if len(self._ended) >= SETTLE_MAX:
+            return 0
+        return max(0, self.work.settle_ms - abs(now_ms - self._settled_ms))
 
     def _found(self) -> list[T]:
         """Returns what the claim under way has found, if it has ended."""
@@ -240,8 +248,7 @@ class InFlight(Generic[T, R]):
     def _settle(self, *, at_once: bool = False) -> None:
         self._note_settled()
         now_ms = self._clock.now_ms()
-        soon = len(self._ended) < SETTLE_MAX and abs(now_ms - self._settled_ms) < self.work.settle_ms
-        if not self._ended or self._settles.full or (soon and not at_once):
+        if not self._ended or self._settles.full or not (at_once or self._settle_ms(now_ms) == 0):
             return
         batch, self._ended = self._ended, []
         self._settled_ms = now_ms

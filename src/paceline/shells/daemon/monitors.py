@@ -20,7 +20,7 @@ from paceline.shells.daemon.polling import Outlook
 from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
-from paceline.steps.monitors.send import claim_orders, orders_in_time, settle
+from paceline.steps.monitors.send import SettleReport, claim_orders, orders_in_time, settle, settle_and_claim
 from paceline.steps.monitors.tick import next_entries_max, tick
 from paceline.wiring import System
 
@@ -81,7 +81,7 @@ class Ticker:
 
 
 class Checks(Work[Order, Finished]):
-    """Checks of monitors, made by this process."""
+    """Checks of monitors, made by this process. On a file results are settled with the next claim, in one commit."""
 
     name = "checks"
     claim_ms = 20
@@ -91,6 +91,7 @@ class Checks(Work[Order, Finished]):
         self.edge = provider
         self.orders_max = system.settings.check_places
         self.look_ms = max(LOOK_MS, system.traits.look_ms_min)
+        self.settles_with_claim = not system.traits.remote
         self._system = system
         self._opener = CheckOpener(system.vault)
         self._metrics = metrics
@@ -98,17 +99,28 @@ class Checks(Work[Order, Finished]):
         self._places = CheckPlaces(system.settings)
 
     def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
-        del ended
         store, now_ms = self._system.store, self._system.clock.now_ms()
-        if not told:
+        if not (told or ended):
             next_ms = store.next_run_ms()  # costs less than a claim
             if next_ms is None or next_ms > now_ms:
                 return Found([])
-        orders = self._claimed(now_ms=now_ms, runs_max=room, lease_ms=self._lease_ms, places=self._places.now())
+        terms: dict[str, Any] = {
+            "now_ms": now_ms,
+            "runs_max": room,
+            "lease_ms": self._lease_ms,
+            "places": self._places.now(),
+        }
+        orders = self._settled_and_claimed(ended, **terms) if ended else self._claimed(**terms)
         return Found(orders, now_ms if len(orders) == room else None)
 
     def _claimed(self, **terms: Any) -> list[Order]:
         return claim_orders(self._system.store, policy=self._system.retry_policy, opener=self._opener, **terms)
+
+    def _settled_and_claimed(self, ended: Sequence[tuple[Order, Finished]], **terms: Any) -> list[Order]:
+        results, policy = [item for _, item in ended], self._system.retry_policy
+        report, orders = settle_and_claim(self._system.store, results, policy=policy, opener=self._opener, **terms)
+        self._count(ended, report)
+        return orders
 
     def fences(self, orders: Sequence[Order]) -> list[Fence]:
         return [(order.handle, order.attempt) for order in orders]
@@ -129,17 +141,7 @@ class Checks(Work[Order, Finished]):
         self._places.end(orders)
 
     def settle(self, ended: Sequence[tuple[Order, Finished]]) -> int:
-        """Counts by type, and names each once, since results are thousands and kinds a handful."""
-        report = settle(self._system.store, [item for _, item in ended])
-        settled = {id(item) for item in report.settled} if report.stale else None
-        made = Counter(
-            [(type(order.check), item.outcome.ok) for order, item in ended if settled is None or id(item) in settled]
-        )
-        for (kind, ok), count in made.items():
-            self._metrics.count_runs(str(kind.__struct_config__.tag), "ok" if ok else "failed", count)
-        if report.stale:
-            log.warning("stale_outcomes", count=report.stale)
-        return len(report.settled)
+        return self._count(ended, settle(self._system.store, [item for _, item in ended]))
 
     def release(self, fences: Sequence[Fence]) -> None:
         self._system.store.release(fences, now_ms=self._system.clock.now_ms())
@@ -149,3 +151,15 @@ class Checks(Work[Order, Finished]):
 
     def show_in_flight(self, count: int) -> None:
         self._metrics.set_in_flight(count)
+
+    def _count(self, ended: Sequence[tuple[Order, Finished]], report: SettleReport) -> int:
+        """Counts by type, and names each once, since results are thousands and kinds a handful."""
+        settled = {id(item) for item in report.settled} if report.stale else None
+        made = Counter(
+            [(type(order.check), item.outcome.ok) for order, item in ended if settled is None or id(item) in settled]
+        )
+        for (kind, ok), count in made.items():
+            self._metrics.count_runs(str(kind.__struct_config__.tag), "ok" if ok else "failed", count)
+        if report.stale:
+            log.warning("stale_outcomes", count=report.stale)
+        return len(report.settled)

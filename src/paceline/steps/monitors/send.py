@@ -72,6 +72,22 @@ def claim_orders(
     return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
 
 
+def settle_and_claim(
+    store: Store,
+    finished: Sequence[Finished],
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    policy: RetryPolicy,
+    places: Places | None = None,
+    opener: CheckOpener | None = None,
+) -> tuple[SettleReport, list[Order]]:
+    """``settle`` and ``claim_orders`` in one act: a commit costs more than what it carries."""
+    won, claimed = store.settle_and_claim(finished, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
+    return _report(finished, won), make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
+
+
 def make_orders(
     store: Store,
     claimed: Iterable[Claimed],
@@ -131,7 +147,10 @@ def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
     """Records what came of the checks."""
     if not finished:
         return SettleReport([], 0)
-    won = store.settle(finished)
+    return _report(finished, store.settle(finished))
+
+
+def _report(finished: Sequence[Finished], won: Sequence[bool]) -> SettleReport:
     if all(won):
         return SettleReport(list(finished), 0)
     settled = [item for item, ok in zip(finished, won, strict=True) if ok]

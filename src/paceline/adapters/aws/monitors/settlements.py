@@ -11,7 +11,7 @@ from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
 from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
-from paceline.adapters.aws.monitors.claims import facts_of
+from paceline.adapters.aws.monitors.claims import claim, facts_of
 from paceline.adapters.aws.monitors.keys import (
     behind_front,
     check_queue,
@@ -30,8 +30,9 @@ from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import ended
 from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.overlap import QUEUED, follow_ms
+from paceline.core.monitors.places import Places
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Settlement
+from paceline.core.monitors.values import CHECKS, Claimed, Settlement
 
 _STORED = ("state", "started_ms", "latency_ms", "code", "reason", "detail")
 
@@ -51,6 +52,19 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
             if not is_outgoing(run["queue"]):
                 checks.moved(run["shard"], run["pk"], run["at"])
     return won
+
+
+def settle_and_claim(
+    store: MonitorParts,
+    settlements: Sequence[Settlement],
+    *,
+    now_ms: int,
+    runs_max: int,
+    lease_ms: int,
+    places: Places | None,
+) -> tuple[list[bool], list[Claimed]]:
+    won = settle(store, settlements)
+    return won, claim(store, CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
 
 
 class Ending(NamedTuple):

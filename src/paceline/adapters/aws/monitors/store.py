@@ -97,6 +97,7 @@ class AwsMonitorStore(MonitorParts):
     offer_again = reoffer.offer_again
     extend = open_runs.extend
     settle = settlements.settle
+    settle_and_claim = settlements.settle_and_claim
     pull_back_runs = upkeep.pull_back_runs
     release = open_runs.release
     runs = history.runs

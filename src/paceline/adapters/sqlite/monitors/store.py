@@ -19,7 +19,7 @@ from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Claimed, Queue, Reacted, Take
+from paceline.core.monitors.values import Claimed, Queue, Reacted, Settlement, Take
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -110,6 +110,17 @@ class SqliteMonitorStore:
                 return self._checks.claim(db, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         except BaseException:
             self._checks.forget()  # what it remembers may not have been committed
+            raise
+
+    def settle_and_claim(
+        self, settlements: Sequence[Settlement], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
+    ) -> tuple[list[bool], list[Claimed]]:
+        try:
+            with self._db.write() as db:
+                won, now_ms = runs_sql.settle(db, settlements), self._db.write_ms(now_ms)
+                return won, self._checks.claim(db, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
+        except BaseException:
+            self._checks.forget()
             raise
 
     next_run_ms = peeks(check_claims.next_run_ms)
