@@ -7,13 +7,16 @@ import re
 import time
 from typing import Any, NamedTuple
 
+from paceline.shells.dashboard import files
 from paceline.shells.ripe_api.routes import ROUTES as RIPE_ROUTES
 from tests.shells.api.conftest import OUTGOING, Client, Reply, World, run_path
 from tests.shells.api.support.day import PROVIDER, TOMORROW, end_all
 from tests.shells.api.support.job_stage import AtlasWorld, job
 from tests.shells.ripe_api.conftest import request_of
 
-PAGES = ("/", "/docs", "/openapi.json", "/dashboard/board.js", "/dashboard/board.css")
+PAGES = ("/", "/docs", "/openapi.json", "/ui/sign-in", files.address("paceline.js"), files.address("paceline.css"))
+VIEWS = ("/", "/ui/monitors", "/ui/providers", "/ui/batches", "/ui/dead", "/ui/jobs", "/ui/accounts", "/ui/users")
+"""Pages of the dashboard that are asked for as an admin."""
 ROUTES_APART = frozenset({"DELETE /v1/batches/{batch}"})
 """An engine deletes in passes of its own: 204 when that is all, 202 while it goes on. Contract tests compare it."""
 RECORDS = [{"id": f"r{number}", "provider": "shop", "endpoint": "/x"} for number in range(4)]
@@ -74,7 +77,11 @@ class Surface:
     def routes(self) -> set[str]:
         """All there are."""
         ours = {f"{method} {path}" for method, path, _ in self._templates}
-        return ours | {f"{route.method} {route.name}" for route in RIPE_ROUTES} | {f"GET {page}" for page in PAGES}
+        return (
+            ours
+            | {f"{route.method} {route.name}" for route in RIPE_ROUTES}
+            | {f"GET {page}" for page in (*PAGES, *VIEWS)}
+        )
 
     @property
     def walked(self) -> set[str]:
@@ -328,6 +335,8 @@ def _ripe(stage: AtlasWorld, at: Surface) -> None:
 
 
 def _service(stage: AtlasWorld, at: Surface) -> None:
+    for path in VIEWS:
+        at.ask(stage.root, "GET", path)
     for path in (*PAGES, "/healthz", "/readyz", "/metrics", "/nothing"):
         at.ask(stage.world.client(), "GET", path)
     at.ask(stage.root, "GET", "/v1/status")

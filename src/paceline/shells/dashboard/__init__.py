@@ -1,1 +1,1 @@
-"""The dashboard: one page that reads the REST API with the viewer's token, and polls."""
+"""The dashboard: pages for people, made on the server from what the API answers."""

@@ -1,35 +1,49 @@
-"""The dashboard's page, script and style: the same bytes for everybody. What it shows comes over the API, by token."""
+"""The dashboard's routes: pages, sessions, and the files that every page loads."""
 
 from __future__ import annotations
 
-from importlib import resources
+from urllib.parse import quote
 
-from paceline.shells.api.http.answers import Answer, text_answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from starlette.types import Scope
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'"
-)
-"""Nothing from elsewhere, nothing inline: text that somebody else wrote cannot become a script."""
-_FILES = (
-    ("/", "page.html", "text/html; charset=utf-8"),
-    ("/dashboard/board.js", "board.js", "text/javascript; charset=utf-8"),
-    ("/dashboard/board.css", "board.css", "text/css; charset=utf-8"),
-)
+from paceline.errors import PacelineError, Unauthenticated
+from paceline.shells.api.http.answers import Answer, empty_answer
+from paceline.shells.api.http.app import Endpoint
+from paceline.shells.api.http.problems import retry_after_s
+from paceline.shells.api.http.route import Route
+from paceline.shells.dashboard import files, signing_in
+from paceline.shells.dashboard.rendering import html, is_part
+from paceline.shells.dashboard.views import accounts, batches, jobs, monitors, overview, people, runs
 
 
 def dashboard_routes() -> tuple[Route, ...]:
-    return tuple(_route(*file) for file in _FILES)
+    groups = (
+        overview.PAGES,
+        monitors.PAGES,
+        batches.PAGES,
+        jobs.PAGES,
+        accounts.PAGES,
+        people.PAGES,
+        runs.PAGES,
+        signing_in.SESSIONS,
+        files.FILES,
+    )
+    return tuple(route for group in groups for route in group.routes)
 
 
-def _route(path: str, name: str, content_type: str) -> Route:
-    body = (resources.files("paceline.shells.dashboard") / name).read_bytes()
-    answer = text_answer(200, body, content_type, policy=POLICY)
+class PageEndpoint(Endpoint):
+    """Pages: who is not signed in is led to the form, and problems are shown as pages."""
 
-    async def show(call: Call) -> Answer:
-        del call
-        return answer
-
-    return Route(Group("Dashboard"), "GET", path, {200: content_type}, access="open", handler=show, summary=name)
+    async def _problem(self, error: PacelineError, scope: Scope) -> Answer:
+        if is_part(dict(scope["headers"])):
+            return await super()._problem(error, scope)
+        if isinstance(error, Unauthenticated):
+            query = scope["query_string"].decode("latin-1")
+            wanted = scope["path"] + (f"?{query}" if query else "")
+            if scope["path"] == "/":
+                return signing_in.form(wanted)
+            return empty_answer(303, (b"location", f"/ui/sign-in?next={quote(wanted, safe='')}".encode()))
+        seconds = retry_after_s(error)
+        answer = html("problem.html", {"error": error}, code=error.status)
+        extra = () if seconds is None else ((b"retry-after", b"%d" % seconds),)
+        return answer._replace(headers=(*answer.headers, *extra))

@@ -122,7 +122,7 @@ def test_documentation_pages_load_nothing_from_elsewhere(world: World) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         text = page.body.decode()
-        assert re.sub(r'<script src="/[^"]*" defer></script>', "", text).count("<script") == 0
+        assert re.sub(r'<script type="module" src="/[^"]*"></script>', "", text).count("<script") == 0
         assert not re.search(r'(?:src|href)="(?:https?:)?//', text)
         assert not re.search(r"\son\w+=|\sstyle=", text)
     assert "<script" not in docs.body.decode()
@@ -140,6 +140,6 @@ def test_the_type_of_a_problem_leads_to_its_explanation(world: World) -> None:
     assert f'id="{anchor}"'.encode() in anyone("GET", page).body
 
 
-@pytest.mark.parametrize("path", ["/", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"])
+@pytest.mark.parametrize("path", ["/ui/session", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"])
 def test_open_pages_take_no_parameters(house: World, path: str) -> None:
     assert house.client()("GET", f"{path}?x=1").code == "invalid_input"

@@ -20,6 +20,7 @@ Header = tuple[bytes, bytes]
 
 _JSON: Header = (b"content-type", b"application/json")
 _PROBLEM: Header = (b"content-type", b"application/problem+json")
+_HTML: Header = (b"content-type", b"text/html; charset=utf-8")
 _GUARDED: tuple[Header, ...] = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -30,6 +31,8 @@ _CLOSE: Header = (b"connection", b"close")
 _encode = msgspec.json.Encoder().encode
 GZIP_BYTES_MIN = 16_384
 """Smaller answers fit into a few packets anyway."""
+GZIP_PAGE_BYTES_MIN = 1_024
+"""Pages are polled: each is compressed that becomes smaller by it."""
 GZIP_THREAD_BYTES_MIN = 262_144
 """Larger ones are compressed in a thread: other requests go on meanwhile."""
 GZIP_LEVEL = 1
@@ -159,7 +162,7 @@ async def compressed(answer: Answer | Stream, headers: Mapping[bytes, bytes]) ->
         if not takes_gzip(headers):
             return answer
         return answer._replace(pages=_pages(answer.pages), headers=(*answer.headers, _ENCODED, _VARIES))
-    if len(answer.body) < GZIP_BYTES_MIN:
+    if len(answer.body) < (GZIP_PAGE_BYTES_MIN if _HTML in answer.headers else GZIP_BYTES_MIN):
         return answer
     if not takes_gzip(headers):
         return answer._replace(headers=(*answer.headers, _VARIES))

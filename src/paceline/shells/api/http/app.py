@@ -26,7 +26,14 @@ from paceline.shells.api.http.answers import (
     send_answer,
     send_stream,
 )
-from paceline.shells.api.http.auth import check_scope, identify, owner_of, require_admin, viewer_of
+from paceline.shells.api.http.auth import (
+    check_scope,
+    from_own_page,
+    identify,
+    owner_of,
+    require_admin,
+    viewer_of,
+)
 from paceline.shells.api.http.bodies import ClientGone, read_body
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
@@ -34,7 +41,6 @@ from paceline.shells.api.http.route import Route
 from paceline.shells.api.openapi.documentation import documentation_routes
 from paceline.shells.api.outgoing import check_run_owner
 from paceline.shells.api.routes import ROUTES
-from paceline.shells.dashboard.pages import dashboard_routes
 from paceline.wiring import System
 
 SLOW_S = 1.0
@@ -49,6 +55,8 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
     """The whole API on this system. Its threads end with the server's lifespan."""
     api = ApiContext.of(system, hooks)
     by_path: dict[str, list[Route]] = {}
+    from paceline.shells.dashboard.pages import PageEndpoint, dashboard_routes  # noqa: PLC0415  it imports this module
+
     for route in (*ROUTES, *documentation_routes(ROUTES), *dashboard_routes()):
         by_path.setdefault(route.path, []).append(route)
 
@@ -59,7 +67,10 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
 
     from paceline.shells.ripe_api import RipeApi  # noqa: PLC0415  it imports this package
 
-    paths = [routing.Route(_starlette_path(path), Endpoint(api, routes)) for path, routes in by_path.items()]
+    def endpoint(routes: Sequence[Route]) -> Endpoint:
+        return PageEndpoint(api, routes) if any(route.page for route in routes) else Endpoint(api, routes)
+
+    paths = [routing.Route(_starlette_path(path), endpoint(routes)) for path, routes in by_path.items()]
     return routing.Router(
         routes=[*paths, routing.Route("/api/v2/{rest:path}", RipeApi(api))],
         default=Endpoint(api, []),
@@ -105,12 +116,17 @@ class Endpoint:
         except ClientGone:
             return None
         except PacelineError as error:
-            return problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
+            return await self._problem(error, scope)
         except RecursionError:
-            return problem_answer(MalformedBody("The body is nested too deeply."))
+            return await self._problem(MalformedBody("The body is nested too deeply."), scope)
         except Exception:  # noqa: BLE001  the caller is told nothing; the log has all but the request
             self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
-            return problem_answer(internal())
+            return await self._problem(internal(), scope)
+
+    async def _problem(self, error: PacelineError, scope: Scope) -> Answer:
+        """The error as an answer; pages answer with a page."""
+        del scope
+        return problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
 
     async def _handle(self, scope: Scope, receive: Receive) -> Answer | Stream:
         route = self._routes.get(scope["method"])
@@ -118,20 +134,18 @@ class Endpoint:
             raise self._unknown(scope)
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         params: Mapping[str, str] = scope["path_params"]
-        user = _NOBODY if route.access == "open" else await self._identify(scope, headers)
-        check_scope(user, route.covered_by)
-        if route.access == "admin":
-            require_admin(user)
-        elif route.access == "user":
-            _check_owner(user, params)
+        by_cookie = route.page or from_own_page(headers)
+        user = _NOBODY if route.access == "open" else await self._identify(scope, headers, by_cookie=by_cookie)
+        admit(user, route, params)
         query_string: bytes = scope["query_string"]
         if query_string and not route.paged:
             pages.query(query_string, *route.query)
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
-        call = Call(self._api.of_user(user.id), user, params, headers, query_string, body, receive)
+        api, scheme = self._api.of_user(user.id), scope.get("scheme", "http")
+        call = Call(api, user, params, headers, query_string, body, receive, scheme)
         return await compressed(await route.handler(call), headers)
 
-    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes]) -> TokenUser:
+    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, by_cookie: bool) -> TokenUser:
         api, client = self._api, scope["client"]
         address = client[0] if client else ""
 
@@ -144,6 +158,7 @@ class Endpoint:
                 wrong_tokens=api.wrong_tokens,
                 address=address,
                 now_ms=api.now_ms(),
+                by_cookie=by_cookie,
             )
 
         return await api.read(look)
@@ -173,6 +188,15 @@ class Endpoint:
         if notable or self._debug:
             write = self._log.info if notable else self._log.debug
             write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
+
+
+def admit(user: TokenUser, route: Route, params: Mapping[str, str]) -> None:
+    """Raises what keeps the user from the route: the token's scope, the role, or that the thing is another user's."""
+    check_scope(user, route.covered_by)
+    if route.access == "admin":
+        require_admin(user)
+    elif route.access == "user":
+        _check_owner(user, params)
 
 
 def _check_owner(user: TokenUser, params: Mapping[str, str]) -> None:

@@ -14,10 +14,13 @@ from paceline.core.users import TokenUser, User, no_user
 from paceline.errors import Forbidden, OutOfScope, Throttled, Unauthenticated
 from paceline.ports import Store
 from paceline.steps.access import authenticate
+from paceline.steps.sessions import user_of_session
 
 ADDRESSES_MAX = 10_000
 MINUTE_MS = 60_000
 SECRET_CHARS_MAX = 512
+OWN_PAGE = b"x-paceline-page"
+"""A header that the dashboard's script sends. A browser asks before it sends it for another site, and is refused."""
 
 
 class TokenCache:
@@ -87,16 +90,26 @@ def identify(
     wrong_tokens: WrongTokenLimit,
     address: str,
     now_ms: int,
+    by_cookie: bool = False,
 ) -> TokenUser:
-    """The user of the token. A valid token is accepted, however many wrong ones came from its address."""
+    """The user of the token. A valid token is accepted, however many wrong ones came from its address.
+
+    ``by_cookie``: without the header, the cookie of a session that a person has signed in to counts too.
+    """
     scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
     secret = credentials.strip().decode("latin-1")
-    if scheme.lower() != b"bearer" or not secret:
+    by_session = by_cookie and not scheme
+    if by_session:
+        secret = session_of(headers)
+    elif scheme.lower() != b"bearer":
+        secret = ""
+    if not secret:
         raise Unauthenticated('Send the header "Authorization: Bearer <token>".')
     user = tokens.user(secret, now_ms=now_ms)
     if user is None and len(secret) <= SECRET_CHARS_MAX:
         version = tokens.version
-        user = authenticate(store, secret, secret_key=secret_key, now_ms=now_ms)
+        check = user_of_session if by_session else authenticate
+        user = check(store, secret, secret_key=secret_key, now_ms=now_ms)
         if user is not None:
             tokens.keep(secret, user, now_ms=now_ms, version=version)
     if user is not None:
@@ -104,6 +117,27 @@ def identify(
     if (seconds := wrong_tokens.count(address, now_ms=now_ms)) is not None:
         raise Throttled("Too many wrong tokens from your address. Wait, and use a valid one.", retry_after_s=seconds)
     raise Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for a new one.")
+
+
+def cookie_name(headers: Mapping[bytes, bytes]) -> str:
+    """The name of the session's cookie. It has the port in it: browsers keep one set of cookies for all of a host."""
+    _, _, port = headers.get(b"host", b"").rpartition(b":")
+    return f"paceline-{port.decode()}" if port.isdigit() else "paceline"
+
+
+def session_of(headers: Mapping[bytes, bytes]) -> str:
+    """What the cookie says, or nothing."""
+    wanted = cookie_name(headers).encode()
+    for part in headers.get(b"cookie", b"").split(b";"):
+        name, _, value = part.strip().partition(b"=")
+        if name == wanted:
+            return value.decode("latin-1")
+    return ""
+
+
+def from_own_page(headers: Mapping[bytes, bytes]) -> bool:
+    """True if the script of one of our pages sends it: no other site can make a browser send this header."""
+    return OWN_PAGE in headers and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
 
 
 def secret_of(headers: Mapping[bytes, bytes]) -> str:

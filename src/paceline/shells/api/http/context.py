@@ -153,6 +153,7 @@ class Call(NamedTuple):
     query_string: bytes
     body: Any
     receive: Receive
+    scheme: str = "http"
 
     @property
     def owner(self) -> str:

@@ -65,6 +65,8 @@ class Route:
     """Problems beyond those that access, body and pages bring with them."""
     hot: bool = False
     """Matched before the others."""
+    page: bool = False
+    """A page for people: whoever is signed in is known by a cookie, and problems are shown as pages."""
     scopes: tuple[ScopeKind, ...] = ()
     """Scopes of tokens that cover the route, beside ``read``, which covers every GET."""
     handler: Handler = _undeclared

@@ -1,0 +1,60 @@
+"""The API as the person on the page may use it: the same routes and the same checks, without a way over HTTP.
+
+So a page can show nothing that the API does not expose, and nobody sees more on a page than over REST.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from paceline.core.users import TokenUser
+from paceline.errors import NotFound
+from paceline.shells.api.http.answers import Answer
+from paceline.shells.api.http.app import admit
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Route
+from paceline.shells.api.routes import ROUTES
+
+_GETS: dict[str, Route] = {route.path: route for route in ROUTES if route.method == "GET"}
+Query = Mapping[str, str | int]
+
+
+class Api:
+    """What one page asks."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @property
+    def user(self) -> TokenUser:
+        return self._call.user
+
+    @property
+    def now_ms(self) -> int:
+        return self._call.api.now_ms()
+
+    async def get(self, path: str, query: Query | None = None, /, **params: str) -> Any:
+        """The JSON that ``GET path`` answers, decoded. ``path`` is the route's own, with its placeholders."""
+        route = _GETS[path]
+        admit(self.user, route, params)
+        asked = urlencode({name: value for name, value in (query or {}).items() if value != ""}).encode()
+        answer = await route.handler(self._call._replace(params=params, query_string=asked, headers={}, body=None))
+        assert isinstance(answer, Answer)
+        return msgspec.json.decode(answer.body)
+
+    async def find(self, path: str, query: Query | None = None, /, **params: str) -> Any | None:
+        """The same; None if there is no such thing."""
+        try:
+            return await self.get(path, query, **params)
+        except NotFound:
+            return None
+
+
+async def together(*asked: Awaitable[Any]) -> list[Any]:
+    """All answers, in the order of the questions."""
+    return list(await asyncio.gather(*asked))

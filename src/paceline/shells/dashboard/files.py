@@ -1,0 +1,49 @@
+"""The files that every page loads: style, script and icon. Their addresses have a hash, so browsers may keep them."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import blake2b
+from importlib import resources
+
+from paceline.errors import NotFound
+from paceline.shells.api.http.answers import Answer, empty_answer, text_answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
+
+FILES = Group("Dashboard")
+_TYPES = {
+    "paceline.css": "text/css; charset=utf-8",
+    "paceline.js": "text/javascript; charset=utf-8",
+    "favicon.svg": "image/svg+xml",
+}
+_KEPT = (b"cache-control", b"public, max-age=31536000, immutable")
+
+
+def address(name: str) -> str:
+    """Where a page finds the file. Another version of it has another address."""
+    return f"/ui/static/{_hash(name)}/{name}"
+
+
+@Route(FILES, "GET", "/ui/static/{hash}/{name}", {200: "text/css"}, access="open", headers=("If-None-Match",))
+async def show_file(call: Call) -> Answer:
+    """The style, script and icon of the pages."""
+    name = call.params["name"]
+    if name not in _TYPES:
+        raise NotFound(f"The dashboard has no file {name[:100]!r}.")
+    tag = f'"{_hash(name)}"'.encode()
+    if call.headers.get(b"if-none-match") == tag:
+        return empty_answer(304, (b"etag", tag))
+    answer = text_answer(200, _read(name), _TYPES[name])
+    lasting = [header for header in answer.headers if header[0] != b"cache-control"]
+    return answer._replace(headers=(*lasting, _KEPT, (b"etag", tag)))
+
+
+@cache
+def _hash(name: str) -> str:
+    return blake2b(_read(name), digest_size=6).hexdigest()
+
+
+@cache
+def _read(name: str) -> bytes:
+    return (resources.files("paceline.shells.dashboard") / "static" / name).read_bytes()

@@ -1,0 +1,112 @@
+"""Geometry of the pictures: paths and ticks of inline SVG, computed from figures. Pure functions of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from math import ceil, floor, log10
+from typing import NamedTuple
+
+BAR_GAP = 0.07
+
+
+class Tick(NamedTuple):
+    """A label of an axis: where it stands, and what it says. ``low``: it goes first where room is short."""
+
+    at: float
+    text: str
+    low: bool = False
+
+
+class Part(NamedTuple):
+    """A part of a meter in percent: where it begins, and how wide it is."""
+
+    paint: str
+    x: float
+    width: float
+
+
+def nice_top(most: float) -> float:
+    """A round figure at or above the largest value, for the top of an axis."""
+    if most <= 0:
+        return 1.0
+    size = 10 ** floor(log10(most))
+    return next(float(size * step) for step in (1, 2, 3, 4, 5, 6, 8, 10) if size * step >= most)
+
+
+def value_ticks(top: float, height: float) -> list[Tick]:
+    """Lines of the value axis from the bottom up, at round figures; ``at`` is in pixels from the top."""
+    first = int(str(int(top))[0])
+    steps = {1: 5, 2: 4, 6: 3, 8: 4}.get(first, first)
+    if top < steps:
+        steps = max(1, int(top))
+    return [Tick(round(height * (1 - step / steps), 2), _figure(top * step / steps)) for step in range(steps + 1)]
+
+
+def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -> list[Tick]:
+    """Labels of the time axis; ``at`` is in percent. ``last`` stands at the right end in place of the time."""
+    span = end - start
+    days = span > timedelta(hours=36)
+    found = []
+    for step in range(parts + 1):
+        at = start + span * step / parts
+        text = f"{at:%-d %b}" if days else f"{at:%H:%M:%S}" if span < timedelta(minutes=parts) else f"{at:%H:%M}"
+        found.append(Tick(round(100 * step / parts, 3), last if last and step == parts else text, low=bool(step % 2)))
+    return found
+
+
+def bars(values: Sequence[float], top: float, height: float, floor_values: Sequence[float] | None = None) -> str:
+    """One path with all bars of a series, each one unit wide. ``floor_values``: what each stands on."""
+    path = []
+    for index, value in enumerate(values):
+        if value <= 0:
+            continue
+        base = floor_values[index] if floor_values else 0
+        low, high = height * (1 - base / top), height * (1 - (base + value) / top)
+        path.append(f"M{index + BAR_GAP:g} {low:.1f}V{high:.1f}h{1 - 2 * BAR_GAP:g}V{low:.1f}z")
+    return "".join(path)
+
+
+def line(points: Sequence[tuple[float, float]], top: float, height: float) -> str:
+    """A path through (x, value)."""
+    return "".join(
+        f"{'L' if index else 'M'}{x:.2f} {height * (1 - value / top):.1f}" for index, (x, value) in enumerate(points)
+    )
+
+
+def meter(*parts: tuple[str, float], of: float) -> list[Part]:
+    """Parts of a whole side by side. What is there is at least half a percent wide, so that it can be seen."""
+    found, x = [], 0.0
+    for paint, value in parts:
+        if value <= 0 or of <= 0:
+            continue
+        width = min(max(100 * value / of, 0.5), 100 - x)
+        found.append(Part(paint, round(x, 2), round(width, 2)))
+        x += width
+    return found
+
+
+def latency_points(
+    runs: Sequence[dict[str, object]], start: datetime, end: datetime
+) -> tuple[list[tuple[float, float]], list[float]]:
+    """Points (percent, ms) of runs that have a latency, oldest first, and the percents of those that failed."""
+    points, failed, span = [], [], (end - start).total_seconds() or 1.0
+    for run in reversed(runs):
+        at = run.get("ended_at") or run.get("started_at") or run.get("due")
+        x = 100 * (datetime.fromisoformat(str(at)).astimezone(UTC) - start).total_seconds() / span
+        if not 0 <= x <= 100:
+            continue
+        latency = run.get("latency_ms")
+        if run.get("state") == "ok" and isinstance(latency, int | float):
+            points.append((x, float(latency)))
+        elif run.get("state") in ("failed", "dead", "unknown"):
+            failed.append(round(x, 2))
+    return points, failed
+
+
+def _figure(value: float) -> str:
+    if value >= 1_000_000:
+        return f"{value / 1_000_000:g} M"
+    if value >= 10_000:
+        return f"{value / 1_000:g} k"
+    return f"{ceil(value * 10) / 10:,g}"

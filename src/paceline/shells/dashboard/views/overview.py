@@ -1,0 +1,94 @@
+"""The overview: is all well, and if not, what, why and since when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from paceline.shells.api.http.answers import Answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.views.finding import attention_monitors, whose_of
+from paceline.shells.dashboard.words import count, joined, number, sentence
+
+PAGES = Group("Dashboard")
+JOBS_SHOWN = 5
+DEAD_LOOKED_AT = 500
+PROVIDERS_LOOKED_AT = 1_000
+
+
+@Route(PAGES, "GET", "/", {200: "text/html"}, page=True, query=("whose",))
+async def show_overview(call: Call) -> Answer:
+    """Whether all is well, what is wrong and why, and how the work goes on."""
+    api = Api(call)
+    whose = whose_of(call)
+    monitors, jobs, budget = await together(
+        attention_monitors(api, whose),
+        api.get("/v1/jobs", {"limit": JOBS_SHOWN, **({"user": api.user.id} if whose == "mine" else {})}),
+        api.get("/v1/users/{user}/budget", user="me"),
+    )
+    values: dict[str, Any] = {"whose": whose, "monitors": monitors, "jobs": jobs["items"], "budget": budget}
+    values |= await _of_admins(api) if api.user.role == "admin" else {"status": None}
+    heading = _heading(values)
+    return page(call, "overview.html", Place("overview", "Overview"), heading=heading, **values)
+
+
+async def _of_admins(api: Api) -> dict[str, Any]:
+    status, providers, accounts, dead = await together(
+        api.get("/v1/status"),
+        api.get("/v1/providers", {"limit": PROVIDERS_LOOKED_AT}),
+        api.get("/v1/accounts"),
+        api.get("/v1/dead", {"limit": DEAD_LOOKED_AT}),
+    )
+    closed = [one for one in providers["items"] if one["standing"]["state"] == "closed"]
+    return {
+        "status": status,
+        "closed": closed,
+        "providers_paused": sum(one["standing"]["state"] == "paused" for one in providers["items"]),
+        "accounts": accounts["items"],
+        "credits": _credits(accounts["items"]),
+        "dead": _groups(dead["items"]),
+    }
+
+
+def _credits(accounts: list[dict[str, Any]]) -> dict[str, int]:
+    """The day's credits of all accounts that can send."""
+    meters = [one["usage"]["daily_credits"] for one in accounts if one["state"] in ("ready", "full", "closed")]
+    total = Counter[str]()
+    for one in meters:
+        total.update({name: one[name] for name in ("spent", "held", "foreign", "limit", "left")})
+    return {"accounts": len(meters), **{name: total[name] for name in ("spent", "held", "foreign", "limit", "left")}}
+
+
+def _groups(dead: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Dead letters by provider and reason, the most first."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in dead:
+        key = (run["provider"], run["reason"])
+        group = found.setdefault(key, {"provider": key[0], "reason": key[1], "runs": 0, "oldest": run["due"]})
+        group["runs"] += 1
+        group["oldest"] = min(group["oldest"], run["due"])
+    return sorted(found.values(), key=lambda group: -group["runs"])
+
+
+def _heading(values: dict[str, Any]) -> dict[str, str]:
+    """The heading is the answer: a sentence made from the state."""
+    monitors, status = values["monitors"], values["status"]
+    wrong = []
+    if monitors["failing"]:
+        wrong.append(f"{count(monitors['failing'], 'monitor is', 'monitors are')} failing")
+    if status and values["closed"]:
+        wrong.append(f"{count(len(values['closed']), 'provider is', 'providers are')} closed")
+    if monitors["late"]:
+        wrong.append(f"{count(monitors['late'], 'monitor is', 'monitors are')} late")
+    if status and (aside := [one for one in status["accounts_aside"] if one["state"] == "quarantined"]):
+        wrong.append(f"{count(len(aside), 'account is', 'accounts are')} quarantined")
+    rest = [f"{number(monitors['paused'])} paused"] if monitors["paused"] else []
+    fine = monitors["total"] - sum(monitors[name] for name in ("failing", "late", "paused"))
+    text = f"{number(fine)} of {count(monitors['total'], 'monitor')} fine"
+    second = sentence(joined([*rest, text]) + ".") if monitors["total"] else "There is no monitor yet."
+    if not wrong:
+        return {"icon": "ok", "tone": "t-ok", "text": "Everything is on time.", "more": second}
+    return {"icon": "bad", "tone": "t-bad", "text": f"{sentence(joined(wrong))}.", "more": second}

@@ -1,0 +1,38 @@
+"""Users and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paceline.shells.api.http.answers import Answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.views.finding import asked_of
+
+PAGES = Group("Dashboard")
+ROWS = 50
+
+
+@Route(PAGES, "GET", "/ui/users", {200: "text/html"}, page=True, query=("user", "cursor"))
+async def list_users(call: Call) -> Answer:
+    """Users, for admins, and the tokens of one: of oneself, or of the user who is asked for."""
+    api, asked = Api(call), asked_of(call, "user", "cursor")
+    name = asked["user"] or api.user.id
+    user, tokens = await together(
+        api.get("/v1/users/{user}", user=name), api.get("/v1/users/{user}/tokens", {"limit": 100}, user=name)
+    )
+    listed: dict[str, Any] = {"items": [user], "next_cursor": None}
+    if api.user.role == "admin":
+        listed = await api.get("/v1/users", {"limit": ROWS, "cursor": asked["cursor"]})
+    return page(
+        call,
+        "users.html",
+        Place("users", "Users"),
+        items=listed["items"],
+        next_cursor=listed["next_cursor"],
+        chosen=user,
+        tokens=tokens["items"],
+        asked=asked,
+    )

@@ -1,0 +1,121 @@
+"""Every view of the demo in a real browser: at two widths, light and dark, judged by axe-core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+
+from tests.shells.cli.support.program import Program, Running, eventually
+from tests.shells.dashboard.support.looking import Looking
+
+MEDIA = {"wide, light": (1280, False), "wide, dark": (1280, True), "narrow, light": (390, False)}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with Program(tmp_path_factory.mktemp("demo")).running("up", "--demo", "--port", "0") as up:
+        yield up
+
+
+def views(demo: Running) -> dict[str, tuple[str, ...]]:
+    """Addresses, and words that must be seen there."""
+    return {
+        "/": ("Needs attention", "broken", "Status 503, expected 2xx", "Credits left today", "Dead letters"),
+        "/ui/monitors": ("web", "flapping", "by-hand", "Waiting for a checker", "Failing"),
+        "/ui/monitors/demo/broken": ("Failing", "Status 503, expected 2xx", "runs in a row", "Definition", "Runs"),
+        "/ui/providers": ("steady", "moody", "Open"),
+        "/ui/batches": ("demo", "Plan today"),
+        f"/ui/batches/demo/{datetime.now(UTC):%Y-%m-%d}": ("The plan of the day", "steady", "record-0", "Largest gap"),
+        "/ui/dead": ("gave up", "Redrive…", "Status 422"),
+        "/ui/jobs": ("a demo of every type", "credits left today"),
+        f"/ui/jobs/{demo.said['job']}": ("Measurements", "demo-1", "Reserved"),
+        "/ui/accounts": ("demo-1", "demo key 1", "left of 100"),
+        "/ui/users": ("Tokens of demo", "made by up --demo"),
+        f"/ui/runs/{quote('demo/broken#4@1', safe='')}/why": ("broken ended: status 503", "Attempt"),
+    }
+
+
+def test_every_view_shows_its_things_and_axe_finds_nothing(demo: Running, browser: Looking) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"])
+    assert demo.said["token"] not in browser.chrome.current_url
+    browser.shows("#view", "Dead letters")
+    for name, (width, dark) in MEDIA.items():
+        browser.media(width=width, dark=dark)
+        for path, words in views(demo).items():
+            browser.open(path)
+            browser.shows("#view", *words)
+            assert browser.violations() == [], f"{path}, {name}"
+            assert not browser.scrolls_sideways(), f"{path}, {name}"
+    assert browser.complaints() == []
+
+
+def test_newcomer_sees_all_of_the_demo_move(demo: Running, browser: Looking) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/monitors/demo/web")
+    browser.shows("#view", "Good", "Latency, ms")
+    before = browser.text("tbody")
+    browser.until(lambda: browser.text("tbody") != before)
+    browser.open(f"/ui/jobs/{demo.said['job']}")
+    eventually(lambda: "Success" in browser.text("h1"), within_s=60)
+    assert browser.complaints() == []
+
+
+def test_pause_changes_the_row_offers_undo_and_keeps_the_rest(demo: Running, browser: Looking) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/monitors")
+    browser.shows("tbody", "each-minute")
+    row = "tr[data-key='demo/each-minute']"
+    browser.run("window.kept = document.querySelector(arguments[0])", row)
+    browser.run("document.querySelector(arguments[0] + ' button').click()", row)
+    browser.shows(row, "Paused", "Resume")
+    browser.shows("#toast", "Paused each-minute")
+    assert browser.run("return window.kept === document.querySelector(arguments[0])", row)
+    browser.press("Undo", "#toast")
+    browser.shows(row, "Pause")
+    browser.until(lambda: "Resume" not in browser.text(row))
+
+
+def test_dead_letter_is_redriven_after_a_dialog_that_the_keyboard_alone_can_use(
+    demo: Running, browser: Looking
+) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/dead")
+    browser.shows("tbody", "record-049")
+    ask = "[data-ask='ask-redrive-1']"
+    browser.run("document.querySelector(arguments[0]).focus()", ask)
+    browser.run("document.activeElement.click()")
+    assert browser.text("dialog[open] h2").startswith("Redrive record-")
+    assert browser.run("return document.activeElement.innerText") == "Cancel"
+    assert browser.violations() == []
+    browser.find("dialog[open]")[0].send_keys("\ue00c")  # Escape
+    browser.until(lambda: not browser.find("dialog[open]"))
+    assert browser.run("return document.activeElement === document.querySelector(arguments[0])", ask)
+    browser.run("document.activeElement.click()")
+    browser.press("Redrive 1 call", "dialog[open]")
+    browser.shows("#toast", "Done")
+
+
+def test_theme_and_exact_times_are_chosen_and_kept(demo: Running, browser: Looking) -> None:
+    browser.media(width=1280, dark=False)
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/monitors")
+    browser.run("document.getElementById('theme').click(); document.getElementById('exact').click()")
+    browser.open("/ui/jobs")
+    assert browser.run("return document.documentElement.dataset.theme") == "dark"
+    assert browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(13, 16, 21)"
+    browser.shows("tbody time", f"{datetime.now(UTC):%b}", ":")
+    assert browser.violations() == []
+
+
+def test_price_of_a_job_is_shown_before_it_is_submitted(demo: Running, browser: Looking) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/jobs")
+    browser.press("New job…")
+    for name, text in (("title", "from the form"), ("measurements.0.definitions.0.target", "192.0.2.9")):
+        browser.find(f"dialog [name='{name}']")[0].send_keys(text)
+    browser.find("dialog [name='measurements.0.definitions.0.description']")[0].send_keys("a try")
+    browser.press("Price", "dialog[open]")
+    browser.shows("dialog [data-answers]", "It costs at most", "Fits: true")
+    assert browser.violations() == []
+    browser.press("Submit", "dialog[open]")
+    browser.shows("#view", "from the form", "192.0.2.9")
+    browser.chrome.back()
+    browser.shows("#view", "You have")
