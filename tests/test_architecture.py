@@ -36,6 +36,7 @@ LAYERS = (
 CORE_MAY_IMPORT = {
     "__future__",
     "array",
+    "base64",
     "bisect",
     "collections",
     "cronsim",
@@ -49,6 +50,7 @@ CORE_MAY_IMPORT = {
     "msgspec",
     "paceline",
     "re",
+    "re2",
     "typing",
     "unicodedata",
     "urllib",

@@ -13,7 +13,7 @@ import msgspec
 
 from paceline.core.batches.calls import RETRY_AFTER_MS_MAX, Call, CallResult
 from paceline.core.durations import parse_duration_ms
-from paceline.core.http_expect import HttpAnswer, http_mismatch
+from paceline.core.http.answers import Body, HttpAnswer, http_mismatch
 from paceline.core.instants import to_datetime
 from paceline.core.monitors.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.definition import duration_ms
@@ -47,6 +47,8 @@ class Answer(msgspec.Struct, frozen=True):
     body: str = ""
     headers: dict[str, str] = {}
     after: str = "20ms"
+    days_left: int | None = 90
+    """Of the certificate, for checks that ask for it; None: there is none."""
     fails: str = ""
     """A reason why there is no answer at all, for example ``connection refused``. Nothing has arrived then."""
 
@@ -164,7 +166,15 @@ def _judge(check: PolledCheck, answer: Answer, took_ms: int) -> Done:
         return Done(ok=True, latency_ms=latency_ms)
     headers = {name.lower(): value for name, value in answer.headers.items()}
     body = answer.body
-    reason = http_mismatch(check, HttpAnswer(answer.status, lambda: headers, lambda text: text in body))
+    heard = HttpAnswer(
+        answer.status,
+        lambda: headers,
+        lambda text: text in body,
+        body=lambda: Body(body.encode()),
+        latency_ms=latency_ms,
+        days_left=answer.days_left,
+    )
+    reason = http_mismatch(check, heard)
     return Done(ok=not reason, reason=reason, latency_ms=latency_ms, code=answer.status)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.providers.checks import TOGETHER_MAX, CheckProvider
-from paceline.core.monitors.checks import DnsCheck, HttpCheck, HttpExpect, PolledCheck, TcpCheck, TlsCheck
+from paceline.core.http.expectations import HttpExpect
+from paceline.core.monitors.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.values import Order
 from paceline.ports import Provider
 from paceline.simulators.http import ModelHttpServer

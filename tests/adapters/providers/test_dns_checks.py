@@ -5,10 +5,12 @@ import time
 from collections.abc import Iterator
 
 import dns.rcode
+import msgspec
 import pytest
 
 from paceline.adapters.providers.checks import CheckProvider
-from paceline.core.monitors.checks import DnsCheck, DnsExpect, DnsType
+from paceline.core.http.expectations import DnsExpect
+from paceline.core.monitors.checks import DnsCheck, DnsType
 from tests.adapters.providers.support.dns_server import Zone, dns_server
 from tests.adapters.providers.support.drive import gather, order, outcome
 
@@ -84,6 +86,32 @@ def test_each_dns_failure_is_reported_in_plain_words(
     done = outcome(provider, check)
     assert (done.ok, done.reason) == (False, reason)
     assert time.monotonic() - began_s < 1.0
+
+
+@pytest.mark.parametrize(
+    ("equals", "reason"),
+    [
+        (["2001:DB8:0::1"], ""),
+        (["2001:db8::1", "2001:db8::2"], "the answers do not contain '2001:db8::2'; they are '2001:db8::1'"),
+        (["2001:db8::3"], "the answers do not contain '2001:db8::3'; they are '2001:db8::1'"),
+    ],
+)
+def test_dns_answers_must_be_the_expected_ones_and_no_others(
+    equals: list[str], reason: str, provider: CheckProvider, port: int
+) -> None:
+    expect = DnsExpect(equals=equals)
+    check = DnsCheck(name="web.example", type="AAAA", server="127.0.0.1", port=port, expect=expect)
+    assert outcome(provider, check).reason == reason
+
+
+def test_dns_answer_beside_the_expected_ones_is_named(provider: CheckProvider, port: int) -> None:
+    check = DnsCheck(name="web.example", server="127.0.0.1", port=port)
+    first, *others = outcome(provider, check).detail["answers"]
+    assert others, "the zone has several addresses"
+    done = outcome(provider, msgspec.structs.replace(check, expect=DnsExpect(equals=[first])))
+    assert done.reason.startswith("the answers are ")
+    assert done.reason.endswith(f", expected {first!r} alone")
+    assert outcome(provider, msgspec.structs.replace(check, expect=DnsExpect(equals=[*others, first]))).ok
 
 
 def test_a_long_answer_comes_over_tcp_and_is_shown_in_part(provider: CheckProvider, port: int) -> None:

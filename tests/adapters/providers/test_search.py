@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from paceline.adapters.providers.search import StreamSearch
 from paceline.adapters.providers.transfer import HEAD_BYTES_MAX
-from paceline.core.monitors.checks import ANSWER_BYTES_MAX, BYTES_CAP_MAX, HttpCheck, HttpExpect
+from paceline.core.http.expectations import HttpExpect
+from paceline.core.monitors.checks import ANSWER_BYTES_MAX, BYTES_CAP_MAX, HttpCheck
 from paceline.core.parsing import TEXT_CHARS_MAX
 from tests.adapters.providers.support.drive import gather, open_provider, order
 

@@ -143,6 +143,11 @@ def is_list(hint: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, Iterable) and not issubclass(origin, Mapping)
 
 
+def is_mapping(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
 def json_types(hint: Any) -> frozenset[str]:
     """What JSON a type stands for; ``any`` among them: whatever it is."""
     found: set[str] = set()
@@ -223,6 +228,9 @@ class Comparison:
             for array in self.branches(schema) if is_list(one) else ():
                 if "items" in array:
                     self.compare(array["items"], get_args(one)[0], f"{where}[]", answer=answer)
+            for mapping in self.branches(schema) if is_mapping(one) else ():
+                if isinstance(values := mapping.get("additionalProperties"), dict):
+                    self.compare(values, get_args(one)[1], f"{where}{{}}", answer=answer)
 
     def compare_fields(self, schema: Schema, type_: Any, where: str, *, answer: bool) -> None:
         ours, theirs = fields(type_), schema["properties"]

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from paceline.adapters.vault import SecretVault
+from paceline.core.http.auth import BasicAuth
 from paceline.core.monitors.checks import HttpCheck, check_document
 from paceline.core.monitors.definition import SpecLimits, encode_spec
 from paceline.core.monitors.values import PutMonitor
@@ -76,6 +77,37 @@ def test_masked_secrets_in_a_put_keep_the_stored_values(store: Store) -> None:
     assert put(store, masked) == "replaced"
     assert stored_check(store) == before
     assert put(store, masked) == "unchanged"
+
+
+def test_auth_is_stored_sealed_shown_masked_and_kept_by_its_mask(store: Store) -> None:
+    basic = {"kind": "basic", "username": f"user-{CANARY}", "password": CANARY}
+    document = {"check": {"kind": "http", "url": "https://example.org/", "auth": basic}, "every": "60s"}
+    assert put(store, document) == "created"
+    assert put(store, document) == "unchanged"
+    found = store.monitor("ann", "home")
+    assert found is not None
+    assert CANARY.encode() not in encode_spec(found.spec)
+    shown = check_document(found.spec.check)
+    assert shown["auth"] == {"kind": "basic", "username": "***", "password": "***"}
+    before = stored_check(store)
+    assert put(store, {"check": shown, "every": "30s"}) == "replaced"
+    assert stored_check(store) == before
+    opened = CheckOpener(VAULT).open(before)
+    assert isinstance(opened, HttpCheck)
+    assert opened.auth == BasicAuth(username=f"user-{CANARY}", password=CANARY)
+    other_password = {**shown, "auth": {**shown["auth"], "password": "new"}}
+    assert put(store, {"check": other_password, "every": "30s"}) == "replaced"
+    opened = CheckOpener(VAULT).open(stored_check(store))
+    assert isinstance(opened, HttpCheck)
+    assert opened.auth == BasicAuth(username=f"user-{CANARY}", password="new")
+
+
+def test_masked_auth_of_another_kind_is_refused_by_name(store: Store) -> None:
+    put(store)
+    check = {"kind": "http", "url": "https://example.org/", "auth": {"kind": "bearer", "token": "***"}}
+    with pytest.raises(InvalidInput) as refused:
+        put(store, {"check": check, "every": "60s"})
+    assert [problem.pointer for problem in refused.value.errors] == ["/check/auth/token"]
 
 
 def test_mask_without_a_stored_value_is_refused_by_name(store: Store) -> None:

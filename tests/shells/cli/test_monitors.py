@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from paceline.errors import InvalidInput
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of
 from tests.shells.cli.support.program import Program
 
@@ -77,6 +78,80 @@ def test_set_removes_tags_and_expectations_on_request(alice: Program) -> None:
     other = alice.json("monitor", "set", "m", "--no-expect", "--contains", "x")
     assert other["check"]["expect"] == {"body_contains": "x"}
     assert alice.run("monitor", "set", "m", "--no-tags", "--tag", "a").code == 2
+
+
+def test_set_has_an_option_for_everything_that_an_http_check_can_ask(alice: Program) -> None:
+    asked = alice.json(
+        *("monitor", "set", "m", "--url", "https://example.org/", "--every", "1h", "--method", "post", "--body", "x"),
+        *("--header", "Accept: text/html", "--header", "X-Key:a:b", "--basic", "ann:p:w", "--follow-redirects", "2"),
+        *("--no-verify-tls", "--max-bytes", "99", "--expect-status", "2xx", "--expect-status", "404"),
+        *("--contains", "a", "--lacks", "b", "--matches", "c+", "--latency-max", "500ms", "--days-left", "7"),
+        *("--expect-json", "/status is up", "--expect-json", "/free at_least 10", "--expect-json", "is {}"),
+        *("--expect-json", r"/a is b matches ^2\.", "--expect-header", "Server: x"),
+    )["check"]
+    assert asked == {
+        "kind": "http",
+        "url": "https://example.org/",
+        "method": "POST",
+        "body": "***",
+        "headers": {"Accept": "***", "X-Key": "***"},
+        "auth": {"kind": "basic", "username": "***", "password": "***"},
+        "follow_redirects": 2,
+        "verify_tls": False,
+        "max_bytes": 99,
+        "expect": {
+            "status": ["2xx", 404],
+            "body_contains": "a",
+            "body_lacks": "b",
+            "body_matches": "c+",
+            "json": [
+                {"pointer": "/status", "is": "up"},
+                {"pointer": "/free", "at_least": 10},
+                {"pointer": "", "is": {}},
+                {"pointer": "/a", "is": r"b matches ^2\."},
+            ],
+            "header": {"Server": "x"},
+            "latency_max": "500ms",
+            "days_left": 7,
+        },
+    }
+    other = alice.json("monitor", "set", "m", "--bearer", "t", "--header", "X-Key: c")["check"]
+    assert other["auth"] == {"kind": "bearer", "token": "***"}
+    assert other["headers"] == {"Accept": "***", "X-Key": "***"}
+    assert "auth" not in alice.json("monitor", "set", "m", "--no-auth")["check"]
+
+
+def test_set_has_options_for_dns_and_tls(alice: Program) -> None:
+    dns = alice.json(
+        *("monitor", "set", "d", "--dns", "example.org", "--dns-type", "mx", "--dns-server", "192.0.2.1:5353"),
+        *("--answer", "10 a.example", "--only-answer", "10 a.example", "--every", "1h"),
+    )["check"]
+    assert dns == {
+        "kind": "dns",
+        "name": "example.org",
+        "type": "MX",
+        "server": "192.0.2.1",
+        "port": 5353,
+        "expect": {"contains": ["10 a.example"], "equals": ["10 a.example"]},
+    }
+    tls = alice.json("monitor", "set", "t", "--tls", "example.org", "--days-left", "30", "--every", "1h")["check"]
+    assert tls == {"kind": "tls", "host": "example.org", "expect": {"days_left": 30}}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (MonitorOptions(expect_json=["status=up"]), "--expect-json"),
+        (MonitorOptions(expect_header=["Server"]), "--expect-header"),
+        (MonitorOptions(basic="ann"), "--basic"),
+        (MonitorOptions(basic="a:b", bearer="c"), "--no-auth"),
+        (MonitorOptions(bearer="c", no_auth=True), "--no-auth"),
+    ],
+)
+def test_option_that_cannot_be_read_is_refused_by_name(wanted: MonitorOptions, words: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        document_of(wanted)
+    assert words in str(refused.value) + str(refused.value.errors)
 
 
 def test_set_of_another_kind_of_check_keeps_schedule_and_tags(alice: Program) -> None:

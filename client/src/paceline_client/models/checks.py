@@ -8,23 +8,67 @@ from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDic
 from paceline_client.durations import DurationLike
 
 
-class HttpExpect(TypedDict, total=False):
-    """What a good answer is."""
+class HeaderExpect(TypedDict, total=False):
+    """What the value of a header must contain, or match; one of the two."""
 
-    status: Sequence[int] | None
+    contains: str | None
+    matches: str | None
+
+
+JsonExpect = TypedDict(
+    "JsonExpect",
+    {
+        "pointer": str,
+        "is": NotRequired[Any],
+        "matches": NotRequired[str | None],
+        "at_least": NotRequired[float | None],
+        "at_most": NotRequired[float | None],
+    },
+)
+"""What a JSON answer has at a place. All that is given must hold, and something must be given."""
+
+
+class HttpExpect(TypedDict, total=False):
+    """What a good answer is. ``headers`` is the older form of ``header`` with ``contains``."""
+
+    status: Sequence[int | str] | None
     body_contains: str | None
     body_lacks: str | None
+    body_matches: str | None
+    json: Sequence[JsonExpect]
+    header: Mapping[str, str | HeaderExpect]
     headers: Mapping[str, str]
+    latency_max: DurationLike | None
+    days_left: int | None
+
+
+class BasicAuth(TypedDict):
+    """User name and password."""
+
+    kind: Literal["basic"]
+    username: str
+    password: str
+
+
+class BearerAuth(TypedDict):
+    """A token."""
+
+    kind: Literal["bearer"]
+    token: str
 
 
 class HttpCheck(TypedDict):
-    """A request to a web address. Values of ``headers``, and ``body``, are shown as ``***``; put back, they stay."""
+    """A request to a web address. What is secret is shown as ``***``; put back, it stays.
+
+    Secret are the values of ``headers`` and ``auth``, and ``body``.
+    """
 
     kind: Literal["http"]
     url: str
     method: NotRequired[Literal["DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"]]
     headers: NotRequired[Mapping[str, str]]
     body: NotRequired[str | None]
+    auth: NotRequired[BasicAuth | BearerAuth | None]
     expect: NotRequired[HttpExpect]
     timeout: NotRequired[DurationLike]
     verify_tls: NotRequired[bool]
@@ -42,9 +86,10 @@ class TcpCheck(TypedDict):
 
 
 class DnsExpect(TypedDict, total=False):
-    """What the answer must contain."""
+    """``contains``: each must be among the answers. ``equals``: these are all the answers, in any order."""
 
     contains: Sequence[str]
+    equals: Sequence[str]
 
 
 class DnsCheck(TypedDict):
@@ -59,6 +104,12 @@ class DnsCheck(TypedDict):
     timeout: NotRequired[DurationLike]
 
 
+class TlsExpect(TypedDict, total=False):
+    """Counts instead of ``min_days`` if it is given."""
+
+    days_left: int | None
+
+
 class TlsCheck(TypedDict):
     """A certificate and the days that are left of it."""
 
@@ -67,6 +118,7 @@ class TlsCheck(TypedDict):
     port: NotRequired[int]
     server_name: NotRequired[str | None]
     min_days: NotRequired[int]
+    expect: NotRequired[TlsExpect]
     timeout: NotRequired[DurationLike]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from ipaddress import ip_address
 from typing import Any
 
@@ -25,6 +25,7 @@ from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 from paceline.core.monitors.values import Order
 
 ANSWERS_SHOWN_MAX = 32
+ANSWERS_NAMED_MAX = 5
 ANSWER_CHARS_MAX = 300
 SYSTEM_CONFIG_KEPT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
@@ -157,13 +158,22 @@ def _text(rdata: dns.rdata.Rdata) -> str:
 
 
 def _mismatch(check: DnsCheck, texts: list[str]) -> str:
-    """The first value that is not among the answers."""
-    found = {_comparable(check, text) for text in texts}
-    for wanted in check.expect.contains:
+    """The first value that is not among the answers, or that should not be."""
+    found = {_comparable(check, text): text for text in texts}
+    expect = check.expect
+    for wanted in (*expect.contains, *expect.equals):
         if _comparable(check, wanted) not in found:
-            shown = ", ".join(repr(text[:ANSWER_CHARS_MAX]) for text in texts[:5])
-            return f"the answers do not contain {wanted[:ANSWER_CHARS_MAX]!r}; they are {shown}"
+            return f"the answers do not contain {wanted[:ANSWER_CHARS_MAX]!r}; they are {_list(texts)}"
+    if expect.equals:
+        for wanted in expect.equals:
+            found.pop(_comparable(check, wanted), None)
+        if found:
+            return f"the answers are {_list(texts)}, expected {_list(expect.equals)} alone"
     return ""
+
+
+def _list(texts: Sequence[str]) -> str:
+    return ", ".join(repr(text[:ANSWER_CHARS_MAX]) for text in texts[:ANSWERS_NAMED_MAX])
 
 
 def _comparable(check: DnsCheck, text: str) -> str:

@@ -7,11 +7,14 @@ from typing import Any
 
 import pycurl
 
+from paceline.adapters.providers.certificates import ask_for_certificate, certificate_facts
 from paceline.adapters.providers.faults import fault_words
 from paceline.adapters.providers.search import StreamSearch
-from paceline.adapters.providers.transfer import Transfer, encode_like, phases_ms
-from paceline.core.http_expect import HttpAnswer, http_mismatch
-from paceline.core.monitors.checks import HttpCheck, HttpExpect
+from paceline.adapters.providers.transfer import Transfer, encode_like, in_utf8, phases_ms
+from paceline.core.http.answers import Body, HttpAnswer, http_mismatch
+from paceline.core.http.auth import AUTHORIZATION, authorization
+from paceline.core.http.expectations import ANY_2XX, KEPT_BYTES_MAX, HttpExpect
+from paceline.core.monitors.checks import HttpCheck
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
@@ -28,15 +31,24 @@ _OBEY_CODE = 2
 
 def is_plain(check: HttpCheck) -> bool:
     """Whether URL and timeout are all that sets it apart: most checks are, and need no reset of their handle."""
-    expect = check.expect
     return (
         check.method == "GET"
         and not check.headers
+        and check.auth is None
         and check.verify_tls
         and not check.follow_redirects
-        and not expect.headers
+        and (check.expect is ANY_2XX or _asks_for_status(check.expect))
+    )
+
+
+def _asks_for_status(expect: HttpExpect) -> bool:
+    """True if nothing is expected but a status, and perhaps that it comes soon."""
+    return (
+        not expect.header
         and expect.body_contains is None
         and expect.body_lacks is None
+        and not expect.needs_body
+        and expect.days_left is None
     )
 
 
@@ -49,7 +61,9 @@ def prepare(transfer: Transfer, check: HttpCheck) -> None:
 def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
     """For a handle that was reset."""
     prepare(transfer, check)
-    transfer.wanted, transfer.search = _wanted(check.expect), None
+    expect = check.expect
+    transfer.wanted, transfer.search = _wanted(expect), None
+    transfer.kept_max = min(check.max_bytes, KEPT_BYTES_MAX) if expect.needs_body else 0
     set_option = transfer.curl.setopt
     headers = [_header_line(name, value) for name, value in check.headers.items()]
     if check.method == "HEAD":
@@ -60,6 +74,9 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
             set_option(pycurl.POSTFIELDS, (check.body or "").encode())
             if not any(name.lower() == "content-type" for name in check.headers):
                 headers.append(TEXT_TYPE if check.body else NO_TYPE)
+    if check.auth is not None:
+        # libcurl sends this header to the first host alone, and not to where a redirect leads.
+        headers.append(f"{AUTHORIZATION}: {authorization(check.auth)}")
     if headers:
         set_option(pycurl.HTTPHEADER, headers)
     if not check.verify_tls:
@@ -68,7 +85,9 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
     if check.follow_redirects:
         set_option(pycurl.FOLLOWLOCATION, _OBEY_CODE)
         set_option(pycurl.MAXREDIRS, check.follow_redirects)
-    if check.expect.headers or transfer.wanted:  # the character set of the body stands in the head
+    if expect.days_left is not None:
+        ask_for_certificate(transfer.curl)
+    if expect.header or transfer.wanted or transfer.kept_max:  # the character set of the body stands in the head
         transfer.keep_head()
 
 
@@ -84,17 +103,17 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
     code = transfer.curl.getinfo(_CODE)
     if transfer.capped and error == pycurl.E_WRITE_ERROR:
         error = 0
-    if error:
-        if transfer.refusal is not None and error == pycurl.E_COULDNT_CONNECT:
-            return Done(ok=False, reason=transfer.refusal)
-        reason = fault_words(transfer, error, timeout=check.timeout)
-    else:
-        expect = check.expect
-        if expect.status is None and 200 <= code < 300 and not transfer.wanted and not expect.headers:
-            reason = ""
-        else:
-            reason = http_mismatch(check, _answer(transfer, code))[:REASON_CHARS_MAX]
+    if error and transfer.refusal is not None and error == pycurl.E_COULDNT_CONNECT:
+        return Done(ok=False, reason=transfer.refusal)
     detail = _measure(transfer, check, code)
+    if check.expect.days_left is not None:
+        detail |= certificate_facts(transfer)
+    if error:
+        reason = fault_words(transfer, error, timeout=check.timeout)
+    elif 200 <= code < 300 and check.expect is ANY_2XX:
+        reason = ""  # nearly always
+    else:
+        reason = http_mismatch(check, _answer(transfer, code, detail))[:REASON_CHARS_MAX]
     return Done(not reason, reason, detail["phases_ms"]["total"], code or None, detail)
 
 
@@ -120,14 +139,23 @@ def _measure(transfer: Transfer, check: HttpCheck, code: int) -> dict[str, Any]:
     return detail
 
 
-def _answer(transfer: Transfer, code: int) -> HttpAnswer:
+def _answer(transfer: Transfer, code: int, detail: dict[str, Any]) -> HttpAnswer:
     """The answer as core judges it."""
     return HttpAnswer(
         code,
         lambda: _headers(transfer),
         lambda text: _holds(transfer, text),
         transfer.bytes_max if transfer.capped else None,
+        lambda: _body(transfer),
+        detail["phases_ms"]["total"],
+        detail.get("days_left"),
     )
+
+
+def _body(transfer: Transfer) -> Body:
+    whole = transfer.bytes_read <= transfer.kept_max and not transfer.capped
+    body = in_utf8(b"".join(transfer.pieces), transfer.content_type())
+    return Body(body, None if whole else transfer.kept_max)
 
 
 def _headers(transfer: Transfer) -> dict[str, str]:

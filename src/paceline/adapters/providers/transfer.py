@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import socket
 from collections.abc import Callable
@@ -31,6 +32,8 @@ _CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
 _WEB = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
 timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
 _TOTAL, _FIRST_BYTE = pycurl.TOTAL_TIME_T, pycurl.STARTTRANSFER_TIME_T
+_TEXT_CHARSET = re.compile(r"utf-(?:16|32)|iso(?:8859|2022)|cp\d|koi8|gb|hz|big5|euc|shift_jis|mac")
+"""Python's names of the character sets that web pages have. Others of its codecs are slow on purpose-made bytes."""
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
@@ -63,6 +66,7 @@ class Transfer:
         "head_bytes",
         "judge",
         "keeps_body",
+        "kept_max",
         "order",
         "pieces",
         "pool",
@@ -85,6 +89,8 @@ class Transfer:
         self.pieces: list[bytes] = []
         self.head: list[bytes] = []
         self.keeps_body = False
+        self.kept_max = 0
+        """Of a check: how much of the body is kept to be judged; 0 nearly always."""
         self.head_bytes = 0
         self.wanted: tuple[str, ...] = ()
         self.search: StreamSearch | None = None
@@ -167,11 +173,18 @@ class Transfer:
         self.bytes_read += len(piece)
         if self.keeps_body:
             self.pieces.append(piece)
-        elif self.wanted:
+        elif self.wanted or self.kept_max:
+            self._look_into(piece)
+        return 0 if self.capped else None
+
+    def _look_into(self, piece: bytes) -> None:
+        """Searches the piece, and keeps the start of the body if it must be judged as a whole."""
+        if self.wanted:
             if self.search is None:
                 self.search = StreamSearch(encode_like(text, self.content_type()) for text in self.wanted)
             self.search.feed(piece)
-        return 0 if self.capped else None
+        if (room := self.kept_max - (self.bytes_read - len(piece))) > 0:
+            self.pieces.append(piece[:room])
 
     def _take_head_line(self, line: bytes) -> None:
         if line.startswith(b"HTTP/"):  # the next answer after a redirect
@@ -189,6 +202,18 @@ def encode_like(text: str, content_type: str) -> bytes:
         return text.encode(match[1]) if match else text.encode()
     except (LookupError, UnicodeError):
         return text.encode("utf-8", "replace")
+
+
+def in_utf8(body: bytes, content_type: str) -> bytes:
+    """The body in UTF-8, from the character set that the answer says it is in. What it cannot read it leaves."""
+    match = _CHARSET.search(content_type)
+    if match is None:
+        return body
+    try:
+        charset = codecs.lookup(match[1]).name
+    except LookupError:
+        return body
+    return body.decode(charset, "replace").encode("utf-8", "replace") if _TEXT_CHARSET.match(charset) else body
 
 
 def phases_ms(curl: pycurl.Curl, *, reused: bool = False) -> dict[str, float]:

@@ -1,13 +1,14 @@
-"""What of a check is secret: the values of its headers, and its body. They are stored sealed and shown masked."""
+"""What of a check is secret: the values of its headers and of ``auth``, and its body. Stored sealed, shown masked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, cast
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from paceline.core.monitors.checks import HIDDEN, Check, HttpCheck
+from paceline.core.http.auth import Auth, with_values
+from paceline.core.monitors.checks import HIDDEN, Check, HttpCheck, with_secrets
 from paceline.core.parsing import escape_pointer
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -20,25 +21,30 @@ def is_sealed(check: Check) -> bool:
 
 def is_clear(check: Check) -> bool:
     """Whether something secret of it is not sealed."""
-    return isinstance(check, HttpCheck) and not check.sealed and bool(check.headers or check.body is not None)
+    if not isinstance(check, HttpCheck) or check.sealed:
+        return False
+    return bool(check.headers) or check.body is not None or check.auth is not None
 
 
 def seal_check(check: C, seal: Callable[[str], str]) -> C:
     """Values that stand for "as it is stored" are left for ``keep_hidden``."""
-    if not is_clear(check):
+    if not (isinstance(check, HttpCheck) and is_clear(check)):
         return check
-    return _with_values(check, lambda value: value if value == HIDDEN else seal(value), sealed=True)
+    return cast("C", with_secrets(check, lambda value: value if value == HIDDEN else seal(value), sealed=True))
 
 
 def open_check(check: C, unseal: Callable[[str], str]) -> C:
     if not (isinstance(check, HttpCheck) and check.sealed):
         return check
-    return _with_values(check, unseal, sealed=False)
+    return cast("C", with_secrets(check, unseal, sealed=False))
 
 
 def hides(check: Check) -> bool:
     """Whether a value is to be kept as it is stored."""
-    return isinstance(check, HttpCheck) and (HIDDEN in check.headers.values() or check.body == HIDDEN)
+    if not isinstance(check, HttpCheck):
+        return False
+    hidden = HIDDEN in check.headers.values() or check.body == HIDDEN
+    return hidden or (check.auth is not None and HIDDEN in asdict(check.auth).values())
 
 
 def keep_hidden(check: C, stored: Check | None, *, pointer: str = "") -> C:
@@ -53,13 +59,24 @@ def keep_hidden(check: C, stored: Check | None, *, pointer: str = "") -> C:
     ]
     if check.body == HIDDEN and known.body is None:
         missing.append(FieldProblem(f"{pointer}/check/body", f'no body is stored for "{HIDDEN}" to keep'))
+    missing += _missing_auth(check.auth, known.auth, pointer)
     if missing:
         raise InvalidInput.of(*missing)
     headers = {name: known.headers[name] if value == HIDDEN else value for name, value in check.headers.items()}
-    return replace(check, headers=headers, body=known.body if check.body == HIDDEN else check.body)
+    body = known.body if check.body == HIDDEN else check.body
+    return cast("C", replace(check, headers=headers, body=body, auth=_kept_auth(check.auth, known.auth)))
 
 
-def _with_values(check: C, change: Callable[[str], str], *, sealed: bool) -> C:
-    assert isinstance(check, HttpCheck)
-    headers = {name: change(value) for name, value in check.headers.items()}
-    return replace(check, headers=headers, body=None if check.body is None else change(check.body), sealed=sealed)
+def _missing_auth(auth: Auth | None, known: Auth | None, pointer: str) -> list[FieldProblem]:
+    if auth is None or type(auth) is type(known):
+        return []
+    hidden = (name for name, value in asdict(auth).items() if value == HIDDEN)
+    return [
+        FieldProblem(f"{pointer}/check/auth/{name}", f'no value is stored for "{HIDDEN}" to keep') for name in hidden
+    ]
+
+
+def _kept_auth(auth: Auth | None, known: Auth | None) -> Auth | None:
+    if auth is None or known is None:
+        return auth
+    return with_values(auth, lambda name, value: getattr(known, name) if value == HIDDEN else value)

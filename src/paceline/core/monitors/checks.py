@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from paceline.core.ids import id_problem
-from paceline.core.parsing import (
-    TEXT_CHARS_MAX,
-    decode,
-    document_problem,
-    duration_problems,
-    escape_pointer,
-    text_problem,
+from paceline.core.http.auth import AUTHORIZATION, BasicAuth, BearerAuth, auth_problems, with_values
+from paceline.core.http.expectations import (
+    ANY_2XX,
+    HEADERS_MAX,
+    Days,
+    DnsExpect,
+    HttpExpect,
+    TlsExpect,
+    days_problems,
+    dns_problems,
+    http_problems,
+    renamed,
 )
+from paceline.core.ids import id_problem
+from paceline.core.parsing import decode, document_problem, duration_problems, escape_pointer, text_problem
 from paceline.core.schema import Duration, Host, Port, shown
 from paceline.core.targets import URL_CHARS_MAX, header_problem, host_problem, url_problem
 from paceline.errors import FieldProblem, InvalidInput
 
 CHECK_BYTES_MAX = 65_536
-HEADERS_MAX = 32
 DEFAULT_QUEUE = "default"
 HIDDEN = "***"
 """What is shown in place of a secret value; given back in an edit, it keeps the value that is stored."""
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
 BYTES_CAP_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 131_072
-"""More is never kept of one answer: its head, one piece of its body, and the end of the piece before."""
+"""More is never kept of one answer: its head, and the start of its body for patterns and JSON, or else one piece of it
+and the end of the piece before."""
 
 DnsType = Literal["A", "AAAA", "CNAME", "MX", "NS", "TXT", "SOA", "SRV", "CAA", "PTR"]
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 Timeout = Annotated[Duration, shown("For all of it together; from 100ms to 2m.")]
-
-
-class HttpExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a good answer looks like. No status named: any 2xx."""
-
-    status: list[int] | None = None
-    body_contains: str | None = None
-    body_lacks: str | None = None
-    headers: Annotated[
-        dict[str, str], shown(f"Texts of at most {TEXT_CHARS_MAX} characters.", maxProperties=HEADERS_MAX)
-    ] = {}
 
 
 class HttpCheck(
@@ -55,13 +51,14 @@ class HttpCheck(
         dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
     ] = {}
     body: str | None = None
-    expect: HttpExpect = HttpExpect()
+    auth: BasicAuth | BearerAuth | None = None
+    expect: HttpExpect = ANY_2XX
     timeout: Timeout = "10s"
     verify_tls: bool = True
     follow_redirects: Annotated[int, shown(minimum=0, maximum=10)] = 0
     max_bytes: Annotated[int, shown(minimum=1, maximum=BYTES_CAP_MAX)] = 1_048_576
     sealed: bool = False
-    """Of stored ones: the values of the headers and the body are sealed. Nobody gives it."""
+    """Of stored ones: the values of the headers and of ``auth``, and the body, are sealed. Nobody gives it."""
 
 
 class TcpCheck(
@@ -70,12 +67,6 @@ class TcpCheck(
     host: Host
     port: Port
     timeout: Timeout = "10s"
-
-
-class DnsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Each of these values must be among the answers."""
-
-    contains: list[str] = []
 
 
 class DnsCheck(
@@ -95,8 +86,14 @@ class TlsCheck(
     host: Host
     port: Port = 443
     server_name: str | None = None
-    min_days: Annotated[int, shown(minimum=0, maximum=3_650)] = 14
+    min_days: Days = 14
+    expect: TlsExpect = TlsExpect()
     timeout: Timeout = "10s"
+
+    @property
+    def days_wanted(self) -> int:
+        """How many days its certificate must last."""
+        return self.min_days if self.expect.days_left is None else self.expect.days_left
 
 
 class OutgoingCheck(msgspec.Struct, frozen=True):
@@ -136,6 +133,8 @@ def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTE
         known = ", ".join([*_CHECKS, "outgoing"])
         raise InvalidInput.of(FieldProblem(f"{pointer}/kind", f"one of {known}"))
     check: PolledCheck = decode(_CHECKS[kind], body, pointer)
+    if isinstance(check, HttpCheck) and check.expect.headers:
+        return msgspec.structs.replace(check, expect=renamed(check.expect))
     return check
 
 
@@ -144,12 +143,20 @@ def check_document(check: Check) -> dict[str, Any]:
     if isinstance(check, OutgoingCheck):
         return check.document
     if isinstance(check, HttpCheck) and check.sealed:
-        masked = dict.fromkeys(check.headers, HIDDEN)
-        check = msgspec.structs.replace(
-            check, headers=masked, body=None if check.body is None else HIDDEN, sealed=False
-        )
+        check = with_secrets(check, lambda _: HIDDEN, sealed=False)
     document: dict[str, Any] = msgspec.to_builtins(check)
     return document
+
+
+def with_secrets(check: HttpCheck, change: Callable[[str], str], *, sealed: bool) -> HttpCheck:
+    """The check with each of its secret values changed: those of its headers and of ``auth``, and its body."""
+    return msgspec.structs.replace(
+        check,
+        headers={name: change(value) for name, value in check.headers.items()},
+        auth=None if check.auth is None else with_values(check.auth, lambda _, value: change(value)),
+        body=None if check.body is None else change(check.body),
+        sealed=sealed,
+    )
 
 
 def queue_problem(name: Any) -> FieldProblem | None:
@@ -172,8 +179,8 @@ def check_problems(check: Check) -> list[FieldProblem]:
             problems = _endpoint_problems(check.host, check.port)
             if check.server_name is not None and (detail := host_problem(check.server_name)):
                 problems.append(FieldProblem("/check/server_name", detail))
-            if not 0 <= check.min_days <= 3_650:
-                problems.append(FieldProblem("/check/min_days", "must be from 0 to 3650"))
+            problems += days_problems(check.min_days, "/check/min_days")
+            problems += days_problems(check.expect.days_left, "/check/expect/days_left")
         case DnsCheck():
             problems = _dns_problems(check)
         case OutgoingCheck():
@@ -196,6 +203,10 @@ def _http_problems(check: HttpCheck) -> list[FieldProblem]:
     for name, value in check.headers.items():
         if detail := header_problem(name, value):
             problems.append(FieldProblem(f"/check/headers/{escape_pointer(name)}", detail))
+    if check.auth is not None:
+        problems += auth_problems(check.auth, "/check/auth")
+        if any(name.lower() == AUTHORIZATION.lower() for name in check.headers):
+            problems.append(FieldProblem("/check/auth", f'give either "auth" or the header {AUTHORIZATION}'))
     if check.body is not None and check.method in SAFE_METHODS:
         problems.append(FieldProblem("/check/body", f"a {check.method} request carries no body"))
     elif check.body is not None and (problem := text_problem(check.body, "/check/body", chars_max=CHECK_BYTES_MAX)):
@@ -204,23 +215,7 @@ def _http_problems(check: HttpCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/follow_redirects", "must be from 0 to 10"))
     if not 1 <= check.max_bytes <= BYTES_CAP_MAX:
         problems.append(FieldProblem("/check/max_bytes", f"must be from 1 to {BYTES_CAP_MAX}"))
-    return problems + _expect_problems(check.expect)
-
-
-def _expect_problems(expect: HttpExpect) -> list[FieldProblem]:
-    problems = []
-    if expect.status is not None and (not expect.status or not all(100 <= code <= 599 for code in expect.status)):
-        problems.append(FieldProblem("/check/expect/status", "a list of HTTP status codes from 100 to 599"))
-    for name in ("body_contains", "body_lacks"):
-        text = getattr(expect, name)
-        if text is not None and (problem := text_problem(text, f"/check/expect/{name}")):
-            problems.append(problem)
-    if len(expect.headers) > HEADERS_MAX:
-        problems.append(FieldProblem("/check/expect/headers", f"at most {HEADERS_MAX} headers"))
-    for name, value in expect.headers.items():
-        if problem := text_problem(name + value, f"/check/expect/headers/{escape_pointer(name)}"):
-            problems.append(problem)
-    return problems
+    return problems + http_problems(check.expect, url=check.url)
 
 
 def _endpoint_problems(host: str, port: int) -> list[FieldProblem]:
@@ -240,7 +235,4 @@ def _dns_problems(check: DnsCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/server", detail))
     if not 1 <= check.port <= 65_535:
         problems.append(FieldProblem("/check/port", "must be from 1 to 65535"))
-    for index, value in enumerate(check.expect.contains):
-        if problem := text_problem(value, f"/check/expect/contains/{index}"):
-            problems.append(problem)
-    return problems
+    return problems + dns_problems(check.expect)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 import msgspec
 
+from paceline.core.http.status import is_status, status_rule, status_schema
 from paceline.core.schema import shown
 from paceline.errors import FieldProblem
 
 Meaning = Literal["done", "failed", "retry"]
 CODES_MAX = 50
-CODE_MIN, CODE_MAX = 200, 599
-CODE_RULE = f'a status from {CODE_MIN} to {CODE_MAX}, or a class from "2xx" to "5xx"'
+CODE_MIN = 200
+CODE_RULE = status_rule(CODE_MIN)
 TOO_MANY = 429
-_CLASS = re.compile(r"^[2-5]xx$")
 
-_SHOWN = [{"type": "integer", "minimum": CODE_MIN, "maximum": CODE_MAX}, {"type": "string", "pattern": _CLASS.pattern}]
-Code = Annotated[int | str, shown(oneOf=_SHOWN)]
+Code = Annotated[int | str, shown(oneOf=status_schema(CODE_MIN))]
 Codes = Annotated[tuple[Code, ...], shown(maxItems=CODES_MAX)]
 
 
@@ -50,7 +48,7 @@ def expect_problems(expect: ExpectSpec, pointer: str = "/expect") -> list[FieldP
         if len(codes) > CODES_MAX:
             problems.append(FieldProblem(f"{pointer}/{name}", f"at most {CODES_MAX} of them"))
         for index, code in enumerate(codes[:CODES_MAX]):
-            if not _is_code(code):
+            if not is_status(code, code_min=CODE_MIN):
                 problems.append(FieldProblem(f"{pointer}/{name}/{index}", CODE_RULE))
             elif seen.setdefault(code, name) != name:
                 detail = f"{code} is in {seen[code]!r}, too; a status means one thing"
@@ -68,9 +66,3 @@ def _named(expect: ExpectSpec, code: int) -> Meaning | None:
 
 def _lists(expect: ExpectSpec) -> tuple[tuple[Meaning, tuple[int | str, ...]], ...]:
     return ("done", expect.done), ("failed", expect.failed), ("retry", expect.retry)
-
-
-def _is_code(code: int | str) -> bool:
-    if isinstance(code, str):
-        return _CLASS.fullmatch(code) is not None
-    return CODE_MIN <= code <= CODE_MAX

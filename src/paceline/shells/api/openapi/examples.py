@@ -13,6 +13,19 @@ DATE = "2026-11-15"
 ALERT = "al_0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 RUN, CALL_RUN = "alice/home#7@42", f"daily/order-1@{DATE}"
 _HTTP_CHECK = {"kind": "http", "url": "https://example.org/", "expect": {"status": [200], "body_contains": "ok"}}
+_ASKING_CHECK = {
+    "kind": "http",
+    "url": "https://example.org/health",
+    "auth": {"kind": "bearer", "token": "a-secret"},
+    "expect": {
+        "status": ["2xx"],
+        "body_matches": "(?i)up|ready",
+        "json": [{"pointer": "/status", "is": "up"}, {"pointer": "/free", "at_least": 10}],
+        "header": {"Content-Type": {"contains": "json"}},
+        "latency_max": "500ms",
+        "days_left": 14,
+    },
+}
 _INTERVAL = {"check": _HTTP_CHECK, "every": "60s", "tags": ["web"], "alert": {"after": 3, "recover": 1, "channels": []}}
 _CRON = {"check": {"kind": "tls", "host": "example.org"}, "cron": "0 6 * * 1-5", "timezone": "Europe/Berlin"}
 _RECORD = {"id": "order-1", "provider": "shop", "endpoint": "/orders/1", "body": {"amount": 3}}
@@ -49,6 +62,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "MonitorBody": {
         "interval": _INTERVAL,
         "cron": _CRON,
+        "expectations": {"check": _ASKING_CHECK, "every": "30s"},
         "outgoing": {"check": {"kind": "outgoing", "page": "/shop"}, "every": "5m"},
     },
     "MonitorPatchBody": {"standard": {"every": "5m", "check": {"timeout": "5s"}}},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -11,6 +12,8 @@ from typer import Option
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.options import PausedOption
+
+_JSON = re.compile(r"\s*(?:(/.*?)\s+)?(is|matches|at_least|at_most)\s+(.*)", re.DOTALL)
 
 
 class MonitorOptions(NamedTuple):
@@ -27,10 +30,53 @@ class MonitorOptions(NamedTuple):
     cron: Annotated[str | None, Option(metavar="EXPRESSION", help="Five cron fields, instead of --every.")] = None
     timezone: Annotated[str | None, Option(metavar="ZONE", help="Time zone of --cron. [default: UTC]")] = None
     method: Annotated[str | None, Option(metavar="METHOD", help="HTTP method. [default: GET]")] = None
+    header: Annotated[
+        list[str] | None, Option(metavar="NAME:VALUE", help="A header to send, kept sealed; may be repeated.")
+    ] = None
+    body: Annotated[str | None, Option(metavar="TEXT", help="What to send with POST, PUT or PATCH, sealed.")] = None
+    basic: Annotated[str | None, Option(metavar="USER:PASSWORD", help="Basic authentication, kept sealed.")] = None
+    bearer: Annotated[str | None, Option(metavar="TOKEN", help="Bearer authentication, kept sealed.")] = None
+    no_auth: Annotated[bool, Option("--no-auth", help="Without the authentication there was.")] = False
+    follow_redirects: Annotated[int | None, Option(metavar="N", help="How many to follow. [default: 0]")] = None
+    verify_tls: Annotated[
+        bool | None, Option("--verify-tls/--no-verify-tls", help="Whether the certificate must be good.")
+    ] = None
+    max_bytes: Annotated[int | None, Option(metavar="N", help="How much of the body is read. [default: 1048576]")] = (
+        None
+    )
     expect_status: Annotated[
-        list[int] | None, Option(metavar="N", help="HTTP status that is good; may be repeated. [default: any 2xx]")
+        list[str] | None,
+        Option(metavar="N|Nxx", help="HTTP status that is good, or class of them; may be repeated. [default: 2xx]"),
     ] = None
     contains: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must contain.")] = None
+    lacks: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must not contain.")] = None
+    matches: Annotated[str | None, Option(metavar="PATTERN", help="What the HTTP body must match (RE2).")] = None
+    expect_json: Annotated[
+        list[str] | None,
+        Option(
+            metavar="'POINTER is|matches|at_least|at_most VALUE'",
+            help="What a JSON body has at a place, such as '/status is up'; may be repeated.",
+        ),
+    ] = None
+    expect_header: Annotated[
+        list[str] | None, Option(metavar="NAME:VALUE", help="Header of the answer, whole; may be repeated.")
+    ] = None
+    latency_max: Annotated[
+        str | None, Option(metavar="DURATION", help="A good answer that takes longer is a failure.")
+    ] = None
+    days_left: Annotated[
+        int | None, Option(metavar="N", help="Days that the certificate must last, of https and --tls.")
+    ] = None
+    dns_type: Annotated[str | None, Option(metavar="TYPE", help="Record type of --dns. [default: A]")] = None
+    dns_server: Annotated[
+        str | None, Option(metavar="HOST[:PORT]", help="Whom to ask. [default: the system's resolver]")
+    ] = None
+    answer: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="What must be among the DNS answers; may be repeated.")
+    ] = None
+    only_answer: Annotated[
+        list[str] | None, Option(metavar="TEXT", help="All the DNS answers there must be; may be repeated.")
+    ] = None
     timeout: Annotated[str | None, Option(metavar="DURATION", help="Total deadline of a check. [default: 10s]")] = None
     initial_delay: Annotated[str | None, Option(metavar="DURATION", help="Wait before the first run.")] = None
     jitter: Annotated[str | None, Option(metavar="DURATION", help="Shift by a fixed part of this.")] = None
@@ -96,6 +142,8 @@ def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any
         check = {name: None for name in there if name != "timeout"} | check
     if options.tls is not None:
         check = {"port": None} | check
+    if "auth" in check and check["auth"] is not None:  # one kind takes the place of the other whole
+        check = check | {"auth": dict.fromkeys(there.get("auth") or ()) | check["auth"]}
     if options.no_expect:
         given = check.get("expect")
         check = check | {"expect": given and dict.fromkeys(there.get("expect", ())) | given}
@@ -118,16 +166,80 @@ def _check(options: MonitorOptions) -> dict[str, Any]:
     if len(checks) > 1:
         raise InvalidInput("Give only one of --url, --tcp, --dns, --tls and --outgoing.")
     check = checks[0] if checks else {}
-    if options.timeout is not None:
-        check["timeout"] = options.timeout
+    check |= _named(options, ("timeout", "body", "follow_redirects", "verify_tls", "max_bytes"))
     if options.method is not None:
         check["method"] = options.method.upper()
-    expect: dict[str, Any] = {}
-    if options.expect_status:
-        expect["status"] = options.expect_status
-    if options.contains is not None:
-        expect["body_contains"] = options.contains
+    if options.header:
+        check["headers"] = _headers(options.header, "--header")
+    if options.dns_type is not None:
+        check["type"] = options.dns_type.upper()
+    if options.dns_server is not None:
+        host, port = _endpoint(options.dns_server, "--dns-server")
+        check |= {"server": host} | ({} if port is None else {"port": port})
+    check |= _auth(options)
+    expect = _expect(options)
     return {**check, "expect": expect} if expect else check
+
+
+def _auth(options: MonitorOptions) -> dict[str, Any]:
+    """The field ``auth``, if an option is about it; None takes away what there was."""
+    if [options.basic, options.bearer, options.no_auth or None].count(None) < 2:
+        raise InvalidInput("Give only one of --basic, --bearer and --no-auth.")
+    if options.bearer is not None:
+        return {"auth": {"kind": "bearer", "token": options.bearer}}
+    if options.basic is not None:
+        username, colon, password = options.basic.partition(":")
+        if not colon:
+            raise InvalidInput.of(FieldProblem("--basic", "write USER:PASSWORD"))
+        return {"auth": {"kind": "basic", "username": username, "password": password}}
+    return {"auth": None} if options.no_auth else {}
+
+
+def _expect(options: MonitorOptions) -> dict[str, Any]:
+    expect = _named(options, ("latency_max", "days_left"))
+    if options.expect_status:
+        expect["status"] = [int(code) if code.isdecimal() else code for code in options.expect_status]
+    for name, text in (("contains", options.contains), ("lacks", options.lacks), ("matches", options.matches)):
+        if text is not None:
+            expect[f"body_{name}"] = text
+    if options.expect_json:
+        expect["json"] = [_json(text) for text in options.expect_json]
+    if options.expect_header:
+        expect["header"] = _headers(options.expect_header, "--expect-header")
+    if options.answer:
+        expect["contains"] = options.answer
+    if options.only_answer:
+        expect["equals"] = options.only_answer
+    return expect
+
+
+def _named(options: MonitorOptions, names: Iterable[str]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(options, name)) is not None}
+
+
+def _headers(lines: Iterable[str], option: str) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise InvalidInput.of(FieldProblem(option, "write NAME:VALUE, for example 'Accept: text/html'"))
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def _json(text: str) -> dict[str, Any]:
+    """What ``POINTER word VALUE`` says. The value is JSON; what is no JSON is a text as it stands."""
+    match = _JSON.fullmatch(text)
+    if match is None:
+        example = "'/status is up' or '/free at_least 10'"
+        raise InvalidInput.of(FieldProblem("--expect-json", f"write POINTER WORD VALUE, for example {example}"))
+    pointer, word, value = match[1] or "", match[2], match[3]
+    if word == "matches":
+        return {"pointer": pointer, word: value}
+    try:
+        return {"pointer": pointer, word: msgspec.json.decode(value)}
+    except msgspec.DecodeError:
+        return {"pointer": pointer, word: value}
 
 
 def _http(url: str) -> dict[str, Any]:
