@@ -15,11 +15,13 @@ from paceline.core.batches.batch import RecordSpec
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.monitors.schedule import Rest
+from paceline.core.monitors.uptime.rollup import days_until, moved
 from paceline.core.monitors.values import Reacted
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Store
 from paceline.steps.access import TOKEN_BYTES, add_token, authenticate
 from paceline.steps.batches.plan import plan_due
+from paceline.steps.monitors.define import get_monitor
 from paceline.steps.move.move_in import import_lines
 from paceline.steps.move.stream import obstacles
 from tests.contract.support import job_stage
@@ -371,3 +373,32 @@ def test_scope_and_end_of_a_token_survive_a_move(source: Store, target: Store) -
     there = {token.id: token for token in target.tokens(name)}
     assert there[made.token.id] == made.token
     assert (made.token.scope, made.token.expires_ms) == ("worker:shop", 1_893_456_000_000)
+
+
+def test_uptime_of_a_monitor_moves_and_goes_on_in_the_other_store(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    stream, _ = take_out(source)
+    for _ in range(2):  # the second import changes nothing
+        take_in(target, stream)
+    rollups = []
+    monitors = [get_monitor(store, "ann", "each-minute") for store in (source, target)]
+    for store, monitor in zip((source, target), monitors, strict=True):
+        rollups += store.uptimes([monitor], now_ms=NOW_MS)
+    assert rollups[0].days
+    assert moved(rollups[0]) == rollups[1]
+    run_tick(target, now_ms=NOW_MS + MINUTE_MS)
+    send_all(target, now_ms=NOW_MS + MINUTE_MS)
+    [after] = target.uptimes(monitors[1:], now_ms=NOW_MS + MINUTE_MS)
+    days = days_until(after, NOW_MS + MINUTE_MS)
+    assert sum(day.ok for day in days.values()) == 1 + sum(day.ok for day in days_until(rollups[0], NOW_MS).values())
+
+
+def test_wrong_roll_up_in_an_export_is_refused_with_its_line(source: Store, target: Store) -> None:
+    move_scene.with_users_and_monitors(source)
+    stream, _ = take_out(source)
+    lines = stream.splitlines(keepends=True)
+    at = next(at for at, line in enumerate(lines) if b'"rollup":"k' in line or b'"rollup":"l' in line)
+    document = json.loads(lines[at])
+    lines[at] = json.dumps(document | {"rollup": "AAAA"}).encode() + b"\n"
+    with pytest.raises(InvalidInput, match=f"Line {at + 1}: .*rollup"):
+        take_in(target, b"".join(lines))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline.adapters.sqlite.monitors import uptime
 from tests.world.support.damage import FAULTS, Faulty
 from tests.world.support.seeded import Damage
 from tests.world.support.stories import STEPS, noticed, seeds, worlds
@@ -21,7 +22,8 @@ Maker = Callable[..., World]
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[Maker]:
-    with worlds(World, tmp_path) as make:
+    with pytest.MonkeyPatch.context() as patch, worlds(World, tmp_path) as make:
+        patch.setattr(uptime, "FOLD_EVERY", 5)  # else few lives would be long enough to be folded
         yield make
 
 

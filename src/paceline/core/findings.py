@@ -13,6 +13,8 @@ NO_ENTRY = "promise 10: a monitor has no entry and no recorded change (generatio
 NO_MONITOR = "promise 3: an entry has no monitor and no recorded change (generation {})"
 COUNTER_BEHIND = "promise 4: an entry's counter is not past its newest run"
 HEALTH_MISPLACED = "the record of a monitor's health is not where it would be found"
+ROLLUP_LEFT = "promise 3: a roll-up has no monitor (generation {})"
+ROLLUP_AHEAD = "a roll-up goes further than its monitor's runs (generation {})"
 MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
 
 

@@ -15,9 +15,11 @@ from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Entry
+from paceline.core.monitors.uptime.rollup import Rollup
 from paceline.core.monitors.values import (
     Change,
     Claimed,
+    FoldReport,
     Moved,
     PurgeReport,
     PutMonitor,
@@ -241,6 +243,21 @@ class MonitorStore(Protocol):
 
         False: it was changed meanwhile, or the monitor is gone.
         """
+
+    # -- roll-ups
+
+    def fold_runs(self, *, limit: int) -> FoldReport:
+        """Folds outcomes into the roll-ups of their monitors (``core.monitors.uptime``), about ``limit``, in one act.
+
+        Each outcome is folded once, in the order of the counters, whoever folds it, and before ``purge`` deletes its
+        run. One short pass; a store may fold at other moments instead, and then does nothing here.
+        """
+
+    def uptimes(self, monitors: Sequence[Monitor], *, now_ms: int) -> list[Rollup]:
+        """Returns the roll-up of each monitor with all outcomes that are recorded, also those not folded yet."""
+
+    def put_rollups(self, rollups: Sequence[tuple[int, Rollup]]) -> int:
+        """Stores roll-ups by generation, for monitors that have none yet. Returns how many were stored."""
 
     # -- upkeep
 

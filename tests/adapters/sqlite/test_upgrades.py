@@ -26,6 +26,7 @@ from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.load import UNIT
 from paceline.core.monitors.outcome import Done
+from paceline.core.monitors.uptime.rollup import days_until
 from paceline.core.monitors.values import PutMonitor
 from paceline.ports import Store
 from paceline.steps.monitors.tick import tick
@@ -156,6 +157,9 @@ def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: in
         runs = taken + claim(store)
         assert settle(store, runs) == [True, True]
         assert tick(store, now_ms=T0_MS + MINUTE_MS, catch_up=CatchUp()).runs == 2
+        # Of 0030: outcomes that nobody folded yet count.
+        days = [days_until(one, T0_MS) for one in store.uptimes(before, now_ms=T0_MS)]
+        assert [sum(day.ok for day in one.values()) for one in days] == [1, 1]
         # Of 0016: how often the monitors of before fire is added up, and counts against the limit.
         put = PutMonitor("ann", "c", spec(every="1s"))
         (refused,) = store.put_monitors([put], monitors_max=MONITORS_MAX, firings_max=1, now_ms=T0_MS)

@@ -118,7 +118,11 @@ def hints(holder: Any) -> dict[str, Any]:
 
 def fields(type_: Any) -> dict[str, Any]:
     """The fields of a document or a model."""
-    return {name: hint for name, hint in hints(type_).items() if name in names_of(type_)}
+    found = {name: hint for name, hint in hints(type_).items() if name in names_of(type_)}
+    if is_typeddict(type_):
+        return found
+    written = dict(zip(type_.__struct_fields__, type_.__struct_encode_fields__, strict=True))
+    return {written[name]: hint for name, hint in found.items()}
 
 
 def names_of(type_: Any) -> set[str]:

@@ -23,6 +23,7 @@ from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.run_now import run_now
 from paceline.steps.monitors.send import claim_orders, settle, settle_and_claim
 from paceline.steps.monitors.tick import pull_back, tick
+from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import purge
 from tests.support import outgoing_runs
 from tests.world.support.ledger import Ledger, demand
@@ -142,6 +143,7 @@ class Daemon:
 
     def keep(self) -> None:
         self.watch_clock()
+        fold_runs(self._store, limit=50)
         purge(self._store, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS, now_ms=self._world.now_ms, limit=50)
 
     def watch_clock(self) -> None:

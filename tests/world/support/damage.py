@@ -7,9 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Keep, Remove
+from paceline.core.monitors.uptime.rollup import EndedRun, Rollup, fold
 from paceline.core.monitors.values import (
     Claimed,
     PurgeReport,
@@ -143,6 +145,20 @@ class ExpiresTooEarly(Faulty):
         return self._inner.purge(settled_before_ms=settled_before_ms, due_before_ms=now_ms, now_ms=now_ms, limit=limit)
 
 
+class FoldsTwice(Faulty):
+    """Takes an outcome that is in the roll-up already for a new one."""
+
+    def uptimes(self, monitors: Sequence[Monitor], *, now_ms: int) -> list[Rollup]:
+        return [self._twice(one, now_ms=now_ms) for one in monitors]
+
+    def _twice(self, monitor: Monitor, *, now_ms: int) -> Rollup:
+        [rollup] = self._inner.uptimes([monitor], now_ms=now_ms)
+        if rollup.at_ms is None:
+            return rollup
+        again = EndedRun(rollup.counter + 1, rollup.due_ms, "ok" if rollup.good else "failed", rollup.at_ms, None, "")
+        return fold(rollup, [again])
+
+
 FAULTS: dict[type[Faulty], str] = {
     BelievesAnyCounter: "promise 4: .* advanced from a stale belief",
     TellsOfExtraRunsTooSoon: "promise 4: .* an extra run of a stale belief",
@@ -155,5 +171,6 @@ FAULTS: dict[type[Faulty], str] = {
     Drifts: "promise [24]: ",
     PurgesTooMuch: "promise 10: .* is lost",
     ExpiresTooEarly: "promise 10: .* expired too early",
+    FoldsTwice: "promise 10: .* the uptime has",
 }
 """Each fault with what the world must say of it."""

@@ -14,7 +14,7 @@ from typing import Literal
 from paceline.core.monitors.checks import Check, HttpCheck
 from paceline.core.monitors.definition import Monitor, duration_ms
 from paceline.core.monitors.due import Advance, CatchUp, ExtraRun
-from paceline.core.monitors.outcome import Retry
+from paceline.core.monitors.outcome import Dead, Done, Retry, Unknown
 from paceline.core.monitors.overlap import superseded
 from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
 from paceline.core.monitors.values import Claimed, PutResult, Reacted, RemoveMonitor, RemoveResult, Run, Settlement
@@ -49,6 +49,7 @@ class RunRecord:
     ended_ms: int = 0
     posts: int = 0
     handed_alive: bool = False
+    outcome: Done | Dead | Unknown | None = None
     may_have_expired: bool = False
     """Its monitor is deleted and its lease ran out: it may have been held and expired, and nobody can see that."""
 
@@ -363,7 +364,7 @@ class Ledger:
             if isinstance(item.outcome, Retry):
                 run.state, run.until_ms = "retry", item.outcome.not_before_ms
             else:
-                run.state, run.ended_ms = "ended", item.ended_ms
+                run.state, run.ended_ms, run.outcome = "ended", item.ended_ms, item.outcome
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, granted: bool) -> None:
         run = self.handles[handle][1] if handle in self.handles else None

@@ -19,6 +19,7 @@ from tests.world.support.actors import CATCH_UP, OWNERS, Checker, Daemon, Users
 from tests.world.support.ledger import TERMINAL, Ledger, Life, demand
 from tests.world.support.seeded import MINUTE_MS, SECOND_MS, Damage, Opener, Seeded
 from tests.world.support.stores import REPEATED, Perilous, Watched
+from tests.world.support.uptime_books import judge_uptime
 
 QUIET_ROUNDS = 20
 DAILY = "30 2 * * *"
@@ -123,6 +124,7 @@ class World(Seeded):
         problems = store.verify()
         demand(10, not problems, f"the store says {problems}")
         for life in self.ledger.living():
+            judge_uptime(cast("Store", self._watched[0]), life, now_ms=self.now_ms)
             found = store.monitor(life.monitor.owner, life.monitor.id)
             demand(10, found == life.monitor, f"{life.name} is not as it was acknowledged")
             runs = store.monitor_runs(life.monitor, before=None, limit=10_000, now_ms=self.now_ms)

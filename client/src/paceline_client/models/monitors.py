@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
+import msgspec
+
 from paceline_client.answers import Model
-from paceline_client.durations import Duration, DurationLike
+from paceline_client.durations import Date, Duration, DurationLike
 from paceline_client.models.checks import Check, CheckLike
 from paceline_client.models.states import (
     BulkDisposition,
@@ -159,6 +161,49 @@ class Upcoming(Model, frozen=True):
 
     items: list[datetime]
     reason: UpcomingReason | None = None
+
+
+class Latency(Model, frozen=True):
+    """Of good outcomes, in milliseconds, at most 2.5 % off."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class Incident(Model, frozen=True):
+    """From the first failed run to the next good one. ``ended`` None: it goes on."""
+
+    began: datetime
+    ended: datetime | None
+    reason: str
+
+
+class UptimeDay(Model, frozen=True):
+    """One UTC day: ``share`` of ``known_s`` that was good."""
+
+    date: Date
+    share: float | None
+    good_s: float
+    known_s: float
+    ok: int
+    failed: int
+    incidents: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class Uptime(Model, frozen=True):
+    """Shares of good time in the last 1, 7, 30 and 90 days and the running one. None: nothing is known."""
+
+    share_1d: float | None = msgspec.field(name="1d")
+    share_7d: float | None = msgspec.field(name="7d")
+    share_30d: float | None = msgspec.field(name="30d")
+    share_90d: float | None = msgspec.field(name="90d")
+    latency_ms: Latency
+    incidents: list[Incident]
+    days: list[UptimeDay]
 
 
 class ClaimedRun(Model, frozen=True):

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias, Unpack
 
-from paceline_client.answers import IfChanged, Json, Nothing, Page
+from paceline_client.answers import IfChanged, Json, Nothing, Page, Text
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
 from paceline_client.durations import DurationLike
 from paceline_client.lines import Progress
@@ -20,12 +20,14 @@ from paceline_client.models.monitors import (
     Run,
     RunNow,
     Upcoming,
+    Uptime,
 )
 from paceline_client.resources.editing import guarded_edit
 
 CHUNK_ITEMS = 1_000
 _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = _MONITORS + "/{id}"
+_UPTIME = _MONITOR + "/uptime"
 Results: TypeAlias = list[BulkResult]
 
 
@@ -139,6 +141,16 @@ class Monitors(Resource[Transport]):
         """When the monitor fires next, if nothing is edited: five times, or ``count``."""
         query = {"count": count}
         return Call("GET", f"{_MONITOR}/next", Json(Upcoming), {"user": user, "id": monitor}, query=query)
+
+    @operation
+    def uptime(self, monitor: str, *, user: str = "me") -> Call[Uptime]:
+        """Shares of good time, latencies and incidents of the last 90 days, and the days."""
+        return Call("GET", _UPTIME, Json(Uptime), {"user": user, "id": monitor})
+
+    @operation
+    def uptime_csv(self, monitor: str, *, user: str = "me") -> Call[str]:
+        """The days as CSV, the first line with the names of the columns."""
+        return Call("GET", _UPTIME, Text(), {"user": user, "id": monitor}, {"format": "csv"})
 
     @listing
     def runs(self, monitor: str, *, user: str = "me", limit: int | None = None) -> Pages[Run]:

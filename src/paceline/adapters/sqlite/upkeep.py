@@ -116,6 +116,15 @@ _INVARIANTS = (
               OR (json_extract(record, '$.held_back') IS NULL) <> (closes_ms IS NULL)""",
     ),
     (
+        findings.ROLLUP_LEFT,
+        "SELECT generation FROM uptime WHERE generation NOT IN (SELECT generation FROM monitor)",
+    ),
+    (
+        findings.ROLLUP_AHEAD,
+        """SELECT uptime.generation FROM due JOIN uptime ON uptime.generation = due.k & :mask
+           WHERE uptime.counter >= due.counter""",
+    ),
+    (
         findings.MONITORS_MISCOUNTED,
         "SELECT name FROM user WHERE monitors <> (SELECT count(*) FROM monitor WHERE owner = user.id)",
     ),

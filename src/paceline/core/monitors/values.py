@@ -191,6 +191,15 @@ class PurgeReport(NamedTuple):
     """The next pass may have something to do: it goes on where this one stopped."""
 
 
+class FoldReport(NamedTuple):
+    """Outcomes that went into the roll-ups of their monitors."""
+
+    runs: int
+    monitors: int
+    more: bool = False
+    """The next pass may have something to do: it goes on where this one stopped."""
+
+
 class Finished(Settlement, frozen=True, gc=False):
     """What came of a check that the provider carried out."""
 

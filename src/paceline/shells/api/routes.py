@@ -15,6 +15,7 @@ from paceline.shells.api import (
     providers,
     records,
     service,
+    uptime,
     users,
 )
 from paceline.shells.api.http.route import Group, Route
@@ -22,6 +23,7 @@ from paceline.shells.api.http.route import Group, Route
 _GROUPS: tuple[Group, ...] = (
     monitors.MONITORS,
     monitor_queries.MONITOR_QUERIES,
+    uptime.UPTIME,
     channels.CHANNELS,
     outgoing.OUTGOING,
     outgoing.RUNS,

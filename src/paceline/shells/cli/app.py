@@ -18,7 +18,7 @@ from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
-from paceline.shells.cli.monitors import ahead as monitor_ahead
+from paceline.shells.cli.monitors import uptime as monitor_uptime
 from paceline.shells.cli.options import (
     CaFileOption,
     ConfigOption,
@@ -45,7 +45,7 @@ export.register(app)
 import_.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
-app.add_typer(monitor_ahead.app)
+app.add_typer(monitor_uptime.app)
 app.add_typer(channels.app)
 app.add_typer(channels.silence_app)
 app.add_typer(channels.alert_app)

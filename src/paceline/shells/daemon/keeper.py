@@ -15,6 +15,7 @@ from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.upkeep.clock import watch_clock
+from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
 from paceline.wiring import System
 
@@ -67,9 +68,9 @@ class Keeper:
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
-        pause_ms = self.TURN_MS
+        pause_ms = self._fold()
         if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
-            pause_ms = self._purge(now_ms)
+            pause_ms = min(pause_ms, self._purge(now_ms))
         if abs(now_ms - self._batches_ms) >= max(self.FIGURES_MS, keep_ms):
             pause_ms = min(pause_ms, self._delete_batches(now_ms))
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
@@ -161,6 +162,13 @@ class Keeper:
         self._purged_ms = now_ms  # nothing left: rest until the next round
         self._tell_purged()
         return self.TURN_MS
+
+    def _fold(self) -> int:
+        """One short pass. Until the next: as long again as it took, if there is more."""
+        began_s = time.monotonic()
+        if not fold_runs(self._system.store).more:
+            return self.TURN_MS
+        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _tell_purged(self) -> None:
         """One line for the whole round: its passes are many."""

@@ -20,6 +20,7 @@ from paceline.core.jobs.meters import Reading
 from paceline.core.jobs.values import AddKey
 from paceline.core.monitors import schedule
 from paceline.core.monitors.definition import SpecLimits, encode_spec, parse_spec, parse_stored_spec, wish_of
+from paceline.core.monitors.uptime.rollup import Rollup, decode_rollup
 from paceline.core.monitors.values import Change, PutMonitor, PutResult, Reacted
 from paceline.core.users import Token, User, UserEdit
 from paceline.errors import AlreadyExists, InvalidInput, LimitReached, MalformedBody, PacelineError
@@ -212,6 +213,14 @@ class _Move:
                 raise InvalidInput(f"Line {one.number}: there is no user {lines[at].owner!r}; users come first.")
             self.tally.add("monitors", results[at].disposition)
             assert monitor.id == lines[at].id
+        rollups = [_at(one.number, _rollup, line) for one, line in zip(page, lines, strict=True)]
+        self._store.put_rollups(
+            [
+                (monitor.generation, rollup)
+                for at, rollup in enumerate(rollups)
+                if rollup is not None and (monitor := results[at].monitor) is not None
+            ]
+        )
         self._place(lines, [results[at] for at in range(len(lines))])
 
     def _put(self, line: MonitorLine) -> PutMonitor:
@@ -309,6 +318,14 @@ def _shared_key(account: str, holder: str, *, where: str) -> AlreadyExists:
         f"account {account!r} has a key that account {holder!r} has {where}, too. RIPE counts by account, so a key"
         " belongs to one: remove it from the other there (paceline key rm), then export and import again"
     )
+
+
+def _rollup(line: MonitorLine) -> Rollup | None:
+    """Returns the uptime that the line has; None if it has none."""
+    try:
+        return decode_rollup(line.rollup) if line.rollup else None
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"monitor {line.id!r}: rollup is not what an export writes: {error}") from None
 
 
 def _check_id(text: str) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from paceline.core.batches.batch import Batch, Day, day_at, record_document, window_of
 from paceline.core.jobs.values import AccountSpec
 from paceline.core.monitors.definition import encode_spec
+from paceline.core.monitors.uptime.rollup import encode_rollup, moved
 from paceline.ports import Store, Vault
 from paceline.steps.batches.plan import all_batches, due_dates
 from paceline.steps.move.stream import (
@@ -125,11 +126,13 @@ def _monitors(store: Store, now_ms: int) -> Iterator[MonitorLine]:
         for _ in range(PAGES_MAX):
             page = store.monitors(owner, after=after, limit=PAGE)
             entries = store.entries([monitor.generation for monitor in page], now_ms=now_ms) if page else {}
-            for monitor in page:
+            rollups = store.uptimes(page, now_ms=now_ms) if page else []
+            for monitor, rollup in zip(page, rollups, strict=True):
                 entry = entries.get(monitor.generation)
                 due_ms = entry.due_ms if entry else None
                 spec = msgspec.Raw(encode_spec(monitor.spec))
-                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec)
+                uptime = encode_rollup(moved(rollup)) if rollup.days else b""
+                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime)
             if len(page) < PAGE:
                 break
             after = page[-1].id

@@ -58,13 +58,14 @@ class UserLine(Line, frozen=True, tag="user"):
 
 
 class MonitorLine(Line, frozen=True, tag="monitor"):
-    """``due_ms``: its next firing; None while it is paused."""
+    """``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded."""
 
     owner: str
     id: str
     created_ms: int
     due_ms: int | None
     spec: msgspec.Raw
+    rollup: bytes = b""
 
 
 class ProviderLine(Line, frozen=True, tag="provider"):

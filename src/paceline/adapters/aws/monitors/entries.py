@@ -28,6 +28,7 @@ from paceline.adapters.aws.monitors.keys import (
     monitor_key,
     owner_queue,
     tally_key,
+    uptime_key,
     user_key,
     waves,
 )
@@ -209,7 +210,8 @@ def _move(item: Reacted, user: Item | None) -> list[Action]:
         case Keep():
             return [check(SCHEDULERS, key, when=believed, **values)]
         case Remove():
-            return [delete(SCHEDULERS, key, when=believed, **values)] if change.entry else []
+            gone = delete(RUNS_TABLE, uptime_key(change.generation))
+            return [delete(SCHEDULERS, key, when=believed, **values), gone] if change.entry else []
         case never:
             assert_never(never)
 

@@ -19,6 +19,7 @@ runs        m#GENERATION             COUNTER       a run; in the index ``ready``
 runs        m#GENERATION             lane          front: the first run not settled; newest: the last one made;
                                                    resume: those between the front and this one were superseded;
                                                    health: its record; listed: its key in failing#NUMBER
+runs        uptime#GENERATION        -             the roll-up of a monitor: counter, rollup
 ledger      catch-up                 -             when missed runs start: a calendar in seconds
 ledger      alarms                   -             how far ahead entries have their alarms
 ledger      offers                   -             until when outgoing runs were offered once more
@@ -152,6 +153,10 @@ def run_key(generation: int, counter: int) -> Key:
 
 def lane_key(generation: int) -> Key:
     return Key(runs_of(generation), LANE)
+
+
+def uptime_key(generation: int) -> Key:
+    return Key(joined("uptime", generation), "-")
 
 
 def behind_front(lane: Item) -> int:

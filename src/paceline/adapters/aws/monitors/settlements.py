@@ -26,6 +26,7 @@ from paceline.adapters.aws.monitors.keys import (
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.runs import AS_LEASED
 from paceline.adapters.aws.monitors.transactions import Act, Again, transact_acts
+from paceline.adapters.aws.uptime import fold_settled
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import ended
 from paceline.core.monitors.outcome import Retry
@@ -51,6 +52,9 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
         for run in batch.offer(store.alarms):
             if not is_outgoing(run["queue"]):
                 checks.moved(run["shard"], run["pk"], run["at"])
+    fold_settled(
+        store, (split_handle(item.handle) for item, happened in zip(settlements, won, strict=True) if happened)
+    )
     return won
 
 

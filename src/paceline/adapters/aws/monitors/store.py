@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from paceline.adapters.aws import uptime
 from paceline.adapters.aws.monitors import (
     advances,
     alarms,
@@ -108,6 +109,12 @@ class AwsMonitorStore(MonitorParts):
     failing_monitors = health.failing_monitors
     hours_to_close = health.hours_to_close
     change_health = health.change_health
+
+    # -- roll-ups
+
+    fold_runs = uptime.fold_runs
+    uptimes = uptime.uptimes
+    put_rollups = uptime.put_rollups
 
     # -- upkeep
 

@@ -31,12 +31,14 @@ from paceline.adapters.aws.monitors.keys import (
     run_key,
     runs_of,
     tally_keys,
+    uptime_key,
     user_key,
 )
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.reoffer import owners
 from paceline.adapters.aws.monitors.settlements import come_to_front
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.adapters.aws.uptime import fold_monitor
 from paceline.core.daemons import Leases
 from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
 from paceline.core.monitors.values import PurgeReport
@@ -88,6 +90,8 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     runs = _runs_from(db, generation, 0, limit=limit + 1, only="#pk, #sk, #counter, #state, #ended_ms")
     # From the first on: a clock that was set back lets a later run end earlier, and that one waits for those before it.
     old = list(takewhile(lambda run: run["state"] in TERMINAL and run["ended_ms"] < settled_before_ms, runs[:limit]))
+    folded = fold_monitor(db, generation) if old else -1
+    old = [run for run in old if run["counter"] <= folded]
     db.write_many(delete(RUNS, key_of(run)) for run in old)
     left = runs[len(old) :]
     last = old[-1]["counter"] if old else -1
@@ -99,6 +103,7 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
             if "listed" in lane:  # among the failing ones, by an outcome before it was removed
                 db.write(delete(ITEMS, Key(*lane["listed"]), when="#generation = :generation", generation=generation))
             db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
+            db.write(delete(RUNS, uptime_key(generation)))
             return len(old)
     kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None
     if len(old) == limit and left:

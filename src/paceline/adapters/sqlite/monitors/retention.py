@@ -7,6 +7,7 @@ from paceline.adapters.sqlite.keys import CHECKS_LANE, NEVER_MS, OLD_CHECK_LANES
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.adapters.sqlite.monitors.outgoing_claims import CLEAR, SEQUENCE_MASK, TOUCHED
 from paceline.adapters.sqlite.monitors.runs import count_out, out_of, record_outcomes
+from paceline.adapters.sqlite.monitors.uptime import fold_before_delete
 from paceline.core.monitors.leases import EXPIRED, given_up, has_expired
 from paceline.core.monitors.values import PurgeReport
 
@@ -111,8 +112,9 @@ class Retention:
             elif earlier is None or earlier in old:
                 old[handle] = None
         self._settled = handle if looked == limit else end
-        _delete(db, list(old))
-        return len(old)
+        deleted = fold_before_delete(db, list(old))
+        _delete(db, deleted)
+        return len(deleted)
 
 
 def _expire_tail(db: Connection, lane: int, position: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:

@@ -10,7 +10,7 @@ from paceline.adapters.sqlite.database import Connection, Database
 from paceline.adapters.sqlite.methods import peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
-from paceline.adapters.sqlite.monitors import check_claims, definitions, extra_runs, history, outgoing_claims
+from paceline.adapters.sqlite.monitors import check_claims, definitions, extra_runs, history, outgoing_claims, uptime
 from paceline.adapters.sqlite.monitors import entries as entries_sql
 from paceline.adapters.sqlite.monitors import runs as runs_sql
 from paceline.adapters.sqlite.monitors.alerting import health
@@ -19,7 +19,7 @@ from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Claimed, Queue, Reacted, Settlement, Take
+from paceline.core.monitors.values import Claimed, FoldReport, Queue, Reacted, Settlement, Take
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +47,7 @@ class SqliteMonitorStore:
         self._owner_queues = OwnerQueues()
         self._checks = check_claims.CheckQueue()
         self._superseded = 0
+        self._fold_pass = uptime.FoldPass()
 
     # -- definitions and their changes
 
@@ -160,3 +161,12 @@ class SqliteMonitorStore:
     failing_monitors = reads(health.failing)
     hours_to_close = reads(health.to_close)
     change_health = writes(health.change)
+
+    # -- roll-ups
+
+    def fold_runs(self, *, limit: int) -> FoldReport:
+        with self._db.write() as db:
+            return self._fold_pass.fold(db, limit=limit)
+
+    uptimes = _reads(uptime.uptimes)
+    put_rollups = writes(uptime.put_rollups)

@@ -43,7 +43,8 @@ class Route:
     method: str
     path: str
     answers: Mapping[int, Any]
-    """Status to the type of the body, or to several; None: no body; a str: its media type, or several with a comma."""
+    """Status to the type of the body, or to several; None: no body; a str: its media type, or several with a comma.
+    Among several types, a str is the media type of another form of the same answer."""
     access: Access = "user"
     body: type | None = None
     """Decoded before the handler is called."""

@@ -65,6 +65,15 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
         {"type": "string", "enum": list(get_args(Format)), "default": "ndjson"},
     ),
 }
+_QUERIES_OF: dict[str, dict[str, tuple[str, Schema]]] = {
+    "show_uptime": {
+        "format": (
+            "One JSON document, or the days as CSV.",
+            {"type": "string", "enum": ["json", "csv"], "default": "json"},
+        )
+    }
+}
+"""By operation: parameters that mean something else there than elsewhere."""
 _LINES = "application/x-ndjson"
 _TAGGED = ("MonitorView", "ProviderView", "BatchView", "DayReport", "AccountView")
 
@@ -103,9 +112,14 @@ def _types(table: list[Route]) -> list[Any]:
 
 def _kinds(answer: Any) -> tuple[Any, ...]:
     """The types that an answer may have; none for a text and for no body."""
-    if answer is None or isinstance(answer, str):
-        return ()
-    return answer if isinstance(answer, tuple) else (answer,)
+    kinds = answer if isinstance(answer, tuple) else (answer,)
+    return tuple(kind for kind in kinds if kind is not None and not isinstance(kind, str))
+
+
+def _media_types(answer: Any) -> list[str]:
+    """The media types of texts that an answer may be."""
+    texts = [one for one in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(one, str)]
+    return [media for text in texts for media in text.split(", ")]
 
 
 def _examples(table: list[Route], schemas: dict[str, Schema], found: dict[Any, Schema]) -> dict[str, Any]:
@@ -164,8 +178,9 @@ def _parameters(route: Route) -> list[Schema]:
             {"name": "limit", "in": "query", "description": "Items on a page.", "schema": limit},
             {"name": "cursor", "in": "query", "description": "`next_cursor` of the page before.", "schema": cursor},
         ]
+    queries = _QUERIES | _QUERIES_OF.get(route.handler.__name__, {})
     parameters += [
-        {"name": name, "in": "query", "description": _QUERIES[name][0], "schema": _QUERIES[name][1]}
+        {"name": name, "in": "query", "description": queries[name][0], "schema": queries[name][1]}
         for name in route.query
     ]
     parameters += [
@@ -187,16 +202,15 @@ def _answers(route: Route, found: dict[Any, Schema]) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, kind in route.answers.items():
         response: dict[str, Any] = {"description": route.summary}
-        if isinstance(kind, str):
-            media_types = kind.split(", ")
-            response["content"] = {
-                media: {"schema": {"type": "string"}, **TEXTS.get(media, {})} for media in media_types
-            }
-        elif kinds := _kinds(kind):
-            parts = [found[one] for one in kinds]
+        content: dict[str, Any] = {}
+        if parts := [found[one] for one in _kinds(kind)]:
             schema = parts[0] if len(parts) == 1 else {"anyOf": parts}
             examples = {name_of(part): _example(name_of(part)) for part in parts}
-            response["content"] = {"application/json": {"schema": schema, "examples": examples}}
+            content["application/json"] = {"schema": schema, "examples": examples}
+        for media in _media_types(kind):
+            content[media] = {"schema": {"type": "string"}, **TEXTS.get(media, {})}
+        if content:
+            response["content"] = content
         if headers := _answer_headers(route, status):
             response["headers"] = headers
         responses[str(status)] = response

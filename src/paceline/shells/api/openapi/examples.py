@@ -225,6 +225,26 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "TokenMade": {"id": "t1"},
     "TokenView": {"id": "t1"},
     "UpcomingView": {"items": [NOW, LATER], "reason": None},
+    "IncidentView": {"ended": LATER, "reason": "HTTP 503"},
+    "LatencyView": {"p50": 41.6, "p95": 87.3, "p99": 142.0},
+    "UptimeDayView": {
+        "share": 0.9998,
+        "good_s": 86_382.7,
+        "known_s": 86_400.0,
+        "ok": 1_439,
+        "failed": 1,
+        "incidents": 1,
+        "p50": 41.6,
+        "p95": 87.3,
+        "p99": 142.0,
+    },
+    "UptimeView": {
+        "1d": 0.9998,
+        "7d": 0.9999,
+        "30d": 0.9999,
+        "90d": 0.9999,
+        "latency_ms": {"p50": 41.6, "p95": 87.3, "p99": 142.0},
+    },
     "UserView": {"id": "alice", "daily_credits": 100_000, "monitors": 1},
 }
 """The same for one schema alone, where the name of the field says too little."""

@@ -1,0 +1,149 @@
+"""Roll-ups of monitors: outcomes are folded into one row for each monitor, in the order of their counters.
+
+The row says up to which run it goes, and is written together with that number. So a run is folded once, whoever folds
+it: the pass that follows the queues, or the purge that is about to delete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paceline.adapters.sqlite.database import Connection
+from paceline.adapters.sqlite.keys import LANE_BITS
+from paceline.adapters.sqlite.monitors.cadences import Cadences
+from paceline.adapters.sqlite.monitors.entries import Place, integers, locate
+from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.uptime.rollup import EndedRun, Rollup, decode_rollup, encode_rollup, fold, settled_first
+from paceline.core.monitors.values import FoldReport
+
+FOLD_EVERY = 64
+"""A monitor is folded when so many of its runs were made: one row is written for all of them."""
+LANES_MAX = 500
+SCANNED_MAX = 20_000
+"""So many runs are looked through in one pass for monitors whose turn it is: a few milliseconds."""
+BACK_MAX = 100_000
+"""So many runs of a monitor are read back. Where an open run keeps more than that from being folded, the purge does it
+from the oldest on."""
+
+# A monitor's runs from this one back, as far as they are not folded. Runs that are gone were folded before.
+_BACK = """
+WITH RECURSIVE back (handle, counter, due_ms, previous) AS (
+    SELECT handle, counter, due_ms, previous FROM run WHERE handle = ?1 AND counter > ?2
+    UNION ALL
+    SELECT run.handle, run.counter, run.due_ms, run.previous FROM back JOIN run ON run.handle = back.previous
+    WHERE run.counter > ?2 LIMIT ?3)
+SELECT back.counter, due_ms, state, ended_ms, latency_ms, reason FROM back LEFT JOIN outcome USING (handle)"""
+
+
+class FoldPass:
+    """Goes round the queues, one pass after the other, and remembers in which queue the last pass stopped."""
+
+    def __init__(self) -> None:
+        self._lane = 0
+
+    def fold(self, db: Connection, *, limit: int) -> FoldReport:
+        lanes = db.execute(
+            "SELECT id, folded, position FROM lane WHERE id >= ? ORDER BY id LIMIT ?", (self._lane, LANES_MAX)
+        ).fetchall()
+        runs = monitors = scanned = 0
+        for lane, folded, position in lanes:
+            turns_max = max(1, (limit - runs) // FOLD_EVERY)
+            until = min(position, folded + SCANNED_MAX - scanned)
+            turns = _whose_turn(db, lane, folded, until, limit=turns_max)
+            if len(turns) == turns_max:
+                until = turns[-1][0] & SEQUENCE_MASK
+            made = [_fold_back(db, generation, handle) for handle, generation in turns]
+            runs, monitors, scanned = runs + sum(made), monitors + sum(map(bool, made)), scanned + until - folded
+            if until > folded:
+                db.execute("UPDATE lane SET folded = ? WHERE id = ?", (until, lane))
+            if until < position or runs >= limit or scanned >= SCANNED_MAX:
+                self._lane = lane if until < position else lane + 1
+                break
+        else:
+            self._lane = lanes[-1][0] + 1 if len(lanes) == LANES_MAX else 0
+        return FoldReport(runs, monitors, more=self._lane > 0)
+
+
+def _whose_turn(db: Connection, lane: int, after: int, until: int, *, limit: int) -> list[tuple[int, int]]:
+    """Returns runs whose monitors are folded up to them. The turns of monitors made together fall apart."""
+    begin = lane << LANE_BITS
+    return db.execute(
+        """SELECT handle, generation FROM run
+           WHERE handle > ? AND handle <= ? AND (counter + generation) % ? = 0 AND counter > 0
+           ORDER BY handle LIMIT ?""",
+        (begin | after, begin | until, FOLD_EVERY, limit),
+    ).fetchall()
+
+
+def fold_before_delete(db: Connection, handles: Sequence[int]) -> list[int]:
+    """Folds runs that are about to be deleted. Returns those that may be: they are folded, or their monitor is gone."""
+    rows = db.execute(
+        """SELECT run.handle, run.generation, run.counter, monitor.generation, coalesce(uptime.counter, -1)
+           FROM run LEFT JOIN monitor ON monitor.generation = run.generation
+                LEFT JOIN uptime ON uptime.generation = run.generation
+           WHERE run.handle IN carray(?)""",
+        (integers(handles),),
+    ).fetchall()
+    newest: dict[int, tuple[int, int]] = {}
+    for handle, generation, counter, exists, folded in rows:
+        if exists is not None and counter > folded:
+            newest[generation] = max(newest.get(generation, (-1, 0)), (counter, handle))
+    if not newest:
+        return list(handles)
+    for generation, (_, handle) in newest.items():
+        _fold_back(db, generation, handle)
+    reached = _counters(db, newest)
+    return sorted(row[0] for row in rows if row[1] not in newest or row[2] <= reached.get(row[1], -1))
+
+
+def uptimes(db: Connection, cadences: Cadences, monitors: Sequence[Monitor], *, now_ms: int) -> list[Rollup]:
+    places = locate(db, cadences, [monitor.generation for monitor in monitors], now_ms=now_ms)
+    return [_until_now(db, monitor.generation, places.get(monitor.generation)) for monitor in monitors]
+
+
+def _until_now(db: Connection, generation: int, place: Place | None) -> Rollup:
+    rollup = _stored(db, generation)
+    return fold(rollup, _ended_since(db, rollup, place.last_run)) if place else rollup
+
+
+def put_rollups(db: Connection, rollups: Sequence[tuple[int, Rollup]]) -> int:
+    before = db.total_changes()
+    db.executemany(
+        "INSERT OR IGNORE INTO uptime (generation, counter, rollup) VALUES (?, ?, ?)",
+        [(generation, rollup.counter, encode_rollup(rollup)) for generation, rollup in rollups],
+    )
+    return db.total_changes() - before
+
+
+def _fold_back(db: Connection, generation: int, handle: int) -> int:
+    """Folds the monitor's runs up to this one, as far as all before have ended. Returns how many."""
+    rollup = _stored(db, generation)
+    runs = list(_ended_since(db, rollup, handle))
+    if not runs:
+        return 0
+    folded = fold(rollup, runs)
+    db.execute(
+        """INSERT INTO uptime (generation, counter, rollup) SELECT generation, ?, ? FROM monitor WHERE generation = ?
+           ON CONFLICT (generation) DO UPDATE SET counter = excluded.counter, rollup = excluded.rollup""",
+        (folded.counter, encode_rollup(folded), generation),
+    )
+    return len(runs)
+
+
+def _ended_since(db: Connection, rollup: Rollup, handle: int) -> Iterable[EndedRun]:
+    """Returns the runs up to this one that are not folded, oldest first, before the first that has not ended."""
+    rows = db.execute(_BACK, (handle, rollup.counter, BACK_MAX)).fetchall()
+    if len(rows) == BACK_MAX:
+        return ()
+    return settled_first(EndedRun(*row) if row[2] is not None else None for row in reversed(rows))
+
+
+def _stored(db: Connection, generation: int) -> Rollup:
+    row = db.execute("SELECT rollup FROM uptime WHERE generation = ?", (generation,)).fetchone()
+    return decode_rollup(row[0]) if row else Rollup()
+
+
+def _counters(db: Connection, generations: Iterable[int]) -> dict[int, int]:
+    rows = db.execute("SELECT generation, counter FROM uptime WHERE generation IN carray(?)", (integers(generations),))
+    return dict(rows)

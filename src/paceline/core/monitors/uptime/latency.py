@@ -1,0 +1,47 @@
+"""Latencies as counts in fixed buckets, so that the counts of several days add up exactly.
+
+Each bucket is 5 % wider than the one before it. A percentile is told as the middle of its bucket, so it is at most
+2.5 % off for latencies between 0.1 ms and an hour.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from typing import NamedTuple
+
+GROWTH = 1.05
+LEAST_MS = 0.1
+BUCKETS = 358
+"""The last bucket begins beyond an hour and holds everything above."""
+_BOUNDS_MS = [LEAST_MS * GROWTH**index for index in range(BUCKETS)]
+
+
+class Percentiles(NamedTuple):
+    """None: no latency is known."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+def bucket_of(latency_ms: float) -> int:
+    """Returns the number of the bucket: that of the first upper bound that is not below the latency."""
+    return min(bisect_left(_BOUNDS_MS, latency_ms), BUCKETS - 1)
+
+
+def percentiles(counts: Counter[int]) -> Percentiles:
+    total = counts.total()
+    if not total:
+        return Percentiles(None, None, None)
+    ranked = sorted(counts.items())
+    return Percentiles(*(_at(ranked, -(-total * percent // 100)) for percent in (50, 95, 99)))
+
+
+def _at(ranked: list[tuple[int, int]], rank: int) -> float:
+    """Returns the latency of this rank, counted from 1."""
+    for bucket, count in ranked:
+        rank -= count
+        if rank <= 0:
+            return round(_BOUNDS_MS[bucket] * 2 / (1 + GROWTH), 3)
+    raise AssertionError("a rank is at most the number of latencies")

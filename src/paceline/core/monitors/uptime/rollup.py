@@ -1,0 +1,213 @@
+"""What is kept of a monitor's outcomes when its runs are gone: good time, counts and latencies of each UTC day.
+
+Only ``ok`` and ``failed`` say how the target was; ``dead`` and ``unknown`` runs say nothing about it. An outcome speaks
+from the moment it ended until the next one ended, but no longer than ``speaks_ms``: time in which nobody looked is not
+known, whether the monitor was paused or nothing ran. Outcomes are folded in the order of their counters, each once,
+whether one by one or many together: the result is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from paceline.core.monitors.outcome import RunState
+from paceline.core.monitors.uptime.latency import bucket_of
+
+DAY_MS = 86_400_000
+DAYS_MAX = 92
+"""Days with something in them that are kept: 90, the running one, and one that a clock set wrong may have made."""
+INCIDENTS_MAX = 100
+REASON_CHARS_MAX = 120
+DISTANCES = 4
+GRACE_MS = 60_000
+SPEAKS_MS_MAX = 90 * DAY_MS
+
+
+class EndedRun(NamedTuple):
+    """How one run of a monitor ended."""
+
+    counter: int
+    due_ms: int
+    state: RunState
+    ended_ms: int
+    latency_ms: float | None
+    reason: str
+
+
+class Day(msgspec.Struct, array_like=True, gc=False):
+    """One UTC day. ``known_ms`` is the time for which an outcome speaks, ``good_ms`` the part of it that was good."""
+
+    good_ms: int = 0
+    known_ms: int = 0
+    ok: int = 0
+    failed: int = 0
+    incidents: int = 0
+    """Incidents that began on this day."""
+    latencies: dict[int, int] = {}
+    """How many good outcomes had a latency of each bucket."""
+
+
+class Incident(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """From the first failed outcome to the next good one; ``reason`` is that of the first."""
+
+    began_ms: int
+    ended_ms: int | None
+    reason: str
+
+
+class Rollup(msgspec.Struct, frozen=True, array_like=True):
+    """All outcomes of a monitor up to and including ``counter``."""
+
+    counter: int = -1
+    at_ms: int | None = None
+    """When the newest outcome that says something ended; None: there is none."""
+    good: bool = False
+    due_ms: int = 0
+    distances_ms: tuple[int, ...] = ()
+    """Between the due times of the last few outcomes."""
+    days: dict[int, bytes] = {}
+    """Encoded days by their number, counted from 1970-01-01. Most are never looked into again, so they stay encoded."""
+    incidents: tuple[Incident, ...] = ()
+    """The newest, oldest first. Only the last can be open."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_rollup = msgspec.msgpack.Decoder(Rollup).decode
+_decode_day = msgspec.msgpack.Decoder(Day).decode
+
+
+def encode_rollup(rollup: Rollup) -> bytes:
+    return _encode(rollup)
+
+
+def decode_rollup(text: bytes) -> Rollup:
+    """Raises msgspec.MsgspecError for what no rollup was encoded to."""
+    return _decode_rollup(text)
+
+
+def moved(rollup: Rollup) -> Rollup:
+    """Returns the roll-up for the same monitor in another store, where its runs are counted from the first again."""
+    return msgspec.structs.replace(rollup, counter=-1)
+
+
+def fold(rollup: Rollup, runs: Iterable[EndedRun]) -> Rollup:
+    """Returns the roll-up with these runs, which come in the order of their counters.
+
+    Runs that are in it already are passed over.
+    """
+    folding = _Folding(rollup)
+    for run in runs:
+        folding.take(run)
+    return folding.done()
+
+
+def settled_first(runs: Iterable[EndedRun | None]) -> Iterator[EndedRun]:
+    """Returns the runs before the first one that has not ended, which is None."""
+    for run in runs:
+        if run is None:
+            return
+        yield run
+
+
+def days_until(rollup: Rollup, now_ms: int) -> dict[int, Day]:
+    """Returns the days by their number, with the time for which the newest outcome speaks up to now."""
+    folding = _Folding(rollup)
+    folding.speak(until_ms=now_ms)
+    return {number: _decode_day(text) for number, text in sorted(folding.done().days.items())}
+
+
+def speaks_ms(distances_ms: tuple[int, ...]) -> int:
+    """Returns how long an outcome speaks at most: twice the longest of the last distances, and a minute."""
+    return min(2 * max(distances_ms, default=0) + GRACE_MS, SPEAKS_MS_MAX)
+
+
+class _Folding:
+    """A roll-up while outcomes are added. Days that are touched are decoded once."""
+
+    def __init__(self, rollup: Rollup) -> None:
+        self._counter = rollup.counter
+        self._at_ms = rollup.at_ms
+        self._good = rollup.good
+        self._due_ms = rollup.due_ms
+        self._distances_ms = rollup.distances_ms
+        self._speaks_ms = speaks_ms(rollup.distances_ms)
+        self._encoded = rollup.days
+        self._incidents = list(rollup.incidents)
+        self._days: dict[int, Day] = {}
+
+    def take(self, run: EndedRun) -> None:
+        counter, due_ms, state, ended_ms, latency_ms, reason = run
+        if counter <= self._counter:
+            return
+        self._counter = counter
+        if state not in ("ok", "failed"):
+            return
+        if self._at_ms is not None:
+            self.speak(until_ms=ended_ms)
+            self._measure(due_ms - self._due_ms)
+        self._at_ms, self._due_ms, self._good = ended_ms, due_ms, state == "ok"
+        day = self._day(ended_ms // DAY_MS)
+        if not self._good:
+            day.failed += 1
+            self._begin_incident(day, ended_ms, reason)
+            return
+        day.ok += 1
+        if latency_ms is not None:
+            bucket = bucket_of(latency_ms)
+            day.latencies[bucket] = day.latencies.get(bucket, 0) + 1
+        self._end_incident(ended_ms)
+
+    def speak(self, *, until_ms: int) -> None:
+        """Counts the time from the newest outcome on. A clock that was set back makes it nothing."""
+        if self._at_ms is None:
+            return
+        from_ms = self._at_ms
+        until_ms = min(until_ms, from_ms + self._speaks_ms)
+        while from_ms < until_ms:
+            number = from_ms // DAY_MS
+            part_ms = min(until_ms, (number + 1) * DAY_MS) - from_ms
+            day = self._day(number)
+            day.known_ms += part_ms
+            if self._good:
+                day.good_ms += part_ms
+            from_ms += part_ms
+
+    def _measure(self, distance_ms: int) -> None:
+        """Notes how far apart two due times are; below zero after the clock was set back, which tells nothing."""
+        if distance_ms > 0 and self._distances_ms != (distance_ms,) * DISTANCES:
+            self._distances_ms = (*self._distances_ms, distance_ms)[-DISTANCES:]
+            self._speaks_ms = speaks_ms(self._distances_ms)
+
+    def done(self) -> Rollup:
+        days = self._encoded | {number: _encode(day) for number, day in self._days.items()}
+        if len(days) > DAYS_MAX:
+            days = dict(sorted(days.items())[-DAYS_MAX:])
+        return Rollup(
+            self._counter,
+            self._at_ms,
+            self._good,
+            self._due_ms,
+            self._distances_ms,
+            days,
+            tuple(self._incidents[-INCIDENTS_MAX:]),
+        )
+
+    def _day(self, number: int) -> Day:
+        day = self._days.get(number)
+        if day is None:
+            text = self._encoded.get(number)
+            day = self._days[number] = Day() if text is None else _decode_day(text)
+        return day
+
+    def _begin_incident(self, day: Day, at_ms: int, reason: str) -> None:
+        if not self._incidents or self._incidents[-1].ended_ms is not None:
+            self._incidents.append(Incident(at_ms, None, reason[:REASON_CHARS_MAX]))
+            day.incidents += 1
+
+    def _end_incident(self, at_ms: int) -> None:
+        if self._incidents and self._incidents[-1].ended_ms is None:
+            last = self._incidents[-1]
+            self._incidents[-1] = msgspec.structs.replace(last, ended_ms=max(at_ms, last.began_ms))

@@ -1,0 +1,75 @@
+"""``paceline monitor uptime``: how good a monitor's target was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.monitors.ahead import app
+from paceline.shells.cli.monitors.commands import IdArgument
+from paceline.shells.cli.monitors.over_rest import MONITOR_PATH
+from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.output import Columns, Fields, emit, table
+from paceline.steps.monitors.define import get_monitor
+from paceline.steps.views.uptime import UptimeView, days_csv, uptime_view
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+__all__ = ["app"]  # the monitor commands, with this one
+
+INCIDENT_COLUMNS: Columns = {"BEGAN": "began", "ENDED": "ended", "REASON": "reason"}
+CsvOption = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="Write the days to this file as CSV; - is stdout.")
+]
+
+
+@command(app, "uptime")
+def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, csv: CsvOption = None) -> None:
+    """Show the share of good time over 1, 7, 30 and 90 days, latencies and incidents."""
+
+    def on_store(system: System) -> UptimeView:
+        monitor = get_monitor(system.store, owner_id(system, user), monitor_id)
+        return uptime_view(system.store, monitor, now_ms=system.clock.now_ms())
+
+    def over_rest(remote: Remote) -> UptimeView:
+        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
+        return remote.get(f"{MONITOR_PATH}/uptime", UptimeView, names=names)
+
+    view = call.answer(on_store, over_rest)
+    if csv is not None:
+        _write_csv(call, view, csv)
+        return
+    incidents = ("\nIncidents:", table(INCIDENT_COLUMNS, view.incidents)) if view.incidents else ("\nNo incident.",)
+    emit(call, view, Fields(_fields(view)), *incidents)
+
+
+def _write_csv(call: Call, view: UptimeView, file: Path) -> None:
+    text = days_csv(view)
+    if str(file) == "-":
+        typer.echo(text, nl=False)
+        return
+    with draft_of(file) as draft:
+        draft.write_bytes(text)
+    days = len(view.days)
+    emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")
+
+
+def _fields(view: UptimeView) -> list[tuple[str, str | None]]:
+    shares = {"1d": view.share_1d, "7d": view.share_7d, "30d": view.share_30d, "90d": view.share_90d}
+    latency = view.latency_ms
+    latencies = {"p50": latency.p50, "p95": latency.p95, "p99": latency.p99}
+    return [
+        *((f"good {window}", _percent(share)) for window, share in shares.items()),
+        *((f"latency {name}", None if ms is None else f"{ms:.4g} ms") for name, ms in latencies.items()),
+    ]
+
+
+def _percent(share: float | None) -> str | None:
+    """Cut off, not rounded: 100 % is said only if nothing was bad."""
+    return None if share is None else f"{int(share * 100_000) / 1_000:.3f} %"

@@ -1,0 +1,14 @@
+"""Folding: outcomes of monitors go into roll-ups, which stay when the runs are deleted."""
+
+from __future__ import annotations
+
+from paceline.core.monitors.values import FoldReport
+from paceline.ports import Store
+
+RUNS_MAX = 2_000
+"""About so many runs in one pass: some 15 ms on a file. Callers repeat passes with pauses while there is more."""
+
+
+def fold_runs(store: Store, *, limit: int = RUNS_MAX) -> FoldReport:
+    """Make one bounded pass. What it does not come to in time, the purge folds before it deletes."""
+    return store.fold_runs(limit=limit)

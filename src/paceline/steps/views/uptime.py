@@ -1,0 +1,93 @@
+"""A monitor's uptime as it is shown: shares of good time, latencies, incidents and days; and the days as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import msgspec
+
+from paceline.core.instants import to_datetime, to_text, to_text_or_none
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.uptime.figures import DayFigures, figures, share
+from paceline.core.monitors.uptime.rollup import DAY_MS
+from paceline.core.schema import Date, Instant
+from paceline.ports import Store
+
+
+class LatencyView(msgspec.Struct, frozen=True):
+    """Of good outcomes, in milliseconds, at most 2.5 % off. None: there is none."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class IncidentView(msgspec.Struct, frozen=True):
+    """``ended`` None: it goes on."""
+
+    began: Instant
+    ended: Instant | None
+    reason: str
+
+
+class UptimeDayView(msgspec.Struct, frozen=True):
+    """One UTC day: ``share`` of ``known_s`` that was good, and what its runs found."""
+
+    date: Date
+    share: float | None
+    good_s: float
+    known_s: float
+    ok: int
+    failed: int
+    incidents: int
+    p50: float | None
+    p95: float | None
+    p99: float | None
+
+
+class UptimeView(msgspec.Struct, frozen=True):
+    """The shares are those of the last 1, 7, 30 and 90 days and the running one. None: nothing is known."""
+
+    share_1d: float | None = msgspec.field(name="1d")
+    share_7d: float | None = msgspec.field(name="7d")
+    share_30d: float | None = msgspec.field(name="30d")
+    share_90d: float | None = msgspec.field(name="90d")
+    latency_ms: LatencyView
+    incidents: list[IncidentView]
+    """Newest first."""
+    days: list[UptimeDayView]
+    """Oldest first, up to 91."""
+
+
+def uptime_view(store: Store, monitor: Monitor, *, now_ms: int) -> UptimeView:
+    [rollup] = store.uptimes([monitor], now_ms=now_ms)
+    told = figures(rollup, now_ms=now_ms)
+    incidents = [
+        IncidentView(to_text(one.began_ms), to_text_or_none(one.ended_ms), one.reason) for one in told.incidents
+    ]
+    share_1d, share_7d, share_30d, share_90d = told.shares
+    return UptimeView(
+        share_1d=share_1d,
+        share_7d=share_7d,
+        share_30d=share_30d,
+        share_90d=share_90d,
+        latency_ms=LatencyView(*told.latency),
+        incidents=incidents,
+        days=[_day_view(one) for one in told.days],
+    )
+
+
+def days_csv(view: UptimeView) -> bytes:
+    """Returns a line for each day, after one with the names of the columns."""
+    text = io.StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(UptimeDayView.__struct_fields__)
+    rows.writerows(msgspec.structs.astuple(day) for day in view.days)
+    return text.getvalue().encode()
+
+
+def _day_view(one: DayFigures) -> UptimeDayView:
+    day, date = one.day, to_datetime(one.number * DAY_MS).date().isoformat()
+    counts = (day.ok, day.failed, day.incidents)
+    return UptimeDayView(date, share([day]), day.good_ms / 1_000, day.known_ms / 1_000, *counts, *one.latency)
