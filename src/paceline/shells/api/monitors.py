@@ -32,6 +32,7 @@ from paceline.shells.api.http.pages import Page, make_cursor, page_query, positi
 from paceline.shells.api.http.problems import problem_of
 from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADERS, Group, Route
 from paceline.steps import access
+from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
 from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view, monitor_views
 
@@ -61,7 +62,8 @@ async def put_monitor(call: Call) -> Answer:
     put = define.parse_put(owner, monitor_id, call.body, call.api.limits)
     guard = guard_of(call.headers)
     if guard is NO_GUARD and not hides(put.spec.check):
-        done = await call.api.do(call.api.writes.put, call.api.seal(put))
+        sealed = await call.api.read(call.api.seal, put) if put.spec.alert.channels else call.api.seal(put)
+        done = await call.api.do(call.api.writes.put, sealed)
     else:
         done = await _put_guarded(call.api, put, guard)
     if not done.created:
@@ -227,6 +229,7 @@ def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple
     puts: list[tuple[int, PutMonitor]] = []
     results: list[BulkResult] = [_NOT_YET] * len(body.items)
     seen: set[str] = set()
+    known: KnownChannels = {}
     for index, raw in enumerate(body.items):
         pointer = f"/items/{index}"
         monitor_id: str | None = None
@@ -238,7 +241,7 @@ def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple
             if monitor_id in seen:
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
             put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), api.limits, pointer=pointer)
-            put = api.seal(put, pointer=pointer)
+            put = api.seal(put, pointer=pointer, known=known)
         except PacelineError as error:
             results[index] = BulkResult(monitor_id, "refused", problem_of(error))
             continue

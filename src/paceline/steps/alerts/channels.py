@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -18,6 +18,8 @@ from paceline.steps.collection import Collection
 
 CHANNELS = Collection("channel", Channel)
 """By ``user/id``."""
+KnownChannels = dict[str, frozenset[str]]
+"""Names of channels by their user."""
 
 
 class ChannelPut(NamedTuple):
@@ -87,11 +89,35 @@ def remove_channels(store: ItemStore, user: str) -> None:
         CHANNELS.delete(store, found.key)
 
 
-def missing_channels(names: tuple[str, ...], channels: Mapping[str, object], pointer: str) -> Iterator[FieldProblem]:
-    """Yield a problem for each name that is no channel of the user."""
-    for index, name in enumerate(names):
-        if name not in channels:
-            yield FieldProblem(f"{pointer}/{index}", f"there is no channel {name[:128]!r}; put it first")
+def require_channels(
+    store: Store,
+    user: str,
+    names: Sequence[str],
+    *,
+    pointer: str,
+    known: KnownChannels | None = None,
+    before: Sequence[str] = (),
+) -> None:
+    """Raise InvalidInput unless the user has a channel of each name. A user who is not there is judged elsewhere.
+
+    ``known`` remembers users' channels, so that many definitions of one request read them once. ``before``: those that
+    the definition names already; one that was removed since does not stand in the way of other edits.
+    """
+    if set(names) <= set(before):
+        return
+    known = {} if known is None else known
+    if user not in known:
+        found = store.user(user)
+        if found is None:
+            return
+        known[user] = frozenset(channels_of(store, user, since_ms=found.created_ms))
+    problems = [
+        FieldProblem(f"{pointer}/{index}", f"there is no channel {name!r}; put it first")
+        for index, name in enumerate(names)
+        if name not in known[user] and name not in before
+    ]
+    if problems:
+        raise InvalidInput.of(*problems)
 
 
 def no_channel(user: str, channel_id: str) -> NotFound:

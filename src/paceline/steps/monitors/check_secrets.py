@@ -14,6 +14,7 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.values import PutMonitor
 from paceline.errors import WrongSetting
 from paceline.ports import Store, Vault
+from paceline.steps.alerts.channels import KnownChannels, require_channels
 
 KEPT_MAX = 65_536
 """Opened values that a process remembers: a check runs again and again."""
@@ -43,8 +44,14 @@ def open_spec(spec: MonitorSpec, vault: Vault) -> MonitorSpec:
     return replace(spec, check=open_check(spec.check, vault.unseal))
 
 
-def seal_put(store: Store, vault: Vault, put: PutMonitor, *, pointer: str = "") -> PutMonitor:
-    """What is to be kept as it is stored is read; the put then holds only for what was read."""
+def seal_put(
+    store: Store, vault: Vault, put: PutMonitor, *, pointer: str = "", known: KnownChannels | None = None
+) -> PutMonitor:
+    """What is to be kept as it is stored is read; the put then holds only for what was read.
+
+    InvalidInput if it names a channel that its owner does not have. ``known``: what is remembered for further puts.
+    """
+    require_channels(store, put.owner, put.spec.alert.channels, pointer=f"{pointer}/alert/channels", known=known)
     spec = seal_spec(put.spec, vault)
     if not hides(spec.check):
         return replace(put, spec=spec) if spec is not put.spec else put

@@ -17,6 +17,7 @@ from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, 
 from paceline.core.parsing import decode
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError, RevisionMismatch
 from paceline.ports import Store, Vault
+from paceline.steps.alerts.channels import require_channels
 from paceline.steps.edit import edit
 from paceline.steps.monitors.check_secrets import seal_spec
 from paceline.steps.monitors.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
@@ -98,7 +99,10 @@ def edit_monitor(
     def attempt() -> PutResult | None:
         monitor = get_monitor(store, owner, monitor_id)
         seen = monitor.revision if expected_revision is None else expected_revision
-        put = PutMonitor(owner, monitor_id, change(monitor.spec), seen, expected_generation=monitor.generation)
+        spec = change(monitor.spec)
+        before = monitor.spec.alert.channels
+        require_channels(store, owner, spec.alert.channels, pointer="/alert/channels", before=before)
+        put = PutMonitor(owner, monitor_id, spec, seen, expected_generation=monitor.generation)
         result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
         if result.disposition == "revision_mismatch" and expected_revision is None:
             return None

@@ -23,6 +23,7 @@ from paceline.shells.api.http.claim_signal import ClaimSignal
 from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
 from paceline.shells.api.http.readiness import Readiness
 from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
 
@@ -112,9 +113,9 @@ class ApiContext:
         """The same, for one user's request."""
         return replace(self, user=user)
 
-    def seal(self, put: PutMonitor, *, pointer: str = "") -> PutMonitor:
-        """The put as it is stored: what is secret in its check is sealed, or kept."""
-        return seal_put(self.store, self.system.vault, put, pointer=pointer)
+    def seal(self, put: PutMonitor, *, pointer: str = "", known: KnownChannels | None = None) -> PutMonitor:
+        """The put as it is stored: what is secret in its check is sealed, or kept. Its channels must be there."""
+        return seal_put(self.store, self.system.vault, put, pointer=pointer, known=known)
 
     async def do(self, batch: Batch[Item, Written], item: Item, *, weight: int = 1) -> Written:
         """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""
