@@ -25,7 +25,16 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
     return {
         "/": ("Needs attention", "broken", "Status 503, expected 2xx", "Credits left today", "Dead letters"),
         "/ui/monitors": ("web", "flapping", "by-hand", "Waiting for a checker", "Failing"),
-        "/ui/monitors/demo/broken": ("Failing", "Status 503, expected 2xx", "runs in a row", "Definition", "Runs"),
+        "/ui/monitors/demo/broken": (
+            "Failing",
+            "Status 503, expected 2xx",
+            "in a row",
+            "90 days",
+            "Incidents",
+            "Next runs",
+            "Definition",
+            "Runs",
+        ),
         "/ui/providers": ("steady", "moody", "Open"),
         "/ui/batches": ("demo", "Plan today"),
         f"/ui/batches/demo/{datetime.now(UTC):%Y-%m-%d}": ("The plan of the day", "steady", "record-0", "Largest gap"),
@@ -33,6 +42,7 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
         "/ui/jobs": ("a demo of every type", "credits left today"),
         f"/ui/jobs/{demo.said['job']}": ("Measurements", "demo-1", "Reserved"),
         "/ui/accounts": ("demo-1", "demo key 1", "left of 100"),
+        "/ui/channels": ("Channels", "nobody is told", "Alerts"),
         "/ui/users": ("Tokens of demo", "made by up --demo"),
         f"/ui/runs/{quote('demo/broken#4@1', safe='')}/why": ("broken ended: status 503", "Attempt"),
     }
@@ -67,13 +77,33 @@ def test_pause_changes_the_row_offers_undo_and_keeps_the_rest(demo: Running, bro
     browser.shows("tbody", "each-minute")
     row = "tr[data-key='demo/each-minute']"
     browser.run("window.kept = document.querySelector(arguments[0])", row)
-    browser.run("document.querySelector(arguments[0] + ' button').click()", row)
+    browser.run("document.querySelector(arguments[0] + ' [data-do$=pause]').click()", row)
     browser.shows(row, "Paused", "Resume")
     browser.shows("#toast", "Paused each-minute")
     assert browser.run("return window.kept === document.querySelector(arguments[0])", row)
     browser.press("Undo", "#toast")
     browser.shows(row, "Pause")
     browser.until(lambda: "Resume" not in browser.text(row))
+
+
+def test_check_now_and_silence_of_one_monitor(demo: Running, browser: Looking) -> None:
+    browser.sign_in(demo.said["url"], demo.said["token"], "/ui/monitors/demo/each-minute")
+    browser.press("Run now")
+    browser.shows("#toast", "Checks each-minute now")
+    browser.press("Silence…")
+    browser.find("dialog[open] [name=reason]")[0].send_keys("moves to the new host")
+    assert browser.violations() == []
+    browser.press("Silence", "dialog[open]")
+    browser.shows("#view", "Silenced", "moves to the new host")
+    browser.press("End silence")
+    browser.until(lambda: "Silenced" not in browser.text("#view"))
+    browser.press("Edit…")
+    browser.run("document.querySelector('dialog[open] [name=cron]').value = 'every now and then'")
+    browser.press("Save", "dialog[open]")
+    browser.shows("dialog[open] [role=alert]", "/cron")
+    browser.run("document.querySelector('dialog[open] [name=cron]').value = '*/2 * * * *'")
+    browser.press("Save", "dialog[open]")
+    browser.shows("#view", "*/2 * * * *", "revision")
 
 
 def test_dead_letter_is_redriven_after_a_dialog_that_the_keyboard_alone_can_use(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from math import ceil, floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BAR_GAP = 0.07
+GOOD_HEIGHT = 0.6
+"""A good day is lower than one with failures: the shape says it before the colour."""
 
 
 class Tick(NamedTuple):
@@ -83,6 +85,39 @@ def meter(*parts: tuple[str, float], of: float) -> list[Part]:
         width = min(max(100 * value / of, 0.5), 100 - x)
         found.append(Part(paint, round(x, 2), round(width, 2)))
         x += width
+    return found
+
+
+class StatusDay(NamedTuple):
+    """One bar of the picture of days: ``tone`` ok, bad or none; the heights of its bad and good parts; its words."""
+
+    x: int
+    tone: str
+    bad: float
+    good: float
+    text: str
+
+
+def status_days(days: Sequence[dict[str, Any]], today: date, height: float, count: int = 90) -> list[StatusDay]:
+    """One bar for each of the last ``count`` days. A day with failures is tall, its bad part in the share of its time.
+
+    A bad part has at least a fifth of the height, so that a minute of a day can be seen.
+    """
+    known = {day["date"]: day for day in days}
+    found = []
+    for x in range(count):
+        at = today - timedelta(days=count - 1 - x)
+        day = known.get(at.isoformat())
+        share = None if day is None else day["share"]
+        name = f"{at:%a %-d %b}"
+        if share is None:
+            found.append(StatusDay(x, "none", 0, 0, f"{name}: nothing is known"))
+        elif share >= 1:
+            found.append(StatusDay(x, "ok", 0, height * GOOD_HEIGHT, f"{name}: 100 % good"))
+        else:
+            bad = round(height * max(0.2, min(1.0, 1 - share)), 1)
+            good = round(max(0.0, height - bad - 1.5), 1)
+            found.append(StatusDay(x, "bad", bad, good, f"{name}: {int(share * 10_000) / 100:.2f} % good"))
     return found
 
 

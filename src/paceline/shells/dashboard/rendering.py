@@ -104,6 +104,7 @@ MENU = (
     Entry("accounts", "/ui/accounts", "n-acc", "Accounts", admins=True),
     Entry("dead", "/ui/dead", "n-dead", "Dead letters", admins=True),
     Entry("users", "/ui/users", "n-user", "Users", admins=False),
+    Entry("channels", "/ui/channels", "n-chan", "Channels", admins=False),
 )
 
 

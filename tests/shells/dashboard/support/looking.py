@@ -26,7 +26,8 @@ class Looking:
         """Opens the address that ``up --demo`` prints, and waits for the page."""
         self.base = base
         self.chrome.get(f"{base}{path}#token={token}")
-        self.until(lambda: self.find("#view") and self.run("return document.readyState") == "complete")
+        self.shows("nav", "Overview")
+        self.until(lambda: self.run("return document.readyState") == "complete")
 
     def open(self, path: str) -> None:
         self.chrome.get(f"{self.base}{path}")

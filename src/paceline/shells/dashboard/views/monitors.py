@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paceline.core.instants import to_datetime
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
@@ -17,7 +18,9 @@ PAGES = Group("Dashboard")
 ROWS = 50
 RUNS_SHOWN = 20
 RUNS_DRAWN = 500
+TIMES_SHOWN = 5
 CHART_HEIGHT = 160
+DAYS_HEIGHT = 34
 _LIST_QUERY = ("whose", "cursor")
 
 
@@ -43,51 +46,41 @@ async def list_monitors(call: Call) -> Answer:
     )
 
 
-@Route(
-    PAGES,
-    "GET",
-    "/ui/monitors/{user}/{id}",
-    {200: "text/html"},
-    page=True,
-    query=("whose", "cursor", "outcome"),
-)
+@Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor",))
 async def show_monitor(call: Call) -> Answer:
-    """One monitor: its health, latency, runs with reasons, and definition."""
+    """One monitor: its health, latency, runs with reasons, next times and definition."""
     api, names = Api(call), {"user": call.params["user"], "id": call.params["id"]}
-    asked = asked_of(call, "whose", "cursor", "outcome")
-    monitor, drawn, runs = await together(
+    asked = asked_of(call, "cursor")
+    of_runs = "/v1/users/{user}/monitors/{id}/runs"
+    monitor, drawn, runs, upcoming, silences, uptime = await together(
         api.get("/v1/users/{user}/monitors/{id}", None, **names),
-        api.get("/v1/users/{user}/monitors/{id}/runs", {"limit": RUNS_DRAWN}, **names),
-        api.get("/v1/users/{user}/monitors/{id}/runs", {"limit": RUNS_SHOWN, "cursor": asked["cursor"]}, **names),
+        api.get(of_runs, {"limit": RUNS_DRAWN}, **names),
+        api.get(of_runs, {"limit": RUNS_SHOWN, "cursor": asked["cursor"]}, **names),
+        api.get("/v1/users/{user}/monitors/{id}/next", {"count": TIMES_SHOWN}, **names),
+        api.get("/v1/users/{user}/silences", None, user=names["user"]),
+        api.get("/v1/users/{user}/monitors/{id}/uptime", None, **names),
     )
-    ended = [run for run in drawn["items"] if run["outcome"]]
     return page(
         call,
         "monitor.html",
         Place("monitors", monitor["id"], (("Monitors", "/ui/monitors"),)),
-        whose=whose_of(call),
         monitor=monitor,
         runs=runs["items"],
         next_cursor=runs["next_cursor"],
         asked=asked,
-        streak=_streak(ended),
-        chart=_chart(drawn["items"], api.now_ms),
+        newest=next((run for run in drawn["items"] if run["outcome"] not in (None, "ok")), None),
+        good=next((run for run in drawn["items"] if run["outcome"] == "ok"), None),
+        upcoming=upcoming,
+        silences=[one for one in silences["items"] if one["monitor"] == monitor["id"] or one["tag"] in monitor["tags"]],
+        chart=_chart(drawn["items"]),
+        uptime=uptime,
+        days=pictures.status_days(uptime["days"], to_datetime(api.now_ms).date(), DAYS_HEIGHT),
+        days_height=DAYS_HEIGHT,
     )
 
 
-def _streak(ended: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The failures in a row up to the newest run, newest first: how many, since when, and the last good run."""
-    bad = list[dict[str, Any]]()
-    for run in ended:
-        if run["outcome"] == "ok":
-            return {"runs": len(bad), "newest": bad[0], "began": bad[-1]["ended_at"], "good": run} if bad else None
-        bad.append(run)
-    return {"runs": len(bad), "newest": bad[0], "began": bad[-1]["ended_at"], "good": None} if bad else None
-
-
-def _chart(runs: list[dict[str, Any]], now_ms: int) -> dict[str, Any] | None:
-    """The latency of the newest runs, drawn from the oldest of them until now."""
-    del now_ms
+def _chart(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The latency of the newest runs, from the oldest of them to the newest."""
     timed = [run for run in runs if run["ended_at"]]
     if len(timed) < 2:
         return None

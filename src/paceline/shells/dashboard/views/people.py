@@ -1,4 +1,4 @@
-"""Users and tokens."""
+"""Users, tokens and channels."""
 
 from __future__ import annotations
 
@@ -34,5 +34,28 @@ async def list_users(call: Call) -> Answer:
         next_cursor=listed["next_cursor"],
         chosen=user,
         tokens=tokens["items"],
+        asked=asked,
+    )
+
+
+@Route(PAGES, "GET", "/ui/channels", {200: "text/html"}, page=True, query=("user", "cursor"))
+async def list_channels(call: Call) -> Answer:
+    """Channels, silences in force, and what was told to whom: of oneself, or of the user who is asked for."""
+    api, asked = Api(call), asked_of(call, "user", "cursor")
+    name = asked["user"] or api.user.id
+    channels, silences, alerts = await together(
+        api.get("/v1/users/{user}/channels", {"limit": 1_000}, user=name),
+        api.get("/v1/users/{user}/silences", {"limit": 1_000}, user=name),
+        api.get("/v1/users/{user}/alerts", {"limit": ROWS, "cursor": asked["cursor"]}, user=name),
+    )
+    return page(
+        call,
+        "channels.html",
+        Place("channels", "Channels"),
+        name=name,
+        channels=channels["items"],
+        silences=silences["items"],
+        alerts=alerts["items"],
+        next_cursor=alerts["next_cursor"],
         asked=asked,
     )

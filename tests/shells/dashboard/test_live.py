@@ -1,0 +1,111 @@
+"""What changes on an open page, and what does not: updates by key, a daemon that is gone, many tabs."""
+
+from __future__ import annotations
+
+import time
+
+from tests.shells.api.conftest import HTTP, World
+from tests.shells.cli.support.program import Program, free_port
+from tests.shells.dashboard.support.looking import Looking
+
+PAINTED = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+PAUSED = HTTP | {"paused": True}
+
+
+def base(world: World) -> str:
+    return f"http://127.0.0.1:{world.port}"
+
+
+def test_changes_are_written_in_place_and_new_rows_wait_behind_a_button(world: World, browser: Looking) -> None:
+    alice = world.add("alice")
+    for name in ("a", "c"):
+        alice("PUT", f"/v1/users/me/monitors/{name}", PAUSED)
+    browser.sign_in(base(world), alice.token or "", "/ui/monitors")
+    browser.shows("tbody", "a", "c")
+    browser.run(
+        "window.row = document.querySelector(\"tr[data-key='alice/c']\"); window.row.querySelector('a').focus()"
+    )
+    alice("PATCH", "/v1/users/me/monitors/c", {"check": {"url": "https://elsewhere.example/"}})
+    browser.shows("tr[data-key='alice/c']", "elsewhere.example")
+    assert browser.run("return document.activeElement === window.row.querySelector('a')")
+    alice("PUT", "/v1/users/me/monitors/b", PAUSED)
+    browser.shows("[data-show]", "1 change, show")
+    assert "b" not in browser.text("tbody a.name").splitlines()
+    browser.press("1 change, show")
+    browser.until(lambda: browser.text("tbody a.name").splitlines() == ["a", "b", "c"])
+    assert browser.run("return window.row === document.querySelector(\"tr[data-key='alice/c']\")")
+    assert not browser.find("[data-show]")
+    assert browser.complaints() == []
+
+
+def test_page_says_when_paceline_is_gone_and_heals_by_itself(program: Program, browser: Looking) -> None:
+    token = program.json("user", "add", "ann")["token"]
+    program.ok("monitor", "set", "web", "--user", "ann", "--url", "http://192.0.2.1/", "--every", "1h")
+    port = str(free_port())
+    with program.running("up", "--port", port) as up:
+        browser.sign_in(up.said["url"], token, "/ui/monitors")
+        browser.shows("tbody", "web")
+    browser.shows("#gone", "Paceline does not answer", "paceline up")
+    browser.shows("#pulse", "Gone")
+    browser.shows("tbody", "web")
+    assert browser.run("return [...document.querySelectorAll('tbody button')].every((one) => one.disabled)")
+    assert browser.violations() == []
+    with program.running("up", "--port", port):
+        browser.until(lambda: not browser.run("return document.getElementById('gone').checkVisibility()"))
+        browser.shows("#pulse", "Live")
+        assert browser.run("return [...document.querySelectorAll('tbody button')].every((one) => !one.disabled)")
+
+
+def test_revoked_token_ends_an_open_page(world: World, browser: Looking) -> None:
+    alice = world.add("alice")
+    made = alice("POST", "/v1/users/me/tokens", {"label": "browser"}).json
+    browser.sign_in(base(world), made["token"], "/ui/jobs")
+    kept = browser.run("return JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])")
+    assert made["token"] not in kept
+    assert "ps_" not in kept
+    alice("DELETE", f"/v1/users/me/tokens/{made['id']}")
+    browser.until(lambda: browser.find("#enter"))
+    browser.find("#token")[0].send_keys("pl_no_such")
+    browser.press("Sign in")
+    browser.shows("#refused", "wrong, revoked or over")
+    browser.find("#token")[0].send_keys(alice.token or "")
+    browser.press("Sign in")
+    browser.shows("#view", "Jobs")
+    assert browser.chrome.current_url.endswith("/ui/jobs")
+    browser.press("Sign out")
+    browser.until(lambda: browser.find("#enter"))
+    browser.open("/ui/jobs")
+    assert browser.find("#enter")
+
+
+def test_twenty_tabs_all_show_the_page_and_hidden_ones_ask_nothing(world: World, browser: Looking) -> None:
+    """A browser opens six connections to a host: a page that held one open would starve the seventh."""
+    alice = world.add("alice")
+    browser.sign_in(base(world), alice.token or "", "/ui/monitors")
+    for _ in range(19):
+        browser.chrome.switch_to.new_window("tab")
+        browser.open("/ui/monitors")
+        browser.shows("#view", "Check something every minute")
+    alice("PUT", "/v1/users/me/monitors/late", PAUSED)
+    browser.shows("#view", "late")
+
+
+def test_ten_thousand_monitors_and_a_thousand_providers_are_shown_at_once_and_polled_cheaply(
+    world: World, browser: Looking
+) -> None:
+    root = world.add("root", "admin")
+    for start in range(0, 10_000, 1_000):
+        items = [PAUSED | {"id": f"m{number:05d}"} for number in range(start, start + 1_000)]
+        assert root("PUT", "/v1/users/me/monitors", {"items": items}).status == 200
+    for number in range(1_000):
+        root("PUT", f"/v1/providers/p{number:04d}", {"base_url": "https://example.org/"})
+    browser.sign_in(base(world), root.token or "")
+    for path in ("/", "/ui/monitors", "/ui/providers"):
+        browser.open(path)
+        browser.shows("h1", "")
+        assert browser.until(lambda: browser.run(PAINTED)) < 1_000, path
+    browser.open("/ui/monitors")
+    time.sleep(20)
+    sent = """return performance.getEntriesByType("resource").filter((one) => one.initiatorType === "fetch")
+        .reduce((sum, one) => sum + one.transferSize, 0)"""
+    assert 0 < browser.run(sent) < 100_000
