@@ -16,6 +16,7 @@ from bench.harness import Context, Result, machine, work_folder
 BENCHES = {
     "tick": "due entries to committed entries and runs, against bare SQLite",
     "edit": "put, replace and delete of one monitor; bulk put, against bare SQLite",
+    "lists": "a page of each filtered list of monitors at a million, against that at a thousand",
     "lateness": "the real daemon with 100,000 monitors firing at 1,000 per second",
     "scale": "the real daemon with checkers that claim and never settle; status and purge at that size",
     "checks": "HTTP checks per CPU-second of the whole daemon, against a bare pycurl loop",
@@ -34,6 +35,7 @@ BENCHES = {
 QUICK = (
     "tick",
     "edit",
+    "lists",
     "lateness",
     "scale",
     "checks",

@@ -21,6 +21,7 @@ RECORD = FOLDER / "results.json"
 TITLES = {
     "tick": "Tick: due entries to committed entries and runs",
     "edit": "Edit: put, replace, delete",
+    "lists": "Lists: a page of monitors, filtered and sorted",
     "lateness": "Lateness of the real daemon",
     "scale": "Claimed and never settled",
     "checks": "HTTP checks per CPU-second",
@@ -44,6 +45,10 @@ in five is outgoing.""",
     "edit": """\
 Through the step that the API calls. The floor writes exactly the rows that the work leaves behind, by rowid, with
 one commit.""",
+    "lists": """\
+The first page of 100 of each list, at a million monitors and at a thousand; half of them are one user's. The ratio
+counts a page of less than 1 ms as one of 1 ms. A page that finds few or none has looked at as many monitors as a page
+may, and has a cursor to go on with. The first rows: how fast the keeper brings new monitors into the indexes.""",
     "lateness": """\
 `paceline up` on a file, monitors of kind `outgoing` with random phases, and a checker that claims every run over
 REST while it is measured.""",
@@ -121,6 +126,10 @@ COLUMNS = {
     "least": "at least",
     "ratio_to_floor": "of the floor",
     "ratio": "ratio",
+    "page_ms": "page ms",
+    "found": "found",
+    "page_ms_small": "page ms at 1,000",
+    "found_small": "found at 1,000",
     "cost_ratio": "cost ratio",
     "value": "value",
     "p50_ms": "p50 ms",

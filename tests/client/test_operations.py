@@ -81,6 +81,17 @@ def test_check_now_is_answered_with_its_run_and_next_times_are_shown(alice: Any)
     assert (alice.monitors.next("home").items, alice.monitors.next("home").reason) == ([], "paused")
 
 
+def test_monitors_are_listed_by_filters_and_in_order(alice: Any, admin: Any) -> None:
+    alice.monitors.put("own", check=OUTGOING, every="1h", tags=["mine"])
+    alice.monitors.put("web", check=WEB, every="60s", tags=["web"], paused=True)
+    assert [one.id for one in alice.monitors.list(tag="web")] == ["web"]
+    assert [one.id for one in alice.monitors.list(kind="outgoing", q="OW")] == ["own"]
+    assert [one.id for one in alice.monitors.list(health="paused")] == ["web"]
+    assert [one.id for one in alice.monitors.list(sort="next_due")] == ["own", "web"]
+    assert [(one.user, one.id) for one in admin.monitors.list_all(q="we")] == [("alice", "web")]
+    assert [one.id for one in admin.monitors.list_all(user="alice", limit=1)] == ["own"]
+
+
 def test_bulk_put_of_nothing_asks_nothing(alice: Any) -> None:
     assert alice.monitors.put_many([]) == []
 

@@ -13,6 +13,7 @@ from paceline.core.monitors.alerting.stored import HealthChange, Remembered
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
+from paceline.core.monitors.lists.query import Facet, MonitorQuery
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.uptime.rollup import Rollup
@@ -94,6 +95,25 @@ class MonitorStore(Protocol):
     def monitor(self, owner: str, monitor_id: str) -> Monitor | None: ...
     def monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
         """In order of id, those strictly after ``after``."""
+
+    def monitors_by_generation(self, generations: Sequence[int]) -> dict[int, Monitor]:
+        """Returns monitors by generation, as far as they are there."""
+
+    def monitors_with(self, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
+        """Returns monitors of the owner among which all are that have the facet, in order of id, behind ``after``.
+
+        Some may not have it. None: the store has no index of it, or one that is not up to date.
+        """
+
+    def narrowed(self, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
+        """Returns monitors of the query's owner among which all are that match, if an index says that they are few.
+
+        In any order, and some may not match. None: they may be more than ``limit``, or there is no index that helps.
+        A monitor is late if a firing or an open run of it was due before ``late_before_ms``.
+        """
+
+    def index_monitors(self, *, limit: int) -> bool:
+        """Brings the indexes for lists up to date, so many monitors at a time. Returns whether there is more to do."""
 
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
         """Recorded changes that are not reacted to, each with definition and entry as they are now."""

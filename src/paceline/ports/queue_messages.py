@@ -26,16 +26,12 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: int
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """In ``ticks``: a monitor's run was made to be caught up, or is tried again, and may start then.
-
-    ``attempt`` is the one it would be.
-    """
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
 
     generation: int
     counter: int
     at: int
-    attempt: int = 1
 
 
 class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,12 +75,11 @@ def once_of(name: str) -> str:
     return name if len(name) <= ONCE_MAX else blake2b(name.encode(), digest_size=20).hexdigest()
 
 
-class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """In ``runs.fifo``: a monitor's run was made, or may be tried again. ``attempt`` is the one it would be."""
+class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """In ``runs.fifo``: a monitor's run was made."""
 
     generation: int
     counter: int
-    attempt: int = 1
 
     @property
     def group(self) -> str:
@@ -92,8 +87,7 @@ class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
     @property
     def once(self) -> str:
-        again = f"-{self.attempt}" if self.attempt > 1 else ""  # SQS would drop a repeat for five minutes
-        return f"run-{self.generation}-{self.counter}{again}"
+        return f"run-{self.generation}-{self.counter}"
 
 
 class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ import binascii
 
 import msgspec
 
+from paceline.core.monitors.lists.query import MonitorQuery
 from paceline.errors import FieldProblem, InvalidInput
 
 CURSOR_CHARS_MAX = 2_000
@@ -14,12 +15,12 @@ Position = str | int
 _Mark = tuple[str, Position]
 _MARK = msgspec.json.Decoder(_Mark)
 
-PROVIDERS, BATCHES, RUNNING_DAYS = "providers", "batches", "running days"
+PROVIDERS, BATCHES = "providers", "batches"
 
 
-def monitors_of(owner: str) -> str:
-    """The list of a user's monitors. This and those below name lists: ``make_cursor`` and ``position_of`` take them."""
-    return f"monitors {owner}"
+def monitors_of(query: MonitorQuery) -> str:
+    """A list of monitors. This and those below name lists: ``make_cursor`` and ``position_of`` take them."""
+    return f"monitors {query.scope}"
 
 
 def runs_of(generation: int) -> str:

@@ -13,8 +13,10 @@ from paceline_client.durations import Date, Duration, DurationLike
 from paceline_client.models.checks import Check, CheckLike
 from paceline_client.models.states import (
     BulkDisposition,
+    CheckKind,
     Health,
     Missed,
+    MonitorSort,
     OutcomeDisposition,
     OutcomeStatus,
     Overlap,
@@ -72,7 +74,6 @@ class Monitor(Model, frozen=True):
     paused: bool
     tags: list[str]
     alert: AlertPolicy
-    attempts: int
     schedule: Schedule
     revision: int
     health: Health
@@ -98,7 +99,6 @@ class _MonitorOptions(TypedDict, total=False):
     paused: bool
     tags: Sequence[str]
     alert: AlertDocument
-    attempts: int
 
 
 class MonitorDefinition(_MonitorOptions):
@@ -111,6 +111,16 @@ class MonitorItem(MonitorDefinition):
     """One of many that are put together."""
 
     id: str
+
+
+class MonitorFilters(TypedDict, total=False):
+    """Which monitors a list has, and in which order. ``q``: part of the id or of the address, in any case."""
+
+    tag: str | None
+    health: Health | None
+    kind: CheckKind | None
+    q: str | None
+    sort: MonitorSort | None
 
 
 class MonitorChanges(_MonitorOptions, total=False):

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     BatchRunState = Literal["aside", "done", "failed", "out", "retry", "skipped", "unknown", "waiting"]
     BulkDisposition = Literal["created", "refused", "replaced", "unchanged"]
     ChannelKind = Literal["apprise", "webhook"]
+    CheckKind = Literal["dns", "http", "outgoing", "tcp", "tls"]
     DaemonKind = Literal["up", "worker"]
     DaemonState = Literal["gone", "running"]
     DayState = Literal["planned", "planning"]
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     KeyState = Literal["disabled", "quarantined", "ready"]
     MeasurementState = Literal["cancelled", "done", "failed", "ongoing", "parked", "queued", "sending", "unknown"]
     Missed = Literal["all", "once", "skip"]
+    MonitorSort = Literal["health", "id", "next_due"]
     OutcomeDisposition = Literal["refused", "retried", "settled", "stale"]
     Overlap = Literal["queue", "skip"]
     ProviderKind = Literal["http", "outgoing"]
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     UnknownRule = Literal["hold", "look_up", "retry"]
     UpcomingReason = Literal["owner_disabled", "paused"]
 else:
+    CheckKind = MonitorSort = str
     AccountState = BatchRunState = BulkDisposition = DaemonKind = DaemonState = DayState = Health = HttpMethod = str
     JobState = KeyState = MeasurementState = Missed = OutcomeDisposition = Overlap = PlanWarningKind = ProviderKind = (
         str

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
-from typing import TypeAlias, Unpack
+from typing import Literal, TypeAlias, Unpack
 
 from paceline_client.answers import IfChanged, Json, Nothing, Page, Text
 from paceline_client.calls import Call, Pages, Plan, Resource, Transport, given, listing, operation
@@ -16,6 +16,7 @@ from paceline_client.models.monitors import (
     Monitor,
     MonitorChanges,
     MonitorDefinition,
+    MonitorFilters,
     MonitorItem,
     Run,
     RunNow,
@@ -110,9 +111,17 @@ class Monitors(Resource[Transport]):
         return Call("POST", f"{_MONITOR}/silence", Json(Silence), {"user": user, "id": monitor}, body=body)
 
     @listing
-    def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Monitor]:
-        """The user's monitors in order of id."""
-        return Pages(Call("GET", _MONITORS, Json(Page[Monitor]), {"user": user}), limit)
+    def list(self, *, user: str = "me", limit: int | None = None, **filters: Unpack[MonitorFilters]) -> Pages[Monitor]:
+        """The user's monitors that match all filters, in order of id or as ``sort`` says."""
+        return Pages(Call("GET", _MONITORS, Json(Page[Monitor]), {"user": user}, query=_query(filters)), limit)
+
+    @listing
+    def list_all(
+        self, *, user: str | None = None, limit: int | None = None, **filters: Unpack[MonitorFilters]
+    ) -> Pages[Monitor]:
+        """The monitors of all users, or of ``user``, that match all filters. Admins only."""
+        query = {"user": user, **_query(filters)}
+        return Pages(Call("GET", "/v1/monitors", Json(Page[Monitor]), query=query), limit)
 
     @operation
     def put_many(
@@ -161,3 +170,8 @@ class Monitors(Resource[Transport]):
 def _switch(monitor: str, verb: str, *, user: str, if_match: str | None) -> Call[Monitor]:
     places, headers = {"user": user, "id": monitor}, {"If-Match": if_match}
     return Call("POST", f"{_MONITOR}/{verb}", Json(Monitor), places, headers=headers, repeatable=True)
+
+
+def _query(filters: MonitorFilters) -> dict[str, str | None]:
+    names: tuple[Literal["tag", "health", "kind", "q", "sort"], ...] = ("tag", "health", "kind", "q", "sort")
+    return {name: filters.get(name) for name in names}

@@ -34,7 +34,7 @@ from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADE
 from paceline.steps import access
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
-from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view, monitor_views
+from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view
 
 BULK_CHUNK = 250
 """Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
@@ -144,17 +144,6 @@ async def list_monitor_runs(call: Call) -> Answer:
     return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
 
 
-@Route(MONITORS, "GET", _MONITORS, {200: Page[MonitorView]}, paged=True)
-async def list_monitors(call: Call) -> Answer:
-    """The user's monitors in order of id."""
-    owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
-    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = cursors.monitors_of(owner)
-    after = str(position_of(query.cursor, scope, ""))
-    views, more = await call.api.work(_page_of_monitors, call.api, owner, after=after, limit=query.limit)
-    return json_answer(200, Page(views, make_cursor(scope, views[-1].id) if more else None))
-
-
 @Route(MONITORS, "PUT", _MONITORS, {200: BulkAnswer}, body=BulkBody, body_bytes_max=sys.maxsize)
 async def put_monitors(call: Call) -> Answer:
     """Puts many monitors; answers a disposition for each."""
@@ -214,11 +203,6 @@ def _edit_now(
     if result.disposition != "unchanged":
         api.hooks.wake()
     return result.monitor, monitor_view(api.store, result.monitor, now_ms=now_ms)
-
-
-def _page_of_monitors(api: ApiContext, owner: str, *, after: str, limit: int) -> tuple[list[MonitorView], bool]:
-    monitors = api.store.monitors(owner, after=after, limit=limit + 1)
-    return monitor_views(api.store, monitors[:limit], now_ms=api.now_ms()), len(monitors) > limit
 
 
 def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple[int, PutMonitor]], list[BulkResult]]:

@@ -31,6 +31,7 @@ class Keeper:
     NOTE_MS = 10_000
     """A clock that is set back while nothing runs is noticed if it shows an earlier time than the last note."""
     FIGURES_MS = 5_000
+    INDEXED_MAX = 500
     PAUSE_MS_MIN = 5
 
     def __init__(
@@ -71,6 +72,7 @@ class Keeper:
         pause_ms = self._fold()
         if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             pause_ms = min(pause_ms, self._purge(now_ms))
+        pause_ms = min(pause_ms, self._index_monitors())
         if abs(now_ms - self._batches_ms) >= max(self.FIGURES_MS, keep_ms):
             pause_ms = min(pause_ms, self._delete_batches(now_ms))
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
@@ -132,6 +134,13 @@ class Keeper:
             return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
         self._batches_ms = now_ms
         return self.TURN_MS
+
+    def _index_monitors(self) -> int:
+        """One short pass over monitors that lists do not find by an index yet. Until the next: as long as it took."""
+        began_s = time.monotonic()
+        if not self._system.store.index_monitors(limit=self.INDEXED_MAX):
+            return self.TURN_MS
+        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _read_ms(self) -> int:
         """Asked between the pages of entries."""

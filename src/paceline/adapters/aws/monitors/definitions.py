@@ -9,14 +9,15 @@ from msgspec.structs import asdict
 
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, padded, put, update
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, key_of, padded, put, update
 from paceline.adapters.aws.client.numbers import GENERATION, Numbers
-from paceline.adapters.aws.client.tables import ITEMS
+from paceline.adapters.aws.client.tables import ITEMS, SCHEDULERS
 from paceline.adapters.aws.monitors.keys import (
     MONITORS_PER_QUEUE,
     OWNERS,
     QUEUES_MAX,
     as_key,
+    entry_key,
     monitor_key,
     monitors_of,
     owners_of,
@@ -29,6 +30,7 @@ from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.users import behind, change_item, tally
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
+from paceline.core.monitors.lists.query import Facet, MonitorQuery
 from paceline.core.monitors.load import load_of
 from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
@@ -102,6 +104,33 @@ def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list
     if user is None:
         return []
     return [to_monitor(owner, item) for item in behind(db, monitors_of(user["number"]), after, limit=limit)]
+
+
+def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> dict[int, Monitor]:
+    """Reads the entries, which name their monitors, and then these."""
+    db = store.db
+    entries = db.get_many(SCHEDULERS, [entry_key(generation) for generation in generations]).values()
+    owners = {monitor_key(entry["user"], entry["monitor"]): entry["owner"] for entry in entries}
+    found = [to_monitor(owners[key_of(item)], item) for item in db.get_many(ITEMS, list(owners)).values()]
+    wanted = frozenset(generations)
+    return {one.generation: one for one in found if one.generation in wanted}
+
+
+def monitors_with(store: MonitorParts, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
+    """Returns None: there is no index of tags and kinds, which each put would have to write."""
+    del store, facet, owner, after, limit
+    return None
+
+
+def narrowed(store: MonitorParts, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
+    """Returns None: a list looks at so many monitors of its order as a page may, as a query of DynamoDB does."""
+    del store, query, limit, late_before_ms
+    return None
+
+
+def index_monitors(store: MonitorParts, *, limit: int) -> bool:
+    del store, limit
+    return False
 
 
 def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:

@@ -71,6 +71,10 @@ class AwsMonitorStore(MonitorParts):
     remove_monitors = definitions.remove_monitors
     monitor = definitions.monitor
     monitors = definitions.monitors
+    monitors_by_generation = definitions.monitors_by_generation
+    monitors_with = definitions.monitors_with
+    narrowed = definitions.narrowed
+    index_monitors = definitions.index_monitors
     changes = recorded_changes.changes
     react = entry_items.react
 

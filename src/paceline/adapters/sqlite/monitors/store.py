@@ -10,7 +10,15 @@ from paceline.adapters.sqlite.database import Connection, Database
 from paceline.adapters.sqlite.methods import peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
-from paceline.adapters.sqlite.monitors import check_claims, definitions, extra_runs, history, outgoing_claims, uptime
+from paceline.adapters.sqlite.monitors import (
+    check_claims,
+    definitions,
+    extra_runs,
+    history,
+    lists,
+    outgoing_claims,
+    uptime,
+)
 from paceline.adapters.sqlite.monitors import entries as entries_sql
 from paceline.adapters.sqlite.monitors import runs as runs_sql
 from paceline.adapters.sqlite.monitors.alerting import health
@@ -63,6 +71,17 @@ class SqliteMonitorStore:
     remove_monitors = writes(definitions.remove)
     monitor = peeks(definitions.monitor)
     monitors = reads(definitions.monitors)
+    monitors_by_generation = peeks(lists.monitors_by_generation)
+    monitors_with = reads(lists.monitors_with)
+    narrowed = reads(lists.narrowed)
+
+    def index_monitors(self, *, limit: int) -> bool:
+        with self._db.peek() as db:
+            if not lists.is_behind(db):
+                return False
+        with self._db.write() as db:
+            return lists.index(db, limit=limit)
+
     changes = _reads(entries_sql.changes)
 
     def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:

@@ -11,6 +11,9 @@ from paceline.core.batches.batch import BatchSpec
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.jobs.job import JobBody
 from paceline.core.jobs.values import AccountSpec
+from paceline.core.monitors.definition import TAG_CHARS_MAX
+from paceline.core.monitors.health import Health
+from paceline.core.monitors.lists.query import TEXT_CHARS_MAX, Kind, Sort
 from paceline.errors import PacelineError
 from paceline.shells.api.documents import MonitorPatchBody, RecordsBody
 from paceline.shells.api.http.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
@@ -53,6 +56,11 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
     "dry_run": ("`true`: say what would happen, and change nothing.", {"type": "boolean", "default": False}),
     "count": ("How many times.", {"type": "integer", "minimum": 1, "maximum": TIMES_MAX, "default": TIMES_DEFAULT}),
+    "tag": ("Only those with this tag.", {"type": "string", "maxLength": TAG_CHARS_MAX}),
+    "health": ("Only those of this health.", {"type": "string", "enum": list(get_args(Health))}),
+    "kind": ("Only those of this kind of check.", {"type": "string", "enum": list(get_args(Kind))}),
+    "q": ("Part of the id or the address, in any case.", {"type": "string", "maxLength": TEXT_CHARS_MAX}),
+    "sort": ("The order of the list.", {"type": "string", "enum": list(get_args(Sort)), "default": "id"}),
     "user": ("Whose: for admins, or `me`.", ID),
     "measurements": ("`false`: leave them out.", {"type": "boolean", "default": True}),
     "merged": ("One line for each target, with all its results.", {"type": "string", "const": "target"}),

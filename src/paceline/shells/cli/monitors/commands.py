@@ -19,6 +19,7 @@ from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
+from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store, list_over_rest
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
@@ -38,7 +39,6 @@ app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
 
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
-Listed = tuple[str, list[MonitorView], str | None]
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
 
 
@@ -79,15 +79,25 @@ def set_monitor(
 
 @command(app, "list")
 def list_monitors(
-    call: Call, *, user: UserOption = None, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None
+    call: Call,
+    *,
+    user: UserOption = None,
+    filters: ListOptions,
+    limit: LimitOption = PAGE_MAX,
+    cursor: CursorOption = None,
 ) -> None:
-    """List a user's monitors with health and next due time."""
+    """List monitors with health and next due time: a user's, or everybody's."""
+    if filters.all_users and user is not None:
+        raise InvalidInput("Give either --user or --all-users.")
     owner, views, following = call.answer(
-        lambda at: _list(at, user, cursor=cursor, limit=limit),
-        lambda remote: _list_over_rest(remote, user, cursor=cursor, limit=limit),
+        lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, cursor, limit),
+        lambda remote: list_over_rest(
+            remote, None if filters.all_users else owner_over_rest(remote, user), filters, cursor, limit
+        ),
     )
-    more = f"There are more: paceline monitor list --user {owner}"
-    emit_page(call, views, MONITOR_COLUMNS, next_cursor=following, more=more)
+    more = f"There are more: paceline monitor list {again(owner, filters)}"
+    columns = {"USER": "user", **MONITOR_COLUMNS} if owner is None else MONITOR_COLUMNS
+    emit_page(call, views, columns, next_cursor=following, more=more)
 
 
 @command(app, "show")
@@ -163,23 +173,6 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
         lambda remote: remote.do("DELETE", MONITOR_PATH, names=_names(remote, user, monitor_id)),
     )
     emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
-
-
-def _list(system: System, user: str | None, *, cursor: str | None, limit: int) -> Listed:
-    """The owner, a page of their monitors, and the cursor of the next page."""
-    owner = owner_id(system, user)
-    scope = cursors.monitors_of(owner)
-    after = str(position_of(cursor or "", scope, ""))
-    monitors = system.store.monitors(owner, after=after, limit=limit + 1)
-    views = report.monitor_views(system.store, monitors[:limit], now_ms=system.clock.now_ms())
-    return owner, views, make_cursor(scope, views[-1].id) if len(monitors) > limit else None
-
-
-def _list_over_rest(remote: Remote, user: str | None, *, cursor: str | None, limit: int) -> Listed:
-    owner = owner_over_rest(remote, user)
-    return owner, *remote.page(
-        "/v1/users/{user}/monitors", MonitorView, limit=limit, cursor=cursor, names={"user": owner}
-    )
 
 
 def _show(system: System, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:

@@ -1,0 +1,83 @@
+"""The lists of ``paceline monitor list``: filtered and in order, on the store and over REST."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+from typer import Option
+
+from paceline.core.monitors.lists.query import parse_query, read_mark, write_mark
+from paceline.shells import cursors
+from paceline.shells.cli.monitors.over_rest import MONITORS_PATH
+from paceline.shells.cursors import make_cursor, position_of
+from paceline.steps.monitors.find import find_monitors
+from paceline.steps.views.report import MonitorView
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+    from paceline.wiring import System
+
+Page = tuple[list[MonitorView], str | None]
+Listed = tuple[str | None, list[MonitorView], str | None]
+"""The owner, or None for everybody; the monitors, and the cursor of what comes next."""
+PAGES_MAX = 10_000
+
+
+class ListOptions(NamedTuple):
+    """What ``monitor list`` filters and sorts by; None for what was not given."""
+
+    tag: Annotated[str | None, Option(metavar="TAG", help="Only those with this tag.")] = None
+    health: Annotated[str | None, Option(metavar="ok|failing|late|paused|new", help="Only those of this health.")] = (
+        None
+    )
+    kind: Annotated[
+        str | None, Option(metavar="http|tcp|dns|tls|outgoing", help="Only those of this kind of check.")
+    ] = None
+    search: Annotated[str | None, Option(metavar="TEXT", help="Part of the id or of the address, in any case.")] = None
+    sort: Annotated[str | None, Option(metavar="id|health|next_due", help="The order. [default: id]")] = None
+    all_users: Annotated[bool, Option("--all-users", help="The monitors of all users.")] = False
+
+    def asked(self) -> dict[str, str | None]:
+        """The filters by the names that the API has for them."""
+        return {"tag": self.tag, "health": self.health, "kind": self.kind, "q": self.search, "sort": self.sort}
+
+
+def list_on_store(system: System, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
+    query = parse_query(owner=owner, **filters.asked())
+    scope = cursors.monitors_of(query)
+
+    def read(size: int, at: str | None) -> Page:
+        mark = read_mark(str(position_of(at or "", scope, "")))
+        found = find_monitors(system.store, query, mark, limit=size, now_ms=system.clock.now_ms())
+        following = None if found.following is None else make_cursor(scope, write_mark(found.following))
+        return found.views, following
+
+    return owner, *_filled(read, cursor, limit)
+
+
+def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
+    path, names = ("/v1/monitors", {}) if owner is None else (MONITORS_PATH, {"user": owner})
+
+    def read(size: int, at: str | None) -> Page:
+        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), names=names)
+
+    return owner, *_filled(read, cursor, limit)
+
+
+def again(owner: str | None, filters: ListOptions) -> str:
+    """The options with which the list goes on."""
+    given = [f"--{name} {shlex.quote(value)}" for name, value in filters._asdict().items() if isinstance(value, str)]
+    return " ".join(["--all-users" if owner is None else f"--user {owner}", *given])
+
+
+def _filled(read: Callable[[int, str | None], Page], cursor: str | None, limit: int) -> Page:
+    """Reads on while pages are short, up to the limit."""
+    found: list[MonitorView] = []
+    for _ in range(PAGES_MAX):
+        views, cursor = read(limit - len(found), cursor)
+        found += views
+        if cursor is None or len(found) == limit:
+            break
+    return found, cursor
