@@ -26,12 +26,16 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: int
 
 
-class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``ticks``: a monitor's run was made to be caught up, and may start then."""
+class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """In ``ticks``: a monitor's run was made to be caught up, or is tried again, and may start then.
+
+    ``attempt`` is the one it would be.
+    """
 
     generation: int
     counter: int
     at: int
+    attempt: int = 1
 
 
 class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,11 +79,12 @@ def once_of(name: str) -> str:
     return name if len(name) <= ONCE_MAX else blake2b(name.encode(), digest_size=20).hexdigest()
 
 
-class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``runs.fifo``: a monitor's run was made."""
+class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """In ``runs.fifo``: a monitor's run was made, or may be tried again. ``attempt`` is the one it would be."""
 
     generation: int
     counter: int
+    attempt: int = 1
 
     @property
     def group(self) -> str:
@@ -87,7 +92,8 @@ class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def once(self) -> str:
-        return f"run-{self.generation}-{self.counter}"
+        again = f"-{self.attempt}" if self.attempt > 1 else ""  # SQS would drop a repeat for five minutes
+        return f"run-{self.generation}-{self.counter}{again}"
 
 
 class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ Position = str | int
 _Mark = tuple[str, Position]
 _MARK = msgspec.json.Decoder(_Mark)
 
-PROVIDERS, BATCHES = "providers", "batches"
+PROVIDERS, BATCHES, RUNNING_DAYS = "providers", "batches", "running days"
 
 
 def monitors_of(query: MonitorQuery) -> str:

@@ -99,7 +99,7 @@ class VirtualEngine:
         report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up)
         finished = self._outside.checks.arrived()
         self._places.end([self._checks_out.pop((item.handle, item.attempt)) for item in finished])
-        settle(store, finished)
+        settle(store, finished, policy=self._system.retry_policy)
         next_ms = store.next_run_ms()
         if next_ms is None or next_ms > now_ms or len(self._checks_out) >= settings.check_places:
             return bool(report.entries or finished)

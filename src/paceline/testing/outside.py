@@ -112,7 +112,8 @@ class Outside:
             took_ms = min(answer.after_ms, duration_ms(check.timeout))
             ended_ms = now_ms + took_ms
             done = _judge(check, answer, took_ms)
-            self.checks.add(Finished(order.handle, order.attempt, done, now_ms, ended_ms), ends_ms=ended_ms)
+            finished = Finished(order.handle, order.attempt, done, now_ms, ended_ms, order.attempts)
+            self.checks.add(finished, ends_ms=ended_ms)
 
     def start_calls(self, calls: Sequence[Call], *, into: Flights[CallResult]) -> None:
         for call in calls:

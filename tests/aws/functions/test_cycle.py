@@ -132,6 +132,24 @@ def test_run_with_a_lost_message_is_sent_at_the_next_sweep(stage: Stage, target:
     assert len(target.asked) == 1
 
 
+def test_failed_check_is_tried_again_by_a_message_of_its_own(stage: Stage, target: Target) -> None:
+    cycle = Cycle.of(stage)
+    target.status = 503
+    assert stage.rest("PUT", MONITOR, monitor(target.url, attempts=2))[0] == 201
+    cycle.schedulers.pump()
+    time.sleep(1.1)
+    cycle.ticks.pump()
+    cycle.runs.pump()
+    (run,) = runs_of(stage)
+    assert (run["state"], run["attempt"]) == ("retry", 1)
+    time.sleep(1.1)
+    target.status = 200
+    cycle.ticks.pump()
+    cycle.runs.pump()
+    (run,) = runs_of(stage)
+    assert (run["state"], run["attempt"], len(target.asked)) == ("ok", 2, 2)
+
+
 def test_message_for_one_run_does_not_read_the_others(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     for name in ("a", "b"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, RunState, Unknown
@@ -68,6 +69,25 @@ def test_settling_and_claiming_in_one_act_is_the_same_as_one_after_the_other(sto
     assert run_of(store, first).state == "ok"
     assert store.settle_and_claim([settlement(first)], **terms) == ([False], [])
     assert store.settle_and_claim([], **terms) == ([], [])
+
+
+def test_claimed_run_carries_the_attempts_of_its_monitor_as_it_is_now(store: Store, other: Store) -> None:
+    put(store, "a", replace(spec(), attempts=3))
+    arm_all(store, T0_MS)
+    monitor = store.monitor("ann", "a")
+    assert monitor is not None
+    assert monitor.spec.attempts == 3
+    make_runs(store, monitor)
+    (first,) = claim(store)
+    assert (first.attempt, first.attempts) == (1, 3)
+    settle(store, [first], Retry("no", T0_MS + 10))
+    (again,) = claim(other, now_ms=T0_MS + 10)
+    assert (again.attempt, again.attempts) == (2, 3)
+    settle(other, [again], Retry("no", T0_MS + 20), now_ms=T0_MS + 10)
+    put(store, "a", replace(spec(), attempts=5))
+    arm_all(store, T0_MS + 60_000)
+    (last,) = claim(store, now_ms=T0_MS + 20)
+    assert (last.attempt, last.attempts) == (3, 5)
 
 
 def test_store_returns_when_the_next_check_may_be_claimed(store: Store) -> None:

@@ -469,3 +469,27 @@ def test_concurrent_plans_of_one_day_plan_each_record_once(daily: Client) -> Non
         thread.join()
     assert sum(answer["enqueued"] for answer in answers) == 500
     assert daily("GET", f"/v1/batches/daily/days/{TOMORROW}").json["runs"] == 500
+
+
+def test_running_days_of_all_batches_say_how_far_they_are(admin: Client) -> None:
+    admin("PUT", "/v1/providers/shop", PROVIDER)
+    for batch in ("daily", "idle", "weekly"):
+        admin("PUT", f"/v1/batches/{batch}", {"window": "24h", "missed": "all"})
+    records = {"items": [{"id": f"r{number}", "provider": "shop"} for number in range(10)]}
+    assert admin("GET", "/v1/days").json == {"items": [], "next_cursor": None}
+    for batch in ("daily", "weekly"):
+        admin("PUT", f"/v1/batches/{batch}/records", records)
+        admin("POST", f"/v1/batches/{batch}/plan", {})
+        admin("POST", f"/v1/batches/{batch}/plan", {"date": TOMORROW})
+    admin("POST", "/v1/batches/weekly/pause")
+    first = admin("GET", "/v1/days?limit=1")
+    cursor = first.json["next_cursor"]
+    (daily,) = first.json["items"]
+    assert (daily["batch"], daily["runs"], daily["date"] < TOMORROW) == ("daily", 10, True)
+    assert daily["totals"]["waiting"] == 10
+    assert daily["eta"]["from"] <= daily["eta"]["to"]
+    rest = admin("GET", f"/v1/days?limit=2&cursor={cursor}").json
+    assert [(day["batch"], day["paused"], day["eta"]) for day in rest["items"]] == [("weekly", True, None)]
+    assert rest["next_cursor"] is None
+    again = admin("GET", "/v1/days?limit=1", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status == 304

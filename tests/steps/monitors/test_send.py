@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.core.monitors.dispatch import RetryPolicy
+from paceline.core.monitors.dispatch import ATTEMPT_PAUSE_MS, RetryPolicy, after_attempt
+from paceline.core.monitors.outcome import Done, Retry
+from paceline.core.monitors.values import Finished, Order
 from paceline.ports import Store
 from paceline.steps.monitors.define import remove_monitor
 from paceline.steps.monitors.send import claim_orders, settle
@@ -13,6 +15,7 @@ from tests.steps.support.scene import (
     HTTP,
     LEASE_MS,
     OUTGOING,
+    POLICY,
     POST,
     SECOND_MS,
     T0_MS,
@@ -38,6 +41,64 @@ def test_a_check_is_ordered_sent_and_settled_once(store: Store, second: Store) -
     assert (again.settled, again.stale) == ([], 1)
     assert runs(store, "a", now_ms=T0_MS)[0].state == "ok"
     assert settle(store, []).stale == 0
+
+
+def failed(order: Order, *, now_ms: int) -> Finished:
+    done = Done(ok=False, reason="status 503, expected 2xx", code=503)
+    return Finished(order.handle, order.attempt, done, now_ms, now_ms, order.attempts)
+
+
+def test_failed_check_is_tried_again_until_its_attempts_are_used_up(store: Store, second: Store) -> None:
+    put(store, "a", now_ms=T0_MS, attempts=3)
+    run_tick(store, now_ms=T0_MS)
+    at_ms = T0_MS
+    for attempt, side in ((1, store), (2, second)):
+        (order,) = take(side, now_ms=at_ms)
+        assert (order.attempt, order.attempts) == (attempt, 3)
+        report = settle(side, [failed(order, now_ms=at_ms + 10)], policy=POLICY)
+        assert (report.settled, report.stale, len(report.again)) == ([], 0, 1)
+        (waiting,) = runs(store, "a", now_ms=at_ms)
+        reason = f"attempt {attempt} of 3 failed: status 503, expected 2xx"
+        assert (waiting.state, waiting.reason, waiting.until_ms) == ("retry", reason, at_ms + 10 + ATTEMPT_PAUSE_MS)
+        assert take(second, now_ms=at_ms + 9 + ATTEMPT_PAUSE_MS) == []
+        at_ms += 10 + ATTEMPT_PAUSE_MS
+    (order,) = take(store, now_ms=at_ms)
+    assert len(settle(store, [failed(order, now_ms=at_ms + 10)], policy=POLICY).settled) == 1
+    (ended,) = runs(store, "a", now_ms=at_ms)
+    words = "status 503, expected 2xx (attempt 3 of 3)"
+    assert (ended.state, ended.reason, ended.attempt, ended.code) == ("failed", words, 3, 503)
+    assert take(store, now_ms=at_ms + 100 * ATTEMPT_PAUSE_MS) == []
+
+
+def test_later_attempt_that_succeeds_is_a_good_run(store: Store) -> None:
+    put(store, "a", now_ms=T0_MS, attempts=2)
+    run_tick(store, now_ms=T0_MS)
+    (order,) = take(store, now_ms=T0_MS)
+    settle(store, [failed(order, now_ms=T0_MS)], policy=POLICY)
+    (order,) = take(store, now_ms=T0_MS + ATTEMPT_PAUSE_MS)
+    settle(store, [finish(order, now_ms=T0_MS + ATTEMPT_PAUSE_MS)], policy=POLICY)
+    (ended,) = runs(store, "a", now_ms=T0_MS + ATTEMPT_PAUSE_MS)
+    assert (ended.state, ended.reason, ended.attempt) == ("ok", "", 2)
+
+
+def test_edit_to_one_attempt_ends_the_run_with_its_next_failure(store: Store) -> None:
+    put(store, "a", now_ms=T0_MS, attempts=5)
+    run_tick(store, now_ms=T0_MS)
+    (order,) = take(store, now_ms=T0_MS)
+    settle(store, [failed(order, now_ms=T0_MS)], policy=POLICY)
+    put(store, "a", now_ms=T0_MS + 1)
+    (order,) = take(store, now_ms=T0_MS + ATTEMPT_PAUSE_MS)
+    assert (order.attempt, order.attempts) == (2, 1)
+    assert len(settle(store, [failed(order, now_ms=T0_MS + ATTEMPT_PAUSE_MS)], policy=POLICY).settled) == 1
+
+
+def test_operator_s_limit_on_attempts_comes_before_the_monitor_s() -> None:
+    done = Done(ok=False, reason="no")
+    policy = RetryPolicy(attempts_max=2)
+    again = after_attempt(done, attempt=1, attempts=5, ended_ms=0, policy=policy)
+    assert again == Retry("attempt 1 of 2 failed: no", ATTEMPT_PAUSE_MS)
+    last = after_attempt(done, attempt=2, attempts=5, ended_ms=0, policy=policy)
+    assert last == Done(ok=False, reason="no (attempt 2 of 2)")
 
 
 def test_promise_10_a_frozen_worker_that_wakes_after_its_lease_is_refused(store: Store, second: Store) -> None:

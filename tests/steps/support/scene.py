@@ -55,7 +55,9 @@ def take(store: Store, *, now_ms: int) -> list[Order]:
 
 
 def finish(order: Order, *, now_ms: int, ok: bool = True) -> Finished:
-    return Finished(order.handle, order.attempt, Done(ok=ok), started_ms=now_ms, ended_ms=now_ms)
+    return Finished(
+        order.handle, order.attempt, Done(ok=ok), started_ms=now_ms, ended_ms=now_ms, attempts=order.attempts
+    )
 
 
 def send_all(store: Store, *, now_ms: int) -> list[str]:

@@ -76,7 +76,7 @@ class ScriptedProvider:
             started_ms = world.now_ms
             done = Done(ok=world.random.random() < 0.8, reason="scripted", latency_ms=float(latency_ms))
             ended_ms = started_ms + latency_ms
-            finished = Finished(order.handle, order.attempt, done, started_ms=started_ms, ended_ms=ended_ms)
+            finished = Finished(order.handle, order.attempt, done, started_ms, ended_ms, order.attempts)
             self._due.append((world.true_ms + latency_ms, order, finished))
 
     def finished(self, *, wait_ms: int) -> list[Finished]:
@@ -134,7 +134,7 @@ class Daemon:
         self._provider.start(orders)
 
     def collect(self) -> None:
-        settle(self._store, self._provider.finished(wait_ms=0))
+        settle(self._store, self._provider.finished(wait_ms=0), policy=POLICY)
 
     def drain(self) -> None:
         """What is in flight is given back where it can be repeated safely."""

@@ -193,6 +193,32 @@ class DaySummary(Model, frozen=True):
     skipped: int
 
 
+class DayEnds(Model, frozen=True, rename={"from_": "from"}):
+    """When the last run of a day ends, at the earliest and at the latest."""
+
+    from_: datetime
+    to: datetime
+
+
+class RunningDay(Model, frozen=True):
+    """The day of a batch whose window began last: how far it is. ``eta`` None: all ended, or the batch is paused."""
+
+    batch: str
+    date: Date
+    rerun: int
+    state: DayState
+    start: datetime
+    end: datetime
+    enqueued: int
+    skipped: int
+    runs: int
+    totals: dict[str, int]
+    planned: int
+    behind: int
+    paused: bool
+    eta: DayEnds | None
+
+
 class ProviderDay(Model, frozen=True):
     """One provider's part of a day."""
 

@@ -74,6 +74,7 @@ class Monitor(Model, frozen=True):
     paused: bool
     tags: list[str]
     alert: AlertPolicy
+    attempts: int
     schedule: Schedule
     revision: int
     health: Health
@@ -99,6 +100,7 @@ class _MonitorOptions(TypedDict, total=False):
     paused: bool
     tags: Sequence[str]
     alert: AlertDocument
+    attempts: int
 
 
 class MonitorDefinition(_MonitorOptions):

@@ -22,6 +22,7 @@ from paceline_client.models.batches import (
     Redriven,
     Replayed,
     Rerun,
+    RunningDay,
 )
 from paceline_client.models.states import BatchRunState, EndState
 
@@ -104,6 +105,11 @@ class Days(Resource[Transport]):
         """The day's report, or None if it is still the one with this ETag."""
         headers, places = {"If-None-Match": if_none_match}, {"batch": batch, "date": date_text(date)}
         return Call("GET", _DAY, IfChanged(Day), places, headers=headers, wait_s=SLOW_S)
+
+    @listing
+    def running(self, *, limit: int | None = None) -> Pages[RunningDay]:
+        """The days of all batches that run now: how far each is, and when it ends."""
+        return Pages(Call("GET", "/v1/days", Json(Page[RunningDay]), {}, wait_s=SLOW_S), limit)
 
     @listing
     def providers(self, batch: str, date: DateLike, *, limit: int | None = None) -> Pages[ProviderDay]:

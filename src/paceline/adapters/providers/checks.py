@@ -92,7 +92,7 @@ class CheckProvider:
         self._finished += [self._finish(transfer, error, now_ms) for transfer, error in ended]
         while self._ended_elsewhere:
             order, started_ms, done = self._ended_elsewhere.popleft()
-            self._finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms))
+            self._finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms, order.attempts))
 
     def _begin(self, orders: Sequence[Order]) -> None:
         started_ms = self._clock.now_ms()
@@ -142,7 +142,7 @@ class CheckProvider:
             done = _not_made(exception)
         transfer.clear()
         transfer.pool.append(transfer)
-        return Finished(order.handle, order.attempt, done, transfer.started_ms, now_ms)
+        return Finished(order.handle, order.attempt, done, transfer.started_ms, now_ms, order.attempts)
 
     def _end_elsewhere(self, order: Order, started_ms: int, done: Done) -> None:
         """On the DNS loop's thread."""

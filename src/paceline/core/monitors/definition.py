@@ -27,6 +27,7 @@ from paceline.errors import FieldProblem, InvalidInput
 TAGS_MAX = 32
 TAG_CHARS_MAX = 64
 EVERY_MS_MAX = 366 * 86_400_000
+ATTEMPTS_MAX = 5
 
 
 class MonitorSpec(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     paused: bool = False
     tags: tuple[str, ...] = ()
     alert: AlertPolicy = DEFAULT_ALERT
+    attempts: int = 1
+    """How often a check is tried before it counts as failed."""
 
 
 class Monitor(msgspec.Struct, frozen=True):
@@ -73,6 +76,7 @@ class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
     paused: bool = False
     tags: list[str] = []
     alert: AlertPolicy = DEFAULT_ALERT
+    attempts: int = 1
 
 
 _SPEC = msgspec.json.Decoder(_SpecDocument)
@@ -95,15 +99,18 @@ def parse_stored_spec(text: str | bytes) -> MonitorSpec:
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
     """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
-    return _document(spec, check_document(spec.check)) | {"alert": msgspec.to_builtins(spec.alert)}
+    document = _document(spec, check_document(spec.check))
+    return document | {"alert": msgspec.to_builtins(spec.alert), "attempts": spec.attempts}
 
 
 def encode_spec(spec: MonitorSpec) -> bytes:
-    """The spec as a store keeps it. What was stored before there were alerts stays equal to a put that names none."""
+    """The spec as a store keeps it. Fields that came later are left out at their default: older texts stay equal."""
     check = spec.check
     document = _document(spec, check.document if isinstance(check, OutgoingCheck) else check)
     if spec.alert != DEFAULT_ALERT:
         document["alert"] = spec.alert
+    if spec.attempts != 1:
+        document["attempts"] = spec.attempts
     return msgspec.json.encode(document)
 
 
@@ -173,6 +180,7 @@ def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | No
         paused=document.paused,
         tags=tuple(document.tags),
         alert=document.alert,
+        attempts=document.attempts,
     )
 
 
@@ -180,6 +188,11 @@ def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
     problems = [*_cadence_problems(spec, limits), *policy_problems(spec.alert)]
     for name, text in (("initial_delay", spec.initial_delay), ("jitter", spec.jitter)):
         problems += duration_problems(f"/{name}", text, ms_min=0, ms_max=EVERY_MS_MAX)
+    if not 1 <= spec.attempts <= ATTEMPTS_MAX:
+        problems.append(FieldProblem("/attempts", f"must be from 1 to {ATTEMPTS_MAX}"))
+    elif spec.attempts > 1 and isinstance(spec.check, OutgoingCheck):
+        detail = 'must be 1: a checker of your own tries again itself, or reports "retry"'
+        problems.append(FieldProblem("/attempts", detail))
     if len(spec.tags) > TAGS_MAX:
         problems.append(FieldProblem("/tags", f"at most {TAGS_MAX} tags"))
     for index, tag in enumerate(spec.tags[:TAGS_MAX]):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from paceline.core.backoff import pause_ms
 from paceline.core.monitors.checks import Check, repeatable
-from paceline.core.monitors.outcome import Dead, Unknown
+from paceline.core.monitors.outcome import REASON_CHARS_MAX, Dead, Done, Retry, Unknown
+
+ATTEMPT_PAUSE_MS = 1_000
+"""So long after a failed attempt of a check the next one may start, if its monitor asks for several."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -36,6 +40,23 @@ def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy
     if attempt > policy.attempts_max:
         return Refuse(Dead(f"given up after {policy.attempts_max} attempts"))
     return Send(check)
+
+
+def after_attempt(done: Done, *, attempt: int, attempts: int, ended_ms: int, policy: RetryPolicy) -> Done | Retry:
+    """What a finished check means: a failure with attempts left is tried again, and the last one says how many.
+
+    ``attempts``: how many its monitor asks for; the operator's limit counts if it is lower.
+    """
+    if done.ok:
+        return done
+    last = min(attempts, policy.attempts_max)
+    if attempt < last:
+        reason = f"attempt {attempt} of {last} failed: {done.reason}"
+        return Retry(reason[:REASON_CHARS_MAX], ended_ms + ATTEMPT_PAUSE_MS)
+    if attempts == 1 or attempt == 1:
+        return done
+    suffix = f" (attempt {attempt} of {max(attempt, last)})"
+    return replace(done, reason=done.reason[: REASON_CHARS_MAX - len(suffix)] + suffix)
 
 
 def retry_delay_ms(attempt: int, *, policy: RetryPolicy, chance: float) -> int:

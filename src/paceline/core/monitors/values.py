@@ -112,6 +112,8 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     """As the definition is now; None: it is gone."""
     target: str = ""
     """Where the check connects, if the store knows it already (``core.monitors.places.target_of``)."""
+    attempts: int = 1
+    """How often its monitor wants a check to be tried before it counts as failed."""
 
     @property
     def run_id(self) -> str:
@@ -201,6 +203,7 @@ class FoldReport(NamedTuple):
 
 
 class Finished(Settlement, frozen=True, gc=False):
-    """What came of a check that the provider carried out."""
+    """What came of a check that the provider carried out. ``attempts``: those that its order has in all."""
 
     outcome: Done
+    attempts: int = 1

@@ -20,6 +20,7 @@ from paceline.steps.batches.preview import Preview, preview
 from paceline.steps.batches.rerun import rerun
 from paceline.steps.views import days
 from paceline.steps.views.days import CallRunView, DayReport, DaySummary, ProviderDay
+from paceline.steps.views.running_days import RunningDay, running_days
 
 _MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
 DAYS = Group("Batches")
@@ -52,6 +53,20 @@ async def plan_batch(call: Call) -> Answer:
     report = await api.work(plan_day, api.store, batch, date, now_ms=api.now_ms())
     api.hooks.wake()
     return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
+
+
+@Route(DAYS, "GET", "/v1/days", {200: Page[RunningDay]}, access="admin", paged=True, waits=True)
+async def list_running_days(call: Call) -> Answer:
+    """The days that run now, in order of batch: how far each is, and when it ends."""
+    api = call.api
+    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
+    after = str(position_of(asked.cursor, cursors.RUNNING_DAYS, ""))
+    found = await api.read(api.store.batches, after=after, limit=asked.limit + 1)
+    shown = found[: asked.limit]
+    key = f"days {asked.limit} {after}"
+    views = await api.kept.get(key, lambda: api.work(running_days, api.store, shown, now_ms=api.now_ms()))
+    cursor = make_cursor(cursors.RUNNING_DAYS, shown[-1].id) if len(found) > asked.limit else None
+    return tagged_answer(Page(views, cursor), call.headers)
 
 
 @Route(DAYS, "GET", _DAYS, {200: Page[DaySummary]}, access="admin", paged=True)

@@ -18,7 +18,7 @@ from paceline.core.batches.records.options import PRIORITY_MAX
 from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
 from paceline.core.monitors.alerting.policy import AlertPolicy
 from paceline.core.monitors.checks import DEFAULT_QUEUE
-from paceline.core.monitors.definition import TAG_CHARS_MAX, TAGS_MAX
+from paceline.core.monitors.definition import ATTEMPTS_MAX, TAG_CHARS_MAX, TAGS_MAX
 from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id, Instant, sentence, shown
@@ -49,6 +49,9 @@ Timezone = Annotated[str, shown("Of the cron expression; an IANA name.")]
 Delay = Annotated[core.Duration, shown("Before the first firing.")]
 Jitter = Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")]
 Tags = Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)]
+Attempts = Annotated[
+    int, shown("Tries of a check before it counts as failed, 1 s apart.", minimum=1, maximum=ATTEMPTS_MAX)
+]
 Credits = Annotated[int, shown(minimum=0, maximum=DAILY_CREDITS_MAX)]
 Label = Annotated[str, shown(maxLength=LABEL_CHARS_MAX, pattern="^[^\\u0000]*$")]
 Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
@@ -117,6 +120,7 @@ class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     paused: bool = False
     tags: Tags = []
     alert: AlertPolicy = DEFAULT_ALERT
+    attempts: Attempts = 1
 
 
 class IntervalMonitor(_Monitor, frozen=True, kw_only=True):
@@ -158,6 +162,7 @@ class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     paused: bool | msgspec.UnsetType | None = msgspec.UNSET
     tags: Tags | msgspec.UnsetType | None = msgspec.UNSET
     alert: AlertPolicy | msgspec.UnsetType | None = msgspec.UNSET
+    attempts: Attempts | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

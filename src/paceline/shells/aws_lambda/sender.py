@@ -18,9 +18,10 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import TIMEOUT_MS_MAX
+from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.places import ceiling_of
-from paceline.core.monitors.values import Finished, Order
-from paceline.ports.queue_messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, read_wake
+from paceline.core.monitors.values import Finished, Order, Settlement
+from paceline.ports.queue_messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, Start, read_wake
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release_or_tell
@@ -83,6 +84,15 @@ class SomeChecks(Checks):
         """Returns the loop that looks for checks of these monitors alone; None: of all."""
         self._generations = generations
         return self._loop
+
+    def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
+        """Sends a message for each, which comes when its pause is over."""
+        starts = [
+            Start(order.generation, order.counter, one.outcome.not_before_ms, order.attempt + 1)
+            for order, one in failed
+            if isinstance(one.outcome, Retry)
+        ]
+        release_or_tell(engine(), starts)
 
     def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
         """Does not ask first when the next check is due: there is a message."""

@@ -79,4 +79,4 @@ def release_or_tell(now: Engine, releases: Sequence[Release | Start]) -> int:
 def _wake(ripe: Release | Start, now_ms: int) -> CallWake | CheckWake:
     if isinstance(ripe, Release):
         return CallWake(ripe.provider, ripe.at, now_ms // LOOK_MS)
-    return CheckWake(ripe.generation, ripe.counter)
+    return CheckWake(ripe.generation, ripe.counter, ripe.attempt)

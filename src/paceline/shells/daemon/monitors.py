@@ -10,7 +10,7 @@ import structlog
 
 from paceline.core.monitors.checks import repeatable
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import Finished, Order, Settlement
 from paceline.ports import Provider
 from paceline.shells.daemon.check_places import CheckPlaces
 from paceline.shells.daemon.in_flight import LOOK_MS, Found, Work
@@ -141,7 +141,8 @@ class Checks(Work[Order, Finished]):
         self._places.end(orders)
 
     def settle(self, ended: Sequence[tuple[Order, Finished]]) -> int:
-        return self._count(ended, settle(self._system.store, [item for _, item in ended]))
+        report = settle(self._system.store, [item for _, item in ended], policy=self._system.retry_policy)
+        return self._count(ended, report)
 
     def release(self, fences: Sequence[Fence]) -> None:
         self._system.store.release(fences, now_ms=self._system.clock.now_ms())
@@ -154,7 +155,7 @@ class Checks(Work[Order, Finished]):
 
     def _count(self, ended: Sequence[tuple[Order, Finished]], report: SettleReport) -> int:
         """Counts by type, and names each once, since results are thousands and kinds a handful."""
-        settled = {id(item) for item in report.settled} if report.stale else None
+        settled = {id(item) for item in report.settled} if report.stale or report.again else None
         made = Counter(
             [(type(order.check), item.outcome.ok) for order, item in ended if settled is None or id(item) in settled]
         )
@@ -162,4 +163,10 @@ class Checks(Work[Order, Finished]):
             self._metrics.count_runs(str(kind.__struct_config__.tag), "ok" if ok else "failed", count)
         if report.stale:
             log.warning("stale_outcomes", count=report.stale)
+        if report.again:
+            out = {(order.handle, order.attempt): order for order, _ in ended}
+            self.try_again([(out[one.handle, one.attempt], one) for one in report.again])
         return len(report.settled)
+
+    def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
+        """Hears of checks that may start again after a pause: the store says so to whoever looks."""

@@ -11,13 +11,14 @@ from paceline.core.leases import check_lease, fits_lease, sort_out
 from paceline.core.monitors.check_secrets import is_sealed
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide
-from paceline.core.monitors.outcome import Dead, Outcome
+from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, after_attempt, decide
+from paceline.core.monitors.outcome import Dead, Outcome, Retry
 from paceline.core.monitors.places import Places, target_of
 from paceline.core.monitors.values import CHECKS, Claimed, Finished, Order, Queue, Settlement
 from paceline.ports import Store
 from paceline.steps.monitors.check_secrets import CheckOpener
 
+ONCE = RetryPolicy()
 SEALED_OTHERWISE = "its headers or body were sealed with another PACELINE_SECRET_KEY: put the monitor with them again"
 
 
@@ -32,6 +33,8 @@ class SettleReport(NamedTuple):
     settled: list[Finished]
     stale: int
     """Outcomes that came after their lease had run out and were refused."""
+    again: Sequence[Settlement] = ()
+    """Failed attempts whose check is tried again: their outcome is a retry."""
 
 
 def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
@@ -84,8 +87,9 @@ def settle_and_claim(
     opener: CheckOpener | None = None,
 ) -> tuple[SettleReport, list[Order]]:
     """``settle`` and ``claim_orders`` in one act: a commit costs more than what it carries."""
-    won, claimed = store.settle_and_claim(finished, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
-    return _report(finished, won), make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
+    written = _settlements(finished, policy)
+    won, claimed = store.settle_and_claim(written, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
+    return _report(finished, written, won), make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
 
 
 def make_orders(
@@ -143,18 +147,34 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
     return sort_out(orders, lambda order: leases[order.lease_until_ms, order.check.timeout], now_ms=now_ms)
 
 
-def settle(store: Store, finished: Sequence[Finished]) -> SettleReport:
-    """Records what came of the checks."""
+def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> SettleReport:
+    """Records what came of the checks. A failure with attempts left is tried again and settles nothing."""
     if not finished:
         return SettleReport([], 0)
-    return _report(finished, store.settle(finished))
+    written = _settlements(finished, policy)
+    return _report(finished, written, store.settle(written))
 
 
-def _report(finished: Sequence[Finished], won: Sequence[bool]) -> SettleReport:
-    if all(won):
+def _settlements(finished: Sequence[Finished], policy: RetryPolicy) -> Sequence[Settlement]:
+    """What is written of these results; nearly always they themselves."""
+    if all(item.attempts == 1 for item in finished):
+        return finished
+    return [_settled(item, policy) for item in finished]
+
+
+def _settled(item: Finished, policy: RetryPolicy) -> Settlement:
+    attempt, ended_ms = item.attempt, item.ended_ms
+    outcome = after_attempt(item.outcome, attempt=attempt, attempts=item.attempts, ended_ms=ended_ms, policy=policy)
+    return item if outcome is item.outcome else Settlement(item.handle, attempt, outcome, item.started_ms, ended_ms)
+
+
+def _report(finished: Sequence[Finished], written: Sequence[Settlement], won: Sequence[bool]) -> SettleReport:
+    if written is finished and all(won):
         return SettleReport(list(finished), 0)
-    settled = [item for item, ok in zip(finished, won, strict=True) if ok]
-    return SettleReport(settled, len(finished) - len(settled))
+    rows = list(zip(finished, written, won, strict=True))
+    again = [one for _, one, counts in rows if counts and isinstance(one.outcome, Retry)]
+    settled = [item for item, one, counts in rows if counts and not isinstance(one.outcome, Retry)]
+    return SettleReport(settled, won.count(False), again)
 
 
 def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:

@@ -136,7 +136,7 @@ def day_report(store: BatchStore, day: Day) -> DayReport:
     return DayReport(
         **msgspec.structs.asdict(day_summary(day)),
         runs=sum(count.runs for count in counts),
-        totals=_totals(counts),
+        totals=totals_of(counts),
         evenness=evenness_view(evenness(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms)),
         histogram=histogram(whole_ms, start_ms=day.start_ms, end_ms=day.end_ms),
         histogram_window=format_duration(width_ms),
@@ -232,7 +232,7 @@ def _providers(
         ProviderDay(
             provider=name,
             runs=sum(count.runs for count in by_provider[name]),
-            totals=_totals(by_provider[name]),
+            totals=totals_of(by_provider[name]),
             evenness=evenness_view(
                 evenness(dues_ms.get(numbers.get(name, -1), ()), start_ms=day.start_ms, end_ms=day.end_ms)
             ),
@@ -242,7 +242,7 @@ def _providers(
     return page, page[-1].provider if len(names) > limit else None
 
 
-def _totals(counts: Iterable[DayCount]) -> dict[CallState, int]:
+def totals_of(counts: Iterable[DayCount]) -> dict[CallState, int]:
     """Returns how many runs are in each state, also in those without runs."""
     found: Counter[CallState] = Counter()
     for count in counts:

@@ -69,6 +69,7 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     paused: bool
     tags: list[str]
     alert: AlertPolicy
+    attempts: int
     schedule: ScheduleView
     revision: int
     health: Health

@@ -383,6 +383,7 @@ def _is_lost(run: Item) -> bool:
 
 def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
     gone = facts.monitor is None
+    spec = read_spec(facts.monitor["spec"]) if facts.monitor is not None else None
     return Claimed(
         handle_of(run["generation"], run["counter"]),
         run["attempt"] + 1,
@@ -393,5 +394,6 @@ def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
         run["due_ms"],
         until_ms,
         lost=_is_lost(run),
-        check=read_spec(facts.monitor["spec"]).check if facts.monitor is not None else None,
+        check=spec.check if spec is not None else None,
+        attempts=spec.attempts if spec is not None else 1,
     )

@@ -59,9 +59,9 @@ _TOUCHED = """
 SELECT handle FROM open WHERE handle > ?1 AND handle <= ?2
 UNION ALL SELECT handle FROM outcome WHERE handle > ?1 AND handle <= ?2"""
 
-Known = tuple[tuple[str, str], int, str, Check | None]
-"""A monitor as runs need it: its owner and target, its revision, its name, its check."""
-GONE: Known = (("", ""), -1, "", None)
+Known = tuple[tuple[str, str], int, str, Check | None, int]
+"""A monitor as runs need it: its owner and target, its revision, its name, its check, its attempts."""
+GONE: Known = (("", ""), -1, "", None, 1)
 Run = tuple[int, int, int, int]
 """Its handle, generation, counter and due time. They never change."""
 _RANK = itemgetter(3, 1)
@@ -196,9 +196,9 @@ class CheckQueue:
                FROM monitor JOIN user ON user.id = monitor.owner WHERE monitor.generation IN carray(?)""",
             (integers(unknown),),
         ):
-            check, target = check_of(spec)
+            check, target, attempts = check_of(spec)
             place = self._pairs.setdefault((owner, target), (owner, target))
-            known[generation] = (place, revision, monitor, check)
+            known[generation] = (place, revision, monitor, check, attempts)
 
     def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
         """Leases these, as far as they still wait: some may have been claimed elsewhere, or have ended, since."""
@@ -244,8 +244,12 @@ class CheckQueue:
             self._sure.update([run[1] for run in runs])
         leases.first = handles
         leases.claimed = [
-            Claimed(handle, 1, place[0], monitor, generation, counter, due_ms, until_ms, False, check, place[1])
-            for (handle, generation, counter, due_ms), (place, _, monitor, check) in zip(runs, monitors, strict=True)
+            Claimed(
+                handle, 1, place[0], monitor, generation, counter, due_ms, until_ms, False, check, place[1], attempts
+            )
+            for (handle, generation, counter, due_ms), (place, _, monitor, check, attempts) in zip(
+                runs, monitors, strict=True
+            )
         ]
 
     def _set_aside(self, db: Connection, back: Sequence[Run], *, now_ms: int) -> None:

@@ -157,7 +157,7 @@ class Leases:
             self._open(run, "out", self.until_ms, attempts=1, started_ms=self.now_ms)
         else:
             self.first.append(run.handle)
-        check = check_of(run.spec)[0] if run.spec is not None else None
+        check, _, attempts = check_of(run.spec) if run.spec is not None else (None, "", 1)
         self.claimed.append(
             Claimed(
                 run.handle,
@@ -170,6 +170,7 @@ class Leases:
                 self.until_ms,
                 lost=bool(run.lost),
                 check=check,
+                attempts=attempts,
             )
         )
 
@@ -322,7 +323,7 @@ def _write_lanes(db: Connection, lanes: Sequence[OwnerQueue]) -> None:
 
 
 @lru_cache(maxsize=65_536)
-def check_of(spec: str) -> tuple[Check, str]:
-    """The check and its target. Memoised: each claim of a monitor reads the same text."""
-    check = read_spec(spec).check
-    return check, target_of(check)
+def check_of(spec: str) -> tuple[Check, str, int]:
+    """The check, its target and its attempts. Memoised: each claim of a monitor reads the same text."""
+    read = read_spec(spec)
+    return read.check, target_of(read.check), read.attempts

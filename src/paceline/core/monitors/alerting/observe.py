@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.core.monitors.alerting.record import Observed
-from paceline.core.monitors.checks import Check, TlsCheck
+from paceline.core.monitors.checks import Check, HttpCheck, TlsCheck
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.values import Settlement
 
@@ -42,7 +42,13 @@ def observe(item: Settlement, *, counter: int, check: Check) -> Observed | None:
 
 def days_wanted(check: Check) -> int | None:
     """Return for how many days the check wants the certificate to last; None: it does not look."""
-    return check.min_days if isinstance(check, TlsCheck) else None
+    match check:
+        case TlsCheck():
+            return check.days_wanted
+        case HttpCheck():
+            return check.expect.days_left
+        case _:
+            return None
 
 
 def _certificate(detail: dict[str, Any]) -> tuple[int | None, str]:

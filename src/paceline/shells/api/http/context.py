@@ -21,6 +21,7 @@ from paceline.shells.api.http.auth import TokenCache, WrongTokenLimit, owner_of
 from paceline.shells.api.http.batched_writes import BatchedWrites
 from paceline.shells.api.http.claim_signal import ClaimSignal
 from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
+from paceline.shells.api.http.kept import KeptAnswers
 from paceline.shells.api.http.readiness import Readiness
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.alerts.channels import KnownChannels
@@ -77,6 +78,7 @@ class ApiContext:
     body_timeout_s: float
     reads: AtlasReads
     heavy: asyncio.Semaphore
+    kept: KeptAnswers
     readers: ThreadPoolExecutor | None
     """Where a remote store is asked; None: the store is a local file."""
     user: str = ""
@@ -100,6 +102,7 @@ class ApiContext:
             body_timeout_s=duration_ms(settings.body_timeout) / 1_000,
             reads=AtlasReads(lambda: open_atlas(settings, own=own), draining=lambda: hooks.arrivals.closed),
             heavy=asyncio.Semaphore(HEAVY_MAX),
+            kept=KeptAnswers(),
         )
 
     @property

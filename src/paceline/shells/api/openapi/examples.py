@@ -196,6 +196,8 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "DeliveryView": {"channel": "ops", "state": "told", "tries": 1, "next_try": None, "reason": ""},
     "DaySummary": {"end": LATER},
     "DayReport": {"end": LATER, "runs": 1},
+    "RunningDay": {"end": LATER, "runs": 1},
+    "DayEnds": {"to": LATER},
     "JobQuote": {"cost": 120, "fits": True, "measurements": 1},
     "JobAccepted": {"cost": 120, "measurements": 1},
     "JobSummary": {"state": "running", "measurements": 1, "open": 1, "finished_at": None},

@@ -88,6 +88,9 @@ class MonitorOptions(NamedTuple):
         Overlap | None,
         Option(metavar="skip|queue", help="What a firing does while a run is open. [default: skip]"),
     ] = None
+    attempts: Annotated[
+        int | None, Option(metavar="N", help="Tries of a check before it counts as failed, 1 to 5. [default: 1]")
+    ] = None
     paused: PausedOption = None
     tag: Annotated[
         list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
@@ -116,7 +119,7 @@ def document_of(options: MonitorOptions) -> dict[str, Any]:
     """The document, or InvalidInput if the options contradict each other."""
     document = {
         name: value
-        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "paused")
+        for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "attempts", "paused")
         if (value := getattr(options, name)) is not None
     }
     if options.tag and options.no_tags:

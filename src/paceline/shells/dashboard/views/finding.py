@@ -7,6 +7,7 @@ from typing import Any
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.pages import query
 from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.words import moment
 
 LOOKED_AT = 1_000
 SHOWN = 10
@@ -46,3 +47,14 @@ async def add_newest_run(api: Api, monitor: dict[str, Any]) -> None:
     runs = await api.get("/v1/users/{user}/monitors/{id}/runs", {"limit": 5}, user=monitor["user"], id=monitor["id"])
     ended = [run for run in runs["items"] if run["outcome"]]
     monitor["newest"] = next(iter(ended or runs["items"]), None)
+
+
+def with_share(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """Adds to a running day where its plan stands, in percent while its window is on, and what is left."""
+    on = moment(day["start"]).timestamp() * 1_000 <= now_ms <= moment(day["end"]).timestamp() * 1_000
+    totals = day["totals"]
+    return day | {
+        "stands": round(100 * day["planned"] / day["runs"], 1) if on and day["runs"] else None,
+        "left": sum(totals[state] for state in ("waiting", "out", "retry", "aside")),
+        "gave_up": totals["failed"] + totals["unknown"],
+    }

@@ -10,11 +10,12 @@ from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.rendering import Place, page
-from paceline.shells.dashboard.views.finding import attention_monitors, whose_of
+from paceline.shells.dashboard.views.finding import attention_monitors, whose_of, with_share
 from paceline.shells.dashboard.words import count, joined, number, sentence
 
 PAGES = Group("Dashboard")
 JOBS_SHOWN = 5
+DAYS_SHOWN = 20
 DEAD_LOOKED_AT = 500
 PROVIDERS_LOOKED_AT = 1_000
 
@@ -36,11 +37,12 @@ async def show_overview(call: Call) -> Answer:
 
 
 async def _of_admins(api: Api) -> dict[str, Any]:
-    status, providers, accounts, dead = await together(
+    status, providers, accounts, dead, days = await together(
         api.get("/v1/status"),
         api.get("/v1/providers", {"limit": PROVIDERS_LOOKED_AT}),
         api.get("/v1/accounts"),
         api.get("/v1/dead", {"limit": DEAD_LOOKED_AT}),
+        api.get("/v1/days", {"limit": DAYS_SHOWN}),
     )
     closed = [one for one in providers["items"] if one["standing"]["state"] == "closed"]
     return {
@@ -50,6 +52,7 @@ async def _of_admins(api: Api) -> dict[str, Any]:
         "accounts": accounts["items"],
         "credits": _credits(accounts["items"]),
         "dead": _groups(dead["items"]),
+        "days": [with_share(day, api.now_ms) for day in days["items"]],
     }
 
 
