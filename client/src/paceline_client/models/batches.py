@@ -39,6 +39,7 @@ class Batch(Model, frozen=True):
     jitter: Duration
     missed: Missed
     paused: bool
+    channels: list[str]
     next_start: datetime
     revision: int
     created_at: datetime
@@ -56,6 +57,7 @@ class BatchDefinition(TypedDict, total=False):
     jitter: DurationLike
     missed: Missed
     paused: bool
+    channels: list[str]
 
 
 class RecordDocument(TypedDict):

@@ -125,6 +125,8 @@ class Status(Model, frozen=True):
     accounts: int
     accounts_aside: list[AccountAside]
     atlas_pause: AtlasPause | None
+    alerts_open: int
+    alerts_failed: int
     store: str
 
 

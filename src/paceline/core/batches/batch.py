@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from paceline.core.alerts.alert import CHANNELS_MAX
 from paceline.core.batches.provider import Method
 from paceline.core.batches.records import placeholders
 from paceline.core.batches.records.expect import ExpectSpec
@@ -46,6 +47,9 @@ class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jitter: Annotated[Duration, shown("Delays each record by a fixed part of it.")] = "0s"
     missed: Annotated[Missed, shown("What becomes of runs whose time was missed.")] = "once"
     paused: bool = False
+    channels: Annotated[
+        tuple[str, ...], shown("Channels of admins that are told; none: their default ones.", maxItems=CHANNELS_MAX)
+    ] = ()
 
 
 class Deletion(msgspec.Struct, frozen=True):
@@ -261,7 +265,10 @@ def _batch_problems(spec: BatchSpec) -> list[FieldProblem]:
         problems.append(FieldProblem("/jitter", "must not be longer than the window"))
     if detail := timezone_problem(spec.timezone):
         problems.append(FieldProblem("/timezone", detail))
-    return problems
+    if len(spec.channels) > CHANNELS_MAX:
+        problems.append(FieldProblem("/channels", f"at most {CHANNELS_MAX} channels"))
+    named = (id_problem(name, f"/channels/{index}") for index, name in enumerate(spec.channels[:CHANNELS_MAX]))
+    return [*problems, *(problem for problem in named if problem is not None)]
 
 
 def _ms(text: str) -> int:

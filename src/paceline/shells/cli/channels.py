@@ -79,7 +79,7 @@ def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None
     """Create a channel, or change what the options name of the one there is and keep the rest."""
     if options.url == "-":
         options = options._replace(url=sys.stdin.readline().strip())
-    view = call.answer_or_new(
+    view = call.answer(
         lambda at: _put(at, owner_id(at, user), channel, options),
         lambda remote: _put_over_rest(remote, owner_over_rest(remote, user), channel, options),
     )

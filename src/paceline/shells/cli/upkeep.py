@@ -77,6 +77,8 @@ def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[
         ("batch runs late by", f"{view.call_age_s:.1f} s"),
         ("dead letters", view.dead_letters),
         *((f"messages in {name}", count) for name, count in view.dead_messages.items()),
+        ("alerts open", view.alerts_open),
+        ("alerts not told", view.alerts_failed),
         ("jobs open", view.jobs_open),
         ("measurements", [f"{count} {state}" for state, count in view.measurements.items()]),
         ("oldest job waiting", f"{view.job_age_s:.1f} s"),

@@ -12,6 +12,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
 from paceline.shells.daemon.loop import Loop, Turn
 from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.upkeep.clock import watch_clock
@@ -65,6 +66,7 @@ class Keeper:
         keep_ms = self._system.traits.keep_ms
         if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
             self._status_ms = now_ms
+            self._notice(now_ms)
             self._metrics.set_status(self._system.store.status(), now_ms=now_ms)
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
@@ -117,6 +119,12 @@ class Keeper:
             log.info("purged", measurements=deleted)
         else:
             self._jobs_purged_ms = now_ms
+
+    def _notice(self, now_ms: int) -> None:
+        """Alerts of admins come from what is stored, a minute after the last look of any process."""
+        noticed = notice(self._system.store, now_ms=now_ms)
+        if noticed is not None and any(noticed):
+            log.info("noticed", **noticed._asdict())
 
     def _purge_alerts(self, now_ms: int) -> None:
         """A page with each page of jobs; what is left comes with the next."""

@@ -155,6 +155,7 @@ class BatchView(msgspec.Struct, frozen=True):
     jitter: Duration
     missed: Missed
     paused: bool
+    channels: list[str]
     next_start: Instant
     revision: int
     created_at: Instant

@@ -28,7 +28,10 @@ class AtlasPause(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(StatusView, frozen=True):
-    """``job_age_s``: of the oldest job of which something waits to be sent. ``store``: the engine and where it is."""
+    """``job_age_s``: of the oldest job of which something waits to be sent. ``store``: the engine and where it is.
+
+    ``alerts_open``: those to be told, or held back by a silence; ``alerts_failed``: those that a channel did not take.
+    """
 
     jobs_open: int
     measurements: dict[str, int]
@@ -36,6 +39,8 @@ class ServiceStatus(StatusView, frozen=True):
     accounts: int
     accounts_aside: list[AccountAside]
     atlas_pause: AtlasPause | None
+    alerts_open: int
+    alerts_failed: int
     store: str
 
 
@@ -44,6 +49,7 @@ def service_status(store: Store, store_url: str, *, now_ms: int) -> ServiceStatu
     oldest_ms, open_jobs = counts.pop("oldest_ms"), counts.pop("open_jobs")
     accounts = account_report.account_views(store, now_ms=now_ms)
     paused, _ = store.gates(())
+    alerts = store.alert_counts()
     waits = paused is not None and paused.until_ms > now_ms
     return ServiceStatus(
         **msgspec.structs.asdict(status_view(store, now_ms=now_ms)),
@@ -53,5 +59,7 @@ def service_status(store: Store, store_url: str, *, now_ms: int) -> ServiceStatu
         accounts=len(accounts),
         accounts_aside=[AccountAside(one.id, one.state, one.reason) for one in accounts if one.state != "ready"],
         atlas_pause=AtlasPause(to_text(paused.until_ms), paused.reason) if paused and waits else None,
+        alerts_open=alerts.open,
+        alerts_failed=alerts.failed,
         store=store_url,
     )

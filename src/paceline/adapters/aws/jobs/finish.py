@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from paceline.adapters.aws.alerts import adding
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, update
 from paceline.adapters.aws.client.tables import LEDGER
@@ -25,6 +26,7 @@ from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, names_of, stored_jobs, walk
 from paceline.adapters.aws.jobs.submit import sweep
 from paceline.adapters.aws.jobs.turns import leaves, open_jobs
+from paceline.core.alerts.events import job_finished
 from paceline.core.jobs.names import INDEX_BITS
 from paceline.core.jobs.transitions import CANCELLED
 from paceline.core.jobs.transitions import cancel as cancelled
@@ -109,6 +111,11 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
     sweep(store.db, now_ms=now_ms)
     numbers = [number_in(hint) for hint in hinted(store.db, "ended", limit=limit)]
     items = job_items(store.db, numbers)
+    # Their alerts first: should this stop in between, the next pass finds them there and finishes the jobs.
+    ended = stored_jobs(store.db, [item for item in items.values() if item["open"] == 0])
+    told = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
+    if any(done.won for done in store.db.transact_each([adding(alert) for alert in told])):
+        store.change_counter.bump(also_self=True)
     won = [_finish(store.db, items[number], now_ms=now_ms) for number in numbers if number in items]
     if any(won):
         store.shard_cache.touch("hook")

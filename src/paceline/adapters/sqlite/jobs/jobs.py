@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from paceline.adapters.sqlite import alerts
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import ledger
 from paceline.adapters.sqlite.kept_counts import add
+from paceline.core.alerts.events import job_finished
 from paceline.core.jobs.admission import after_admission, budget_of, refuse_submission, reserved_of
 from paceline.core.jobs.compatible.measurements import place_in_block, stride_of
 from paceline.core.jobs.cost import Cost
@@ -214,8 +216,9 @@ def finish(db: Connection, *, now_ms: int, limit: int) -> list[StoredJob]:
         db.execute(
             "UPDATE job SET finished_ms = ?1, hook_ms = iif(webhook IS NULL, NULL, ?1) WHERE id = ?2", (now_ms, number)
         )
-    found = [by_number(db, number) for number in numbers]
-    return [one for one in found if one is not None]
+    found = [one for number in numbers if (one := by_number(db, number)) is not None]
+    alerts.add(db, [alert for job in found if (alert := job_finished(job, now_ms=now_ms)) is not None])
+    return found
 
 
 def due_webhooks(db: Connection, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:

@@ -114,6 +114,10 @@ class BatchOptions(NamedTuple):
         typer.Option(metavar="skip|once|all", help="What becomes of runs whose time was missed. [default: once]"),
     ] = None
     paused: PausedOption = None
+    channels: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="ID", help="A channel of admins that is told; may be repeated."),
+    ] = None
 
 
 @command(app, "set")
