@@ -215,7 +215,7 @@ def _batch_write(params: Params) -> None:
         whole = action.get("Item", action.get("Key"))
         _item(whole)
         size += _item_bytes(whole)
-        seen.append(f"{table} {whole.get('pk')} {whole.get('sk')}")
+        seen.append(f"{table} {whole.get('pk', whole.get('id'))} {whole.get('sk')}")
     refuse_unless(len(set(seen)) == len(seen), "ValidationException: Provided list of item keys contains duplicates")
     refuse_unless(size <= REQUEST_BYTES_MAX, f"BatchWriteItem of {size} bytes")
 
