@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -182,7 +182,7 @@ def test_users_and_tokens_are_made_read_changed_and_removed(admin: Any, connect:
     bob.tokens.revoke(token.id)
     with pytest.raises(Unauthenticated):
         connect(admin.connection.url, token.token).users.get()
-    ends = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    ends = datetime.now(timezone(timedelta(hours=2))).replace(microsecond=0) + timedelta(days=1)
     reader = bob.tokens.add(label="board", scope="read", expires=ends)
     assert (reader.scope, reader.expires) == ("read", ends)
     with pytest.raises(Forbidden) as caught:

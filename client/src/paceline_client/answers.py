@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -125,12 +125,14 @@ def encode(document: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """The value with every ``timedelta`` in it as a text: msgspec would write ISO 8601."""
+    """The value as the service wants it: every ``timedelta`` in it as a text, every aware ``datetime`` in UTC."""
     match value:
         case str() | int() | float() | None:
             return value
         case timedelta():
             return duration_text(value)
+        case datetime() if value.tzinfo is not None:
+            return value.astimezone(UTC)
         case Mapping():
             return {name: plain(one) for name, one in value.items()}
         case Sequence() | set() | frozenset() if not isinstance(value, bytes | bytearray):

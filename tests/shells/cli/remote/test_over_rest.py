@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -287,6 +289,16 @@ SCRIPTS: dict[str, list[str]] = {
         "user disable {n}",
         "user enable {n}",
         f"token new {{n}} --label {'x' * 101}",
+        "token new {n} --scope everything",
+        "token new {n} --scope worker:",
+        "token new {n} --scope worker:nothing",
+        "token new {n} --expires tomorrow",
+        "token new {n} --expires 2020-01-01T00:00:00Z",
+        "token new {n} --expires 2099-01-01T00:00:00",
+        "token new {n} --scope read --expires 2099-01-01T00:00:00Z",
+        "token new {n} --scope checker",
+        "token new {n} --scope worker:shop --expires 2099-01-01T01:00:00+01:00",
+        "token list {n}",
         "token new {n} --label phone",
         "token revoke nothing --user {n}",
         "token revoke {id} --user {n}",
@@ -444,6 +456,30 @@ def test_commands_that_change_say_the_same_on_the_store_and_over_rest(both: Both
     for line, one, other in zip(SCRIPTS[title], there, elsewhere, strict=True):
         assert other == one, line
     assert {said.code for said in there} & {0, 3}
+
+
+@pytest.mark.parametrize("way", ["on_store", "over_rest"])
+def test_token_made_by_a_command_has_its_scope_and_its_end(both: Both, way: str) -> None:
+    def new(*options: str) -> Said:
+        said: Said = getattr(both, way)("token", "new", "alice", *options, "--json")
+        return said
+
+    made = json.loads(new("--scope", "read", "--expires", "2099-01-01T00:00:00Z").out)
+    assert (made["scope"], made["expires"]) == ("read", "2099-01-01T00:00:00.000Z")
+    reader, monitors = both.world.client(made["token"]), "/v1/users/me/monitors"
+    assert reader("GET", monitors).status == 200
+    assert reader("DELETE", f"{monitors}/nothing").status == 403
+    soon = (datetime.now(UTC) + timedelta(seconds=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    brief = both.world.client(json.loads(new("--expires", soon).out)["token"])
+    until_s = time.monotonic() + 20
+    while (status := brief("GET", monitors).status) == 200 and time.monotonic() < until_s:
+        time.sleep(0.1)
+    assert status == 401
+    for option, value in (("--scope", "everything"), ("--expires", "tomorrow"), ("--expires", "2020-01-01T00:00:00Z")):
+        refused = new(option, value)
+        problem = json.loads(refused.err)
+        assert (refused.code, problem["code"]) == (2, "invalid_input")
+        assert [error["pointer"] for error in problem["errors"]] == [option.replace("--", "/")]
 
 
 # -- which commands
