@@ -14,7 +14,6 @@ from paceline_client import (
     ClaimedRecord,
     ClaimedRun,
     Client,
-    NotFound,
     PreconditionFailed,
     Retry,
     Unauthenticated,

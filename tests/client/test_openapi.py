@@ -64,6 +64,8 @@ def test_parameters_of_every_operation_are_those_of_its_methods() -> None:
         parameters = OPERATIONS[route].get("parameters", [])
         for place in ("path", "query", "header"):
             theirs = {one["name"] for one in parameters if one["in"] == place}
+            if all(one.paged for one in found):
+                theirs -= {"If-None-Match"}  # whoever walks through a list keeps none of its pages
             comparison.compare_names(theirs, set().union(*(told(one, place) for one in found)), f"{route} {place}")
     assert not comparison.wrong, "\n".join(comparison.wrong)
 

@@ -270,7 +270,9 @@ def test_large_answers_are_compressed_and_those_the_client_has_are_not_sent_agai
     plan(daily)
     for path in (
         f"/v1/batches/daily/days/{TOMORROW}/runs?limit=400",
+        f"/v1/batches/daily/days/{TOMORROW}/providers",
         f"/v1/batches/daily/days/{TOMORROW}",
+        "/v1/batches/daily/days",
         "/v1/batches/daily/records?limit=400",
     ):
         plain = daily("GET", path)

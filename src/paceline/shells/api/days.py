@@ -55,7 +55,16 @@ async def plan_batch(call: Call) -> Answer:
     return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
 
 
-@Route(DAYS, "GET", "/v1/days", {200: Page[RunningDay]}, access="admin", paged=True, waits=True)
+@Route(
+    DAYS,
+    "GET",
+    "/v1/days",
+    {200: Page[RunningDay], 304: None},
+    access="admin",
+    headers=READ_HEADERS,
+    paged=True,
+    waits=True,
+)
 async def list_running_days(call: Call) -> Answer:
     """The days that run now, in order of batch: how far each is, and when it ends."""
     api = call.api
@@ -69,7 +78,7 @@ async def list_running_days(call: Call) -> Answer:
     return tagged_answer(Page(views, cursor), call.headers)
 
 
-@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary]}, access="admin", paged=True)
+@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary], 304: None}, access="admin", headers=READ_HEADERS, paged=True)
 async def list_days(call: Call) -> Answer:
     """The batch's days, newest first."""
     api = call.api
@@ -97,8 +106,9 @@ async def show_day(call: Call) -> Answer:
     DAYS,
     "GET",
     f"{_DAY}/providers",
-    {200: Page[ProviderDay]},
+    {200: Page[ProviderDay], 304: None},
     access="admin",
+    headers=READ_HEADERS,
     paged=True,
     waits=True,
 )
@@ -143,8 +153,9 @@ async def rerun_day(call: Call) -> Answer:
     DAYS,
     "GET",
     f"{_DAY}/runs",
-    {200: Page[CallRunView]},
+    {200: Page[CallRunView], 304: None},
     access="admin",
+    headers=READ_HEADERS,
     paged=True,
     query=("state", "provider"),
 )

@@ -18,7 +18,7 @@ from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
 from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, truth
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group, Route
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 from paceline.steps.batches.late_records import plan_late_records
@@ -60,8 +60,9 @@ async def put_records(call: Call) -> Answer:
     RECORDS,
     "GET",
     _RECORDS,
-    {200: Page[RecordView]},
+    {200: Page[RecordView], 304: None},
     access="admin",
+    headers=READ_HEADERS,
     paged=True,
     query=("provider", "active"),
 )

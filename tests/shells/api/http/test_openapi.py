@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -281,3 +282,18 @@ def test_the_server_takes_an_example_of_a_body(
     assert reply.status in (200, 201, 202), reply.body
     for item in reply.json.get("items", []):
         assert item.get("disposition") not in ("refused", "stale"), item
+
+
+def test_every_answer_that_may_be_304_says_so_and_has_its_etag() -> None:
+    for path, operations in DOCUMENT["paths"].items():
+        for method, operation in operations.items():
+            named = "If-None-Match" in {one["name"] for one in operation.get("parameters", [])} and method == "get"
+            assert named == ("304" in operation["responses"]), path
+            if named:
+                assert all("ETag" in operation["responses"][status]["headers"] for status in ("200", "304")), path
+
+
+def test_every_handler_that_tags_its_answer_is_said_to_answer_304() -> None:
+    tagging = [route for route in ROUTES if "tagged_answer(" in inspect.getsource(route.handler)]
+    assert len(tagging) >= 5
+    assert [route.path for route in tagging if 304 not in route.answers] == []

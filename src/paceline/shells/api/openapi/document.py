@@ -83,7 +83,7 @@ _QUERIES_OF: dict[str, dict[str, tuple[str, Schema]]] = {
 }
 """By operation: parameters that mean something else there than elsewhere."""
 _LINES = "application/x-ndjson"
-_TAGGED = ("MonitorView", "ProviderView", "BatchView", "DayReport", "AccountView")
+_TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
 
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -253,6 +253,10 @@ def _answer_headers(route: Route, status: int) -> dict[str, Any]:
     headers: dict[str, Any] = {}
     if any(getattr(kind, "__name__", "") in _TAGGED for kind in _kinds(route.answers.get(status))):
         headers["ETag"] = {"description": "Names this one of those that had its id, and its revision.", **text}
+    elif status == 304:
+        headers["ETag"] = {"description": "The one that the request named.", **text}
+    elif status == 200 and 304 in route.answers:
+        headers["ETag"] = {"description": "Of the bytes of the answer.", **text}
     if status == 201 or (status == 202 and route.method == "POST"):
         headers["Location"] = {"description": "Where it can be read.", **text}
     return headers
