@@ -20,6 +20,7 @@ from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.send import claim_orders, settle
 from paceline.steps.monitors.tick import tick
+from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls
 from paceline.testing.outside import Outside
 from paceline.wiring import System, open_atlas
@@ -168,12 +169,14 @@ class VirtualEngine:
         return bool(results or hooks)
 
     def _keep(self) -> None:
-        """Retention, once an hour."""
+        """Roll-ups and retention, once an hour."""
         now_ms, settings = self._clock.now_ms(), self._system.settings
         if now_ms < self._keep_ms:
             return
         self._keep_ms = now_ms + KEEP_MS
         keep_ms = duration_ms(settings.runs_keep)
+        while fold_runs(self._store).more:
+            pass
         purge(self._store, keep_ms=keep_ms, expire_ms=duration_ms(settings.runs_expire), now_ms=now_ms)
         dead_keep_ms = duration_ms(settings.dead_keep)
         walk = purge_calls(self._store, self._walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now_ms)

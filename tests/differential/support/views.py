@@ -18,6 +18,7 @@ from paceline.steps.move import move_out
 from paceline.steps.move.stream import obstacles
 from paceline.steps.views import account_report, job_report, report
 from paceline.steps.views import days as day_views
+from paceline.steps.views.uptime import uptime_view
 
 LIMIT = 1_000
 VAULT = SecretVault(b"v" * 32)
@@ -37,6 +38,10 @@ def monitors(store: Store, now_ms: int) -> list[Any]:
 
 def runs(store: Store, now_ms: int) -> list[Any]:
     return [report.monitor_runs(store, one, before=None, limit=LIMIT, now_ms=now_ms)[0] for one in _monitors(store)]
+
+
+def uptimes(store: Store, now_ms: int) -> list[Any]:
+    return [uptime_view(store, one, now_ms=now_ms) for one in _monitors(store)]
 
 
 def schedulers(store: Store, now_ms: int) -> list[Any]:
@@ -122,6 +127,7 @@ ALL: dict[str, Callable[[Store, int], Any]] = {
     "the export": exported,
     "the monitors": monitors,
     "the runs of monitors": runs,
+    "the uptimes of monitors": uptimes,
     "the schedulers": schedulers,
     "the providers": providers,
     "the batches": batches,
