@@ -11,7 +11,11 @@ import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
+from paceline.core.alerts.alert import Alert
+from paceline.core.alerts.channel import ChannelBody
+from paceline.core.alerts.silence import TagSilenceBody, tag_silence
 from paceline.core.batches.batch import RecordSpec
+from paceline.core.batches.calls import CallResult
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.monitors.schedule import Rest
@@ -20,6 +24,9 @@ from paceline.core.monitors.values import Reacted
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Store
 from paceline.steps.access import TOKEN_BYTES, add_token, authenticate
+from paceline.steps.alerts.channels import put_channel
+from paceline.steps.alerts.deliver import begin_deliveries, end_deliveries
+from paceline.steps.alerts.silences import add_silence, silences_of
 from paceline.steps.batches.plan import plan_due
 from paceline.steps.monitors.define import get_monitor
 from paceline.steps.move.move_in import import_lines
@@ -402,3 +409,24 @@ def test_wrong_roll_up_in_an_export_is_refused_with_its_line(source: Store, targ
     lines[at] = json.dumps(document | {"rollup": "AAAA"}).encode() + b"\n"
     with pytest.raises(InvalidInput, match=f"Line {at + 1}: .*rollup"):
         take_in(target, b"".join(lines))
+
+
+def test_channels_silences_and_open_alerts_move_and_are_told_in_the_other_store(source: Store, target: Store) -> None:
+    source.add_user(user("ann"))
+    put_channel(source, VAULT, "ann", "ops", ChannelBody("webhook", "https://example.org/a-secret"), now_ms=T0_MS)
+    silence = tag_silence(TagSilenceBody("web", "1d", "moving"), now_ms=T0_MS)
+    named = add_silence(source, "ann", silence, chance_id="0123456789ab")
+    told, waiting = (Alert(f"al_{n}", "job.finished", T0_MS, "ann", "j1", channels=("ops",)) for n in range(2))
+    source.add_alerts([told])
+    [sent] = begin_deliveries(source, VAULT, secret=SECRET_KEY, now_ms=T0_MS, chance=lambda: 0.0).messages
+    end_deliveries(source, [(sent, CallResult(*sent.fence, T0_MS, T0_MS, code=200))])
+    source.add_alerts([waiting])
+    stream, report = take_out(source)
+    assert (report.channels, report.silences, report.alerts) == (1, 1, 1)
+    assert b"a-secret" not in stream
+    assert take_in(target, stream).counts["alerts"] == {"created": 1}
+    again = take_in(target, stream).counts
+    assert (again["channels"], again["silences"], again["alerts"]) == ({"unchanged": 1},) * 3
+    assert silences_of(target, "ann", now_ms=T0_MS, since_ms=0) == [named]
+    messages = begin_deliveries(target, VAULT, secret=SECRET_KEY, now_ms=NOW_MS, chance=lambda: 0.0).messages
+    assert [(one.record.alert, one.channel) for one in messages] == [(waiting, "ops")]

@@ -30,16 +30,20 @@ from paceline.steps.batches.headers import open_headers
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.monitors.check_secrets import open_spec, seal_spec
 from paceline.steps.monitors.react import CHANGES_MAX, react_to_all
+from paceline.steps.move.move_alerts import put_alert_line, put_channel_line, put_silence_line
 from paceline.steps.move.move_batch import BatchMove
 from paceline.steps.move.stream import (
     AccountLine,
+    AlertLine,
     AnyLine,
     BatchLine,
+    ChannelLine,
     Head,
     JobLine,
     MonitorLine,
     ProviderLine,
     RecordLine,
+    SilenceLine,
     Tail,
     UserLine,
     check_head,
@@ -154,6 +158,12 @@ class _Move:
         match line:
             case UserLine():
                 self.tally.add("users", self._user(line))
+            case ChannelLine():
+                self.tally.add("channels", put_channel_line(self._store, self._vault, line))
+            case SilenceLine():
+                self.tally.add("silences", put_silence_line(self._store, line))
+            case AlertLine():
+                self.tally.add("alerts", put_alert_line(self._store, line))
             case ProviderLine():
                 self.tally.add("providers", self._provider(line))
             case BatchLine():

@@ -12,11 +12,16 @@ from paceline.core.jobs.values import AccountSpec
 from paceline.core.monitors.definition import encode_spec
 from paceline.core.monitors.uptime.rollup import encode_rollup, moved
 from paceline.ports import Store, Vault
+from paceline.steps.alerts.channels import channels_of
+from paceline.steps.alerts.owner import since_ms
+from paceline.steps.alerts.silences import silences_of
 from paceline.steps.batches.plan import all_batches, due_dates
 from paceline.steps.move.stream import (
     AccountLine,
+    AlertLine,
     AnyLine,
     BatchLine,
+    ChannelLine,
     JobLine,
     MonitorLine,
     MovedDay,
@@ -25,6 +30,7 @@ from paceline.steps.move.stream import (
     MovedToken,
     ProviderLine,
     RecordLine,
+    SilenceLine,
     Tail,
     UserLine,
     make_head,
@@ -33,6 +39,7 @@ from paceline.steps.move.stream import (
 )
 
 PAGE = 1_000
+ALERTS_PAGE = 10_000
 PAGES_MAX = 1_000_000
 ENDED = frozenset({"done", "failed", "unknown", "skipped"})
 
@@ -42,6 +49,8 @@ class Exported(msgspec.Struct, frozen=True):
 
     users: int
     tokens: int
+    channels: int
+    silences: int
     monitors: int
     providers: int
     batches: int
@@ -51,6 +60,8 @@ class Exported(msgspec.Struct, frozen=True):
     keys: int
     jobs: int
     """Finished jobs, as history: the other store does not import them."""
+    alerts: int
+    """Those that are not over."""
     runs_left: int
     """Runs of monitors that are not claimed yet."""
     dead_letters_left: int
@@ -64,7 +75,7 @@ def export(store: Store, vault: Vault, write: Callable[[bytes], object], *, now_
     counts: Counter[str] = Counter()
     write(write_line(make_head(vault, now_ms=now_ms)))
     lines = 1
-    for part in (_users, _monitors, _providers, _batches, _accounts, _jobs):
+    for part in (_users, _channels, _silences, _monitors, _providers, _batches, _accounts, _jobs, _alerts):
         for line in part(store, now_ms):
             write(write_line(line))
             _count(counts, line)
@@ -88,6 +99,9 @@ def _count(counts: Counter[str], line: AnyLine) -> None:
 
 _PLURALS: dict[type, str] = {
     UserLine: "users",
+    ChannelLine: "channels",
+    SilenceLine: "silences",
+    AlertLine: "alerts",
     MonitorLine: "monitors",
     ProviderLine: "providers",
     BatchLine: "batches",
@@ -118,6 +132,31 @@ def _user_ids(store: Store) -> Iterator[str]:
         if len(page) < PAGE:
             return
         after = page[-1].id
+
+
+def _channels(store: Store, now_ms: int) -> Iterator[ChannelLine]:
+    del now_ms
+    for owner in _user_ids(store):
+        for channel_id, channel in channels_of(store, owner, since_ms=since_ms(store, owner)).items():
+            yield ChannelLine(owner, channel_id, channel)
+
+
+def _silences(store: Store, now_ms: int) -> Iterator[SilenceLine]:
+    for owner in _user_ids(store):
+        for silence_id, silence in silences_of(store, owner, now_ms=now_ms, since_ms=since_ms(store, owner)):
+            yield SilenceLine(owner, silence_id, silence)
+
+
+def _alerts(store: Store, now_ms: int) -> Iterator[AlertLine]:
+    del now_ms
+    after = -1
+    for _ in range(PAGES_MAX):
+        page = store.open_alerts_after(after, limit=ALERTS_PAGE)
+        yield from map(AlertLine, page)
+        if len(page) < ALERTS_PAGE:
+            return
+        assert page[-1].next_ms is not None
+        after = max(after + 1, page[-1].next_ms - 1)  # others may be due at the same moment; a line twice does no harm
 
 
 def _monitors(store: Store, now_ms: int) -> Iterator[MonitorLine]:

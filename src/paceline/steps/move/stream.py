@@ -1,7 +1,8 @@
 """What moves from one store to another: a stream of lines, and what must be at rest before it is written.
 
 The first line says which format it is and with which secret it was sealed, the last how many lines there were. Between
-them stand users, monitors, providers, each batch before its records, accounts, and finished jobs as history. Numbers,
+them stand users, channels, silences, monitors, providers, each batch before its records, accounts, finished jobs as
+history, and alerts that are not over. Numbers,
 generations and revisions are a store's own and do not move; names, schedules and what a day has run already do.
 """
 
@@ -11,6 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from paceline.core.alerts.channel import Channel
+from paceline.core.alerts.record import AlertRecord
+from paceline.core.alerts.silence import Silence
 from paceline.core.batches.batch import Batch, BatchSpec, Day
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.instants import to_text
@@ -55,6 +59,28 @@ class UserLine(Line, frozen=True, tag="user"):
     disabled: bool
     created_ms: int
     tokens: tuple[MovedToken, ...] = ()
+
+
+class ChannelLine(Line, frozen=True, tag="channel"):
+    """A channel of a user; its URL is sealed."""
+
+    owner: str
+    id: str
+    channel: Channel
+
+
+class SilenceLine(Line, frozen=True, tag="silence"):
+    """A silence in force."""
+
+    owner: str
+    id: str
+    silence: Silence
+
+
+class AlertLine(Line, frozen=True, tag="alert"):
+    """An alert that is not over: what was told already stays so, the rest is told by the other store."""
+
+    record: AlertRecord
 
 
 class MonitorLine(Line, frozen=True, tag="monitor"):
@@ -138,7 +164,20 @@ class Tail(Line, frozen=True, tag="end"):
     lines: int
 
 
-AnyLine = Head | UserLine | MonitorLine | ProviderLine | BatchLine | RecordLine | AccountLine | JobLine | Tail
+AnyLine = (
+    Head
+    | UserLine
+    | ChannelLine
+    | SilenceLine
+    | MonitorLine
+    | ProviderLine
+    | BatchLine
+    | RecordLine
+    | AccountLine
+    | JobLine
+    | AlertLine
+    | Tail
+)
 _LINE = msgspec.json.Decoder(AnyLine)
 _encode = msgspec.json.Encoder().encode
 
