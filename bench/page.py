@@ -28,6 +28,7 @@ TITLES = {
     "fairness": "Fairness: one user's checks beside another's that hang",
     "rest": "REST writes",
     "client": "The Python client",
+    "uptime": "Uptime: outcomes folded into roll-ups",
     "plan": "Plan: a day of a million records, and their import",
     "dispatch": "Dispatch: a batch's runs from claim to result",
     "day": "A whole day on a virtual clock",
@@ -74,6 +75,11 @@ firing that came to no start counts as late by the whole time. What is in flight
 Requests for each second of the client process's CPU, one after the other on a kept-alive connection, to the real API in
 a process of its own. The floor is bare httpx with the same request, which reads the same JSON into dictionaries; the
 client reads it into typed values. The cost ratio is the client's CPU over the floor's.""",
+    "uptime": """\
+Passes as the keeper makes them, without its pauses, on a file with `synchronous=FULL`; the log has 128 runs of each
+monitor, one after the other. The floor reads every run with its outcome in the order of the log and writes a row of 200
+bytes for each 64 of them, with as many commits. The CPU is that of one folded outcome. A view decodes the roll-up of a
+monitor and computes all its figures; its size is how many runs are in it.""",
     "plan": """\
 Over 1,000 providers, `synchronous=FULL`, through the steps. The floor inserts exactly the rows that are left behind,
 each table in the order of its own keys, ready-made, without further indexes. Import is from JSON text. The target for
@@ -151,6 +157,9 @@ COLUMNS = {
     "sqs": "to SQS",
     "write_units": "write units",
     "because": "the least is",
+    "cpu_us": "CPU µs each",
+    "pass_ms_max": "longest pass ms",
+    "bytes_per_day": "bytes a day",
     "cpu_share": "CPU share",
     "rss_mb": "MB",
     "on_time": "on time",
