@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
@@ -102,6 +103,23 @@ def test_list_with_a_limit_asks_for_no_more_than_that(alice: Any) -> None:
     assert [one.id for one in found] == ["m0", "m1", "m2"]
     assert [one.id for one in found] == ["m0", "m1", "m2"], "a second loop asks anew"
     assert list(alice.monitors.list(limit=0)) == []
+
+
+@pytest.mark.parametrize("name", [".", "..", "/", "a/b", "%2e%2e", "..%2f..", "?x", "#x", "", " "])
+def test_name_never_leads_to_another_path(alice: Any, admin: Any, name: str) -> None:
+    admin.batches.put("nightly")
+    alice.monitors.put("home", check=OUTGOING, every="1h")
+    asks: list[Callable[[], object]] = [
+        lambda: admin.records.remove("nightly", name),
+        lambda: admin.records.get("nightly", name),
+        lambda: alice.monitors.remove(name),
+        lambda: alice.tokens.revoke(name),
+        lambda: alice.monitors.get(name),
+    ]
+    for ask in asks:
+        with pytest.raises(NotFound):
+            ask()
+    assert (admin.batches.get("nightly").deleting, alice.monitors.get("home").id) == (None, "home")
 
 
 def test_wrong_input_names_each_field(alice: Any) -> None:

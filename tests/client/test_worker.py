@@ -229,6 +229,24 @@ def test_report_whose_answer_is_lost_is_sent_again(trouble: Act) -> None:
     assert events(lines).count("report_failed") == 2
 
 
+def test_reports_that_are_too_large_together_are_sent_in_parts() -> None:
+    begun: list[ClaimedRun] = []
+    all_begun = asyncio.Event()
+
+    async def look(run: ClaimedRun) -> None:
+        begun.append(run)
+        if len(begun) == 8:
+            all_begun.set()
+        await all_begun.wait()
+
+    with serving_queue(*(check_item(number) for number in range(8))) as (script, url):
+        script.reports_max = 2
+        lines = carry_out(script, url, look, ends=8, concurrency=8)
+    assert len(script.reported) == 8
+    assert script.too_large > 0
+    assert "result_dropped" not in events(lines)
+
+
 def test_report_is_given_up_when_its_lease_must_be_over() -> None:
     with serving_queue(check_item(1)) as (script, url), Client(url, "t") as client:
         tried = threading.Event()

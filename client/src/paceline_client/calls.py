@@ -66,7 +66,7 @@ class Call(Generic[T]):
 
     @property
     def url(self) -> str:
-        return self.path.format_map({name: quote(value, safe="") for name, value in self.places.items()})
+        return self.path.format_map({name: _segment(value) for name, value in self.places.items()})
 
     @property
     def may_repeat(self) -> bool:
@@ -193,3 +193,9 @@ class listing(_Method[R, P, Source[T]]):  # noqa: N801  a decorator
 def given(**fields: Any) -> dict[str, Any]:
     """The fields that were given: not those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _segment(value: str) -> str:
+    """A name as one part of a path. Bare dots would lead to another path: to the batch, where a record was meant."""
+    quoted = quote(value, safe="")
+    return quoted if quoted.strip(".") else quoted.replace(".", "%2E")

@@ -55,6 +55,9 @@ class QueueScript:
         self.on_claim: Callable[[int], Act | None] = lambda _: None
         self.on_report: Callable[[int, dict[str, Any]], Act | dict[str, Any] | None] = lambda *_: None
         self.on_extend: Callable[[str], Act | None] = lambda _: None
+        self.reports_max = 1_000
+        """More in one request are too large a body."""
+        self.too_large = 0
         self._lock = threading.Lock()
         self._reports = 0
 
@@ -80,6 +83,9 @@ class QueueScript:
         return Say(200, {"items": [self.waiting.popleft() for _ in range(count)]})
 
     def _report(self, items: list[dict[str, Any]]) -> Act:
+        if len(items) > self.reports_max:
+            self.too_large += 1
+            return problem(413, "body_too_large")
         results = []
         for item in items:
             self._reports += 1

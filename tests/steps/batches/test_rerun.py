@@ -60,6 +60,13 @@ def test_promise_5_rerun_pressed_twice_enqueues_nothing_while_the_first_is_open(
     assert store.verify() == []
 
 
+def test_rerun_of_a_record_that_is_named_twice_makes_one_run(store: Store, batch: Batch) -> None:
+    assert rerun(store, batch, DATE, records=["r1", "r2", "r1"], now_ms=NOW_MS) == Rerun(2, 1)
+    with pytest.raises(InvalidInput) as caught:
+        rerun(store, batch, DATE, records=["r1", "none", "none"], now_ms=NOW_MS)
+    assert [error.pointer for error in caught.value.errors] == ["/records/1", "/records/2"]
+
+
 def test_rerun_has_ids_and_a_day_of_its_own_and_leaves_the_day_as_it_was(store: Store, batch: Batch) -> None:
     before = day_report(store, get_day(store, batch, DATE))
     rerun(store, batch, DATE, records=["r1"], now_ms=NOW_MS)

@@ -14,6 +14,8 @@ from paceline_client.worker.outcomes import Outcome
 
 TOGETHER_MAX = 100
 PAUSE_S_MAX = 5.0
+TOO_LARGE = 413
+"""The service takes a body of this length no longer: each half may still be short enough."""
 
 
 class Report(NamedTuple):
@@ -58,6 +60,11 @@ class Reporter:
             try:
                 results = await self._client.outgoing.report([_item(one) for one in reports])
             except ClientError as error:
+                if isinstance(error, Problem) and error.status == TOO_LARGE and len(reports) > 1:
+                    middle = len(reports) // 2
+                    await self._send(reports[:middle])
+                    await self._send(reports[middle:])
+                    return
                 tried += 1
                 reports = self._still_worth(reports, error)
                 await asyncio.sleep(random.random() * min(PAUSE_S_MAX, 0.5 * 2**tried))  # noqa: S311  a pause

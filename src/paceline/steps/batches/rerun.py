@@ -109,11 +109,11 @@ def _in_state(store: BatchStore, rounds: Sequence[Day], state: CallState) -> Ite
 def _of_records(store: BatchStore, batch: Batch, rounds: Sequence[Day], names: Sequence[str]) -> Iterator[CallRun]:
     if len(names) > RECORDS_MAX:
         raise InvalidInput.of(FieldProblem("/records", f"at most {RECORDS_MAX} records"))
-    found = [_newest(store, batch, rounds, name) for name in names]
-    if missing := [index for index, run in enumerate(found) if run is None]:
+    found = {name: _newest(store, batch, rounds, name) for name in dict.fromkeys(names)}
+    if missing := [index for index, name in enumerate(names) if found[name] is None]:
         detail = f"it has no run on {rounds[0].date}"
         raise InvalidInput.of(*(FieldProblem(f"/records/{index}", detail) for index in missing))
-    yield from (run for run in found if run is not None and run.state in ENDED_STATES)
+    yield from (run for run in found.values() if run is not None and run.state in ENDED_STATES)
 
 
 def _newest(store: BatchStore, batch: Batch, rounds: Sequence[Day], name: str) -> CallRun | None:
@@ -121,8 +121,11 @@ def _newest(store: BatchStore, batch: Batch, rounds: Sequence[Day], name: str) -
     return next((run for run in runs if run is not None), None)
 
 
-def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator[tuple[Again, CallRun]]:
-    """At the provider where it ran; if that was removed, at the one that its record names. Without one it stays."""
+def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator[tuple[Again, int | None]]:
+    """At the provider where it ran; if that was removed, at the one that its record names. Without one it stays.
+
+    Each with the handle of its run if that is a dead letter. Runs themselves are not kept: a day may have a million.
+    """
     numbers: dict[str, int | None] = {}
     for run in runs:
         if run.provider not in numbers:
@@ -133,11 +136,11 @@ def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator
             there = store.provider(record.provider)
             number = there.number if there else None
         if number is not None:
-            yield Again(number, run.due_ms, run.handle & RECORD_MASK), run
+            yield Again(number, run.due_ms, run.handle & RECORD_MASK), run.handle if run.dead else None
 
 
 def _enqueue(
-    store: BatchStore, batch: Batch, rounds: _Rounds, again: Sequence[tuple[Again, CallRun]], *, now_ms: int
+    store: BatchStore, batch: Batch, rounds: _Rounds, again: Sequence[tuple[Again, int | None]], *, now_ms: int
 ) -> int:
     """The round is open while it is filled. Cut short, the next call fills the rest, and each run is made once."""
     date = rounds.ended[0].date
@@ -155,7 +158,7 @@ def _enqueue(
         page = Placements(*(column[first : first + PAGE_RUNS] for column in placed))
         enqueued += store.plan_late_records(day, page).enqueued
     store.close_day(day)
-    dead = [run.handle for _, run in again if run.dead]
+    dead = [handle for _, handle in again if handle is not None]
     for first in range(0, len(dead), PAGE):  # the new run is there in their place
         store.discard(DeadChoice(handles=tuple(dead[first : first + PAGE])), limit=PAGE)
     return enqueued
