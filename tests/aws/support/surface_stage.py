@@ -21,7 +21,7 @@ ROUTES_APART = frozenset({"DELETE /v1/batches/{batch}"})
 """An engine deletes in passes of its own: 204 when that is all, 202 while it goes on. Contract tests compare it."""
 RECORDS = [{"id": f"r{number}", "provider": "shop", "endpoint": "/x"} for number in range(4)]
 ME = "/v1/users/me"
-SECRET = re.compile(r"pl_[0-9a-f]+_[0-9a-f]+|whsec_\S+|\b[0-9a-f]{12,}\b|[0-9a-f-]{36}")
+SECRET = re.compile(r"pl_[0-9a-f]+_[0-9a-f]+|\bs[0-9a-f]{6,}\b|whsec_\S+|\b[0-9a-f]{12,}\b|[0-9a-f-]{36}")
 VOLATILE = frozenset(
     {"cursor", "next_cursor", "file_bytes", "latency_ms", "seconds_since_turn", "next_due_in", "lease", "secret"}
 )
@@ -90,7 +90,7 @@ class Surface:
 
     def ask(self, client: Client, method: str, path: str, body: Any = None, **more: Any) -> Reply:
         reply = client(method, path, body, **more)
-        if method == "POST" and reply.status == 202:
+        if method == "POST" and reply.status == 202 and "job" in reply.json:
             self._jobs.add(reply.json["job"])
         self.told.append(Told(self._name(method, path), reply.status, self._shape(reply)))
         return reply
@@ -127,7 +127,7 @@ class Surface:
 def tell_api(stage: AtlasWorld) -> Surface:
     """Right and wrong requests to every route."""
     surface = Surface(stage.world)
-    for part in (_users, _monitors, _checker, _batches, _jobs, _ripe, _service):
+    for part in (_users, _monitors, _told, _checker, _batches, _jobs, _ripe, _service):
         part(stage, surface)
     return surface
 
@@ -189,7 +189,28 @@ def _monitors(stage: AtlasWorld, at: Surface) -> None:
     at.ask(alice, "DELETE", f"{base}/c")
     at.ask(stage.root, "GET", "/v1/users/alice/monitors/b")
     at.ask(stage.root, "GET", "/v1/users/nobody/monitors")
+    at.ask(stage.root, "GET", "/v1/monitors?tag=a&sort=health")
     at.ask(stage.root, "GET", "/v1/schedulers")
+
+
+def _told(stage: AtlasWorld, at: Surface) -> None:
+    alice, monitor = stage.alice, f"{ME}/monitors/b"
+    at.ask(alice, "GET", f"{monitor}/next?count=2")
+    at.ask(alice, "GET", f"{monitor}/uptime")
+    at.ask(alice, "PUT", f"{ME}/channels/ops", {"kind": "webhook", "url": "http://10.255.255.1/", "default": True})
+    at.ask(alice, "PUT", f"{ME}/channels/ops", {"kind": "pigeon", "url": "x"})
+    at.ask(alice, "GET", f"{ME}/channels/ops")
+    at.ask(alice, "GET", f"{ME}/channels")
+    at.ask(alice, "POST", f"{ME}/channels/ops/test")
+    at.ask(alice, "POST", f"{monitor}/silence", {"for": "1h", "reason": "moves"})
+    made = at.ask(alice, "POST", f"{ME}/silences", {"tag": "a", "for": "1h"}).json
+    at.ask(alice, "GET", f"{ME}/silences")
+    at.ask(alice, "DELETE", f"{ME}/silences/{made['id']}")
+    at.ask(alice, "GET", f"{ME}/alerts")
+    at.ask(alice, "DELETE", f"{ME}/channels/ops")
+    at.ask(alice, "PUT", f"{ME}/monitors/now", OUTGOING | {"paused": True})
+    at.ask(alice, "POST", f"{ME}/monitors/now/run")
+    at.ask(alice, "DELETE", f"{ME}/monitors/now")
 
 
 def _checker(stage: AtlasWorld, at: Surface) -> None:
@@ -260,6 +281,7 @@ def _batches(stage: AtlasWorld, at: Surface) -> None:
     at.ask(root, "POST", "/v1/batches/daily/plan", {"date": TOMORROW})
     at.ask(root, "POST", "/v1/batches/daily/plan", {"date": "soon"})
     at.ask(root, "GET", "/v1/batches/daily/days")
+    at.ask(root, "GET", "/v1/days")
     at.ask(root, "GET", day)
     at.ask(root, "DELETE", "/v1/providers/shop")
     assert end_all(stage.world, "failed", provider="shop", reason="refused") == 3

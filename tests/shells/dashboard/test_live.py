@@ -109,3 +109,69 @@ def test_ten_thousand_monitors_and_a_thousand_providers_are_shown_at_once_and_po
     sent = """return performance.getEntriesByType("resource").filter((one) => one.initiatorType === "fetch")
         .reduce((sum, one) => sum + one.transferSize, 0)"""
     assert 0 < browser.run(sent) < 100_000
+
+
+def test_search_asks_the_server_and_stands_in_the_address(world: World, browser: Looking) -> None:
+    alice = world.add("alice")
+    items = [PAUSED | {"id": f"m{number:03d}", "tags": ["even" if number % 2 == 0 else "odd"]} for number in range(120)]
+    assert alice("PUT", "/v1/users/me/monitors", {"items": items}).status == 200
+    browser.sign_in(base(world), alice.token or "", "/ui/monitors")
+    browser.shows("tbody", "m000", "m049")
+    browser.press("Next page")
+    browser.shows("tbody", "m050", "m099")
+    assert "cursor=" in browser.chrome.current_url
+    browser.chrome.back()
+    browser.shows("tbody", "m000")
+    browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '/', bubbles: true}))")
+    assert browser.run("return document.activeElement.id") == "q"
+    browser.find("#q")[0].send_keys("M11")
+    browser.until(lambda: len(browser.text("tbody a.name").splitlines()) == 10)
+    assert browser.chrome.current_url.endswith("?q=M11&sort=health")
+    assert browser.run("return document.getElementById('q').value") == "M11"
+    browser.find("[name=tag]")[0].send_keys("odd")
+    browser.until(lambda: browser.text("tbody a.name").split() == ["m111", "m113", "m115", "m117", "m119"])
+    browser.chrome.refresh()
+    browser.until(lambda: browser.text("tbody a.name").split() == ["m111", "m113", "m115", "m117", "m119"])
+    browser.find("#q")[0].send_keys("x")
+    browser.shows("#view", "No monitor matches “M11x”", "with the tag odd")
+    assert browser.violations() == []
+    browser.press("Clear the filters")
+    browser.shows("tbody", "m000")
+    assert browser.complaints() == []
+
+
+def test_selection_survives_updates_and_acts_on_all_that_is_chosen(world: World, browser: Looking) -> None:
+    alice = world.add("alice")
+    far = HTTP | {"initial_delay": "1h"}
+    for name in ("a", "b", "c"):
+        alice("PUT", f"/v1/users/me/monitors/{name}", far)
+    browser.sign_in(base(world), alice.token or "", "/ui/monitors")
+    for name in ("a", "c"):
+        browser.run("document.querySelector(`[data-pick='alice/monitors/${arguments[0]}']`).click()", name)
+    browser.shows("#bulk", "2 selected")
+    assert browser.violations() == []
+    alice("PATCH", "/v1/users/me/monitors/c", {"check": {"url": "https://elsewhere.example/"}})
+    browser.shows("tr[data-key='alice/c']", "elsewhere.example")
+    browser.shows("#bulk", "2 selected")
+    browser.press("Pause", "#bulk")
+    browser.shows("#toast", "Paused 2")
+    found = alice("GET", "/v1/users/me/monitors").json["items"]
+    assert {one["id"]: one["paused"] for one in found} == {"a": True, "b": False, "c": True}
+    browser.press("Delete…", "#bulk")
+    browser.press("Delete what is selected", "dialog[open]")
+    browser.until(lambda: browser.text("tbody a.name").split() == ["b"])
+
+
+def test_admin_chooses_between_their_own_and_everybody_s(world: World, browser: Looking) -> None:
+    root, alice = world.add("root", "admin"), world.add("alice")
+    alice("PUT", "/v1/users/me/monitors/of-alice", PAUSED)
+    root("PUT", "/v1/users/me/monitors/of-root", PAUSED)
+    browser.sign_in(base(world), root.token or "", "/ui/monitors")
+    browser.shows("tbody", "of-alice", "of-root")
+    browser.press("Mine")
+    browser.until(lambda: browser.text("tbody a.name").split() == ["of-root"])
+    assert browser.chrome.current_url.endswith("?whose=mine")
+    browser.open("/ui/monitors?user=alice")
+    browser.until(lambda: browser.text("tbody a.name").split() == ["of-alice"])
+    browser.open("/?whose=mine")
+    browser.shows("h1", "Everything is on time.")

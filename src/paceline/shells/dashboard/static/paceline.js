@@ -94,6 +94,7 @@ function morph(old, fresh, free) {
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value && !kept(old, name)) old.setAttribute(name, value);
   }
+  if (old.matches("#bulk")) return;
   if (typed && (old === document.activeElement || old.matches("textarea, [type=checkbox]"))) return;
   if (!free && old.hasAttribute("data-list") && !sameKeys(old, fresh)) return mergeList(old, fresh);
   children(old, fresh, free);
@@ -102,32 +103,29 @@ function morph(old, fresh, free) {
 // A button keeps what the script has set: a chosen row, an open menu, a button that waits for its answer.
 function kept(node, name) {
   if (name === "disabled" && (node.dataset.busy || root.classList.contains("is-gone"))) return true;
-  return name === "class" && node.matches("tr.on, .nav.open") || name === "open";
+  if (name === "hidden" && node.matches("#bulk, [data-answers], [role=alert]")) return true;
+  if (name === "aria-pressed" && node.matches("[data-dense]")) return true;
+  return name === "class" && node.matches("tr.on, .nav.open, .dense") || name === "open";
 }
 
 function children(old, fresh, free) {
   const known = new Map();
   for (const node of old.childNodes) if (keyOf(node)) known.set(keyOf(node), node);
+  const staying = new Set([...fresh.childNodes].map(keyOf).filter(Boolean));
   let at = old.firstChild;
+  const drop = () => { const next = at.nextSibling; at.remove(); at = next; };
   for (const wanted of [...fresh.childNodes]) {
+    while (at && keyOf(at) && !staying.has(keyOf(at))) drop();
     const key = keyOf(wanted);
-    let match = key ? known.get(key) : at;
-    while (!key && match && keyOf(match)) match = match.nextSibling;
-    if (match && match.nodeName === wanted.nodeName) {
-      if (match === at) at = at.nextSibling;
-      else if (key) old.insertBefore(match, at);
-      else at = match.nextSibling;
-      morph(match, wanted, free);
-    } else {
+    const match = key ? known.get(key) : at && !keyOf(at) ? at : null;
+    if (!match || match.nodeName !== wanted.nodeName) {
       old.insertBefore(document.importNode(wanted, true), at);
+      continue;
     }
+    if (match === at) at = at.nextSibling; else old.insertBefore(match, at);
+    morph(match, wanted, free);
   }
-  const wanted = new Set([...fresh.childNodes].map(keyOf).filter(Boolean));
-  while (at) {
-    const next = at.nextSibling;
-    if (!wanted.has(keyOf(at)) || !keyOf(at)) at.remove();
-    at = next;
-  }
+  while (at) drop();
 }
 
 function sameKeys(old, fresh) {
@@ -394,10 +392,11 @@ function onClick(event) {
     $(found.dataset.ask).showModal();
   } else if ((found = at("[data-trial]"))) {
     if (found.form.reportValidity()) submit(found.form, found.dataset.trial, found);
+  } else if ((found = at("button[data-each]"))) {
+    at("dialog")?.close();
+    actOnChosen(found);
   } else if (at("[data-close]")) {
     at("dialog").close();
-  } else if ((found = at("button[data-each]"))) {
-    actOnChosen(found);
   } else if ((found = at("button[data-do]"))) {
     act(found, found.dataset.do, found.dataset.body ? JSON.parse(found.dataset.body) : undefined, found.dataset);
   } else if ((found = at("a[data-load]")) && !event.ctrlKey && !event.metaKey && !event.shiftKey) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from paceline.shells.api.http.context import Call
@@ -9,7 +10,8 @@ from paceline.shells.api.http.pages import query
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.words import moment
 
-LOOKED_AT = 1_000
+COUNTED = 100
+COUNTED_HEALTHS = ("failing", "late", "paused")
 SHOWN = 10
 
 
@@ -27,19 +29,32 @@ def asked_of(call: Call, *names: str) -> dict[str, str]:
     return {name: given.get(name, "") for name in names}
 
 
+async def find_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -> Any:
+    """A page of monitors: one's own, or everybody's."""
+    if whose == "all":
+        return await api.get("/v1/monitors", query)
+    own = {name: value for name, value in query.items() if name != "user"}
+    return await api.get("/v1/users/{user}/monitors", own, user="me")
+
+
+async def count_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -> dict[str, Any]:
+    """How many there are, and how many of them fail, are late or paused, counted up to COUNTED of each."""
+    named = str(query.get("user", "")) or ("me" if whose == "mine" else "")
+    total = api.get("/v1/users/{user}", user=named) if named else api.get("/v1/status")
+    found, *pages = await together(
+        total, *(find_monitors(api, whose, {**query, "health": name, "limit": COUNTED}) for name in COUNTED_HEALTHS)
+    )
+    counts = {name: len(one["items"]) for name, one in zip(COUNTED_HEALTHS, pages, strict=True)}
+    more = {name for name, one in zip(COUNTED_HEALTHS, pages, strict=True) if one["next_cursor"]}
+    return {"total": found["monitors"], "more": more, "pages": dict(zip(COUNTED_HEALTHS, pages, strict=True)), **counts}
+
+
 async def attention_monitors(api: Api, whose: str) -> dict[str, Any]:
     """Counts by health, and the first monitors that fail or are late, each with the reason of its newest run."""
-    del whose
-    found = await api.get("/v1/users/{user}/monitors", {"limit": LOOKED_AT}, user="me")
-    items = found["items"]
-    wrong = [one for one in items if one["health"] in ("failing", "late")]
-    wrong.sort(key=lambda one: one["health"] != "failing")
-    await together(*(add_newest_run(api, one) for one in wrong[:SHOWN]))
-    return {
-        "items": wrong[:SHOWN],
-        "total": len(items),
-        **{name: sum(one["health"] == name for one in items) for name in ("failing", "late", "paused", "new", "ok")},
-    }
+    counts = await count_monitors(api, whose, {})
+    wrong = [one for name in ("failing", "late") for one in counts["pages"][name]["items"]][:SHOWN]
+    await together(*(add_newest_run(api, one) for one in wrong))
+    return counts | {"items": wrong}
 
 
 async def add_newest_run(api: Api, monitor: dict[str, Any]) -> None:

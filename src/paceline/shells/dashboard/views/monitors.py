@@ -10,8 +10,14 @@ from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, page
-from paceline.shells.dashboard.views.finding import add_newest_run, asked_of, whose_of
+from paceline.shells.dashboard.rendering import Place, address, page
+from paceline.shells.dashboard.views.finding import (
+    add_newest_run,
+    asked_of,
+    count_monitors,
+    find_monitors,
+    whose_of,
+)
 from paceline.shells.dashboard.words import moment
 
 PAGES = Group("Dashboard")
@@ -21,29 +27,50 @@ RUNS_DRAWN = 500
 TIMES_SHOWN = 5
 CHART_HEIGHT = 160
 DAYS_HEIGHT = 34
-_LIST_QUERY = ("whose", "cursor")
+_FILTERS = ("tag", "health", "kind", "q", "sort")
+_LIST_QUERY = ("whose", "user", *_FILTERS, "cursor")
+HEALTHS = ("failing", "late", "new", "paused", "ok")
+KINDS = ("http", "tcp", "tls", "dns", "outgoing")
+SORTS = {"health": "Failing first", "next_due": "Next run", "id": "Name"}
+USERS_OFFERED = 100
 
 
 @Route(PAGES, "GET", "/ui/monitors", {200: "text/html"}, page=True, query=_LIST_QUERY)
 async def list_monitors(call: Call) -> Answer:
-    """Monitors with health, schedule and reason."""
-    api, asked = Api(call), asked_of(call, *_LIST_QUERY)
-    listed, user = await together(
-        api.get("/v1/users/{user}/monitors", {"limit": ROWS, "cursor": asked["cursor"]}, user="me"),
-        api.get("/v1/users/{user}", user="me"),
+    """Monitors, failing first, searched and filtered."""
+    api, asked, whose = Api(call), asked_of(call, *_LIST_QUERY), whose_of(call)
+    wanted = {name: asked[name] for name in (*_FILTERS, "cursor")} | {"sort": asked["sort"] or "health"}
+    listed, counts, users = await together(
+        find_monitors(api, whose, {"limit": ROWS, "user": asked["user"], **wanted}),
+        count_monitors(api, whose, {"user": asked["user"]}),
+        _users(api, whose),
     )
     items = listed["items"]
     await together(*(add_newest_run(api, one) for one in items if one["health"] in ("failing", "late")))
+    kept = {name: value for name, value in asked.items() if name != "cursor"}
     return page(
         call,
         "monitors.html",
         Place("monitors", "Monitors"),
-        whose=whose_of(call),
+        whose=whose,
         asked=asked,
         items=items,
-        total=user["monitors"],
-        next_cursor=listed["next_cursor"],
+        counts=counts,
+        users=users,
+        healths={name: address("/ui/monitors", **kept | {"health": name}) for name in ("", *HEALTHS)},
+        kinds=KINDS,
+        sorts=SORTS,
+        filtered=any(asked[name] for name in ("user", "tag", "health", "kind", "q")),
+        following=address("/ui/monitors", **kept, cursor=listed["next_cursor"]) if listed["next_cursor"] else "",
+        first=address("/ui/monitors", **kept) if asked["cursor"] else "",
     )
+
+
+async def _users(api: Api, whose: str) -> list[str]:
+    """The first users, for an admin to choose from."""
+    if whose == "mine":
+        return []
+    return [one["id"] for one in (await api.get("/v1/users", {"limit": USERS_OFFERED}))["items"]]
 
 
 @Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor",))

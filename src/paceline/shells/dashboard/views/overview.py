@@ -81,17 +81,28 @@ def _heading(values: dict[str, Any]) -> dict[str, str]:
     monitors, status = values["monitors"], values["status"]
     wrong = []
     if monitors["failing"]:
-        wrong.append(f"{count(monitors['failing'], 'monitor is', 'monitors are')} failing")
+        wrong.append(f"{_some(monitors, 'failing')} failing")
     if status and values["closed"]:
         wrong.append(f"{count(len(values['closed']), 'provider is', 'providers are')} closed")
     if monitors["late"]:
-        wrong.append(f"{count(monitors['late'], 'monitor is', 'monitors are')} late")
+        wrong.append(f"{_some(monitors, 'late')} late")
     if status and (aside := [one for one in status["accounts_aside"] if one["state"] == "quarantined"]):
         wrong.append(f"{count(len(aside), 'account is', 'accounts are')} quarantined")
-    rest = [f"{number(monitors['paused'])} paused"] if monitors["paused"] else []
-    fine = monitors["total"] - sum(monitors[name] for name in ("failing", "late", "paused"))
-    text = f"{number(fine)} of {count(monitors['total'], 'monitor')} fine"
-    second = sentence(joined([*rest, text]) + ".") if monitors["total"] else "There is no monitor yet."
+    if not monitors["total"]:
+        second = "There is no monitor yet."
+    elif monitors["more"]:
+        second = f"There are {count(monitors['total'], 'monitor')}."
+    else:
+        fine = monitors["total"] - sum(monitors[name] for name in ("failing", "late", "paused"))
+        rest = [f"{number(monitors['paused'])} paused"] if monitors["paused"] else []
+        second = sentence(joined([*rest, f"{number(fine)} of {count(monitors['total'], 'monitor')} fine"]) + ".")
     if not wrong:
         return {"icon": "ok", "tone": "t-ok", "text": "Everything is on time.", "more": second}
     return {"icon": "bad", "tone": "t-bad", "text": f"{sentence(joined(wrong))}.", "more": second}
+
+
+def _some(monitors: dict[str, Any], health: str) -> str:
+    """3 monitors are, or 100+ monitors are if there are more than were counted."""
+    if health in monitors["more"]:
+        return f"{number(monitors[health])}+ monitors are"
+    return count(monitors[health], "monitor is", "monitors are")
