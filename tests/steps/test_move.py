@@ -18,9 +18,10 @@ from paceline.core.batches.batch import RecordSpec
 from paceline.core.batches.calls import CallResult
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.schedule import Rest
 from paceline.core.monitors.uptime.rollup import days_until, moved
-from paceline.core.monitors.values import Reacted
+from paceline.core.monitors.values import Reacted, Settlement
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Store
 from paceline.steps.access import TOKEN_BYTES, add_token, authenticate
@@ -31,6 +32,7 @@ from paceline.steps.batches.plan import plan_due
 from paceline.steps.monitors.define import get_monitor
 from paceline.steps.move.move_in import import_lines
 from paceline.steps.move.stream import obstacles
+from paceline.steps.views.report import monitor_view
 from tests.contract.support import job_stage
 from tests.contract.support.batch_stage import DATE
 from tests.contract.support.stage import EVERY_MINUTE, user
@@ -93,6 +95,29 @@ def test_a_moved_monitor_goes_on_on_its_grid_and_a_firing_that_is_owed_is_made(s
     run_tick(target, now_ms=late_ms)
     assert len(send_all(target, now_ms=late_ms)) == 1
     assert entry(target, "web", now_ms=late_ms).due_ms == T0_MS + 10 * MINUTE_MS
+
+
+def test_failing_monitor_moves_with_its_health_and_recovers_there(source: Store, target: Store) -> None:
+    source.add_user(user("ann"))
+    for name in ("bad", "good"):
+        put(source, name, now_ms=T0_MS, every="5m")
+    run_tick(source, now_ms=T0_MS)
+    for item in take(source, now_ms=T0_MS):
+        ends = Done(ok=item.monitor == "good", reason="answered 500")
+        source.settle([Settlement(item.handle, item.attempt, ends, started_ms=T0_MS, ended_ms=T0_MS)])
+    stream, _ = take_out(source, now_ms=T0_MS + MINUTE_MS)
+    for _ in range(2):
+        take_in(target, stream, now_ms=T0_MS + MINUTE_MS)
+    (moved,) = target.failing_monitors("ann", after="", limit=10)
+    shown = monitor_view(target, moved, now_ms=T0_MS + MINUTE_MS)
+    assert (shown.id, shown.health, shown.failures) == ("bad", "failing", 1)
+    later_ms = T0_MS + 5 * MINUTE_MS
+    run_tick(target, now_ms=later_ms)
+    assert len(send_all(target, now_ms=later_ms)) == 2
+    take_in(target, stream, now_ms=later_ms)
+    assert target.failing_monitors("ann", after="", limit=10) == []
+    (told,) = target.alerts("ann", since_ms=0, before=None, limit=10)
+    assert (told.alert.event, told.alert.data["since"]) == ("monitor.recovered", to_text(T0_MS))
 
 
 def test_promise_5_each_record_of_a_day_moved_at_noon_runs_once_and_at_its_time(source: Store, target: Store) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Protocol
 
 from paceline.core.daemons import Leases
+from paceline.core.monitors.alerting.found import LatePage, Remembered
 from paceline.core.monitors.alerting.record import HealthRecord
-from paceline.core.monitors.alerting.stored import HealthChange, Remembered
+from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
@@ -258,10 +259,17 @@ class MonitorStore(Protocol):
     def hours_to_close(self, *, now_ms: int, limit: int) -> list[Remembered]:
         """Returns monitors of which alerts were held back until now (``hour_ends_ms``), the longest over first."""
 
+    def late_runs(self, *, before_ms: int, after: int, limit: int) -> LatePage:
+        """Returns first open runs of monitors that could have started before that time and have not.
+
+        A page looks at about ``limit`` open runs, and may have none that is late. ``after``: 0, or what the page before
+        returned. What could start since when is said by ``core.monitors.wait_reasons.could_start_ms``.
+        """
+
     def change_health(self, changes: Sequence[HealthChange]) -> list[bool]:
         """Replaces each record that is still as it was seen, and stores the alerts with it.
 
-        False: it was changed meanwhile, or the monitor is gone.
+        False: it was changed meanwhile, the monitor is gone, or the run that the change names has ended.
         """
 
     # -- roll-ups

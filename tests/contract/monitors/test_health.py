@@ -8,6 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from paceline.core.alerts.alert import Alert
+from paceline.core.instants import to_text
+from paceline.core.monitors.alerting.found import LATE_TOLD_MS
 from paceline.core.monitors.alerting.policy import AlertPolicy
 from paceline.core.monitors.alerting.record import (
     ALERTS_PER_HOUR_MAX,
@@ -24,11 +26,14 @@ from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.values import RemoveMonitor
 from paceline.core.users import UserEdit
 from paceline.ports import Store
+from paceline.steps.monitors.look_after import close_hours, is_any_late, tell_late
 from tests.contract.support.stage import (
+    ALL_OUTGOING,
     DAY_MS,
     HOUR_MS,
     LEASE_MS,
     MINUTE_MS,
+    OUTGOING,
     T0_MS,
     arm_all,
     armed,
@@ -236,11 +241,12 @@ def test_alerts_beyond_the_limit_of_an_hour_are_held_back_and_closed_in_one(stor
     assert store.hours_to_close(now_ms=T0_MS + HOUR_MS - 1, limit=10) == []
     now_ms = T0_MS + HOUR_MS
     (waiting,) = other.hours_to_close(now_ms=now_ms, limit=10)
-    assert (waiting.owner, waiting.monitor, waiting.generation) == ("ann", "a", monitor.generation)
+    assert waiting.monitor == monitor
     after, alerts = close_hour(waiting.record, subject_of(monitor), now_ms=now_ms)
     change = HealthChange("ann", "a", monitor.generation, waiting.record, after, alerts)
-    assert other.change_health([change]) == [True]
+    assert (close_hours(store, now_ms=now_ms - 1), close_hours(other, now_ms=now_ms)) == (0, 1)
     assert store.change_health([change]) == [False]
+    assert close_hours(store, now_ms=now_ms) == 0
     assert store.hours_to_close(now_ms=now_ms + DAY_MS, limit=10) == []
     assert events(store)[ALERTS_PER_HOUR_MAX:] == ["monitor.flapping"]
     assert told(store)[-1].data["held_back"] == 4
@@ -260,6 +266,83 @@ def test_record_changes_without_an_outcome_if_it_is_as_it_was_seen(store: Store,
     nobody = HealthChange("bob", "a", monitor.generation, NO_RECORD, after, alerts)
     assert store.change_health([gone]) == [False]
     assert store.change_health([nobody]) == [False]
+
+
+def late_round(store: Store, *, now_ms: int, limit: int = 500) -> int:
+    """Passes until the round is over. Returns how many were told to be late."""
+    told_now, after = 0, 0
+    for _ in range(100):
+        report = tell_late(store, after=after, now_ms=now_ms, limit=limit)
+        told_now += report.told
+        if report.after is None:
+            return told_now
+        after = report.after
+    raise AssertionError("the round does not end")
+
+
+LATE_MS = T0_MS + LATE_TOLD_MS + 1
+
+
+def test_run_that_nobody_starts_is_told_once_and_recovers_with_its_outcome(store: Store, other: Store) -> None:
+    monitors = armed_all(store, ["a", "b"], check=OUTGOING)
+    make_run_of_each(store, monitors)
+    assert late_round(store, now_ms=LATE_MS - 1) == 0
+    assert not is_any_late(store.status(), now_ms=LATE_MS - 1)
+    assert is_any_late(store.status(), now_ms=LATE_MS)
+    assert late_round(store, now_ms=LATE_MS) == 2
+    assert late_round(other, now_ms=LATE_MS + MINUTE_MS) == 0
+    assert sorted((alert.event, alert.subject) for alert in told(other)) == [
+        ("monitor.late", "a"),
+        ("monitor.late", "b"),
+    ]
+    assert told(other)[0].data["since"] == to_text(T0_MS)
+    out = claim(store, ALL_OUTGOING, now_ms=LATE_MS)
+    assert settle(store, out, GOOD, now_ms=LATE_MS + 1) == [True, True]
+    assert events(store)[2:] == ["monitor.recovered"] * 2
+    assert late_round(store, now_ms=LATE_MS + MINUTE_MS) == 0
+
+
+def test_run_that_ends_before_it_is_told_to_be_late_is_not_late(store: Store) -> None:
+    monitor = armed(store, "a", check=OUTGOING)
+    make_runs(store, monitor)
+    (late,) = store.late_runs(before_ms=LATE_MS - LATE_TOLD_MS, after=0, limit=10).runs
+    after, alerts = turn_late(NO_RECORD, subject_of(monitor), counter=0, due_ms=T0_MS, now_ms=LATE_MS)
+    change = HealthChange("ann", "a", monitor.generation, NO_RECORD, after, alerts, open_run=late.handle)
+    settle(store, claim(store, ALL_OUTGOING, now_ms=LATE_MS), GOOD, now_ms=LATE_MS)
+    assert store.change_health([change]) == [False]
+    assert events(store) == []
+
+
+def test_late_runs_are_found_however_small_the_pages(store: Store) -> None:
+    store.add_user(user("bob"))
+    mine = armed_all(store, [f"m{number}" for number in range(7)], check=OUTGOING)
+    others = armed_all(store, ["x", "y"], owner="bob")
+    make_run_of_each(store, [*mine, *others])
+    fresh = armed_all(store, ["fresh"], check=OUTGOING, due_ms=LATE_MS)
+    make_run_of_each(store, fresh, now_ms=LATE_MS)
+    assert late_round(store, now_ms=LATE_MS, limit=2) == 9
+    assert sorted(alert.subject for alert in told(store)) == [monitor.id for monitor in mine]
+    assert sorted(alert.subject for alert in told(store, "bob")) == ["x", "y"]
+
+
+def test_lease_that_ran_out_long_ago_is_late_and_one_that_runs_is_not(store: Store) -> None:
+    monitors = armed_all(store, ["gone", "busy"], check=OUTGOING)
+    make_run_of_each(store, monitors)
+    gone, busy = sorted(claim(store, ALL_OUTGOING), key=lambda item: item.monitor, reverse=True)
+    assert store.extend(busy.handle, busy.attempt, until_ms=LATE_MS + DAY_MS, now_ms=T0_MS)
+    assert late_round(store, now_ms=LATE_MS) == 0
+    assert late_round(store, now_ms=LATE_MS + LEASE_MS) == 1
+    assert [alert.subject for alert in told(store)] == [gone.monitor]
+
+
+def test_runs_of_disabled_owners_and_runs_behind_others_are_not_late(store: Store) -> None:
+    store.add_user(user("bob"))
+    queued = armed(store, "a", check=OUTGOING, overlap="queue")
+    make_runs(store, queued, 3)
+    make_run_of_each(store, armed_all(store, ["x"], owner="bob", check=OUTGOING))
+    store.edit_user("bob", UserEdit(disabled=True))
+    assert late_round(store, now_ms=LATE_MS + DAY_MS) == 1
+    assert (events(store), events(store, "bob")) == (["monitor.late"], [])
 
 
 def test_record_of_a_failing_monitor_is_put_before_its_first_run(store: Store) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.config import load_settings
+from paceline.core.alerts.alert import Alert
+from paceline.core.monitors.alerting.found import LATE_TOLD_MS
 from paceline.core.monitors.checks import HttpCheck, OutgoingCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.outcome import Done
@@ -96,9 +98,9 @@ def _put(system: System, count: int, *, outgoing: bool = False) -> None:
     define.put_monitors(system.store, puts, monitors_max=count, now_ms=T0_MS)
 
 
-def _settle_all(system: System, now_ms: int) -> None:
+def _settle_all(system: System, now_ms: int, *, ok: bool = True) -> None:
     items = system.store.claim(CHECKS, now_ms=now_ms, runs_max=100_000, lease_ms=60_000)
-    done = [Settlement(item.handle, item.attempt, Done(ok=True), started_ms=now_ms, ended_ms=now_ms) for item in items]
+    done = [Settlement(item.handle, item.attempt, Done(ok=ok), started_ms=now_ms, ended_ms=now_ms) for item in items]
     assert all(system.store.settle(done))
 
 
@@ -115,3 +117,41 @@ def _runs(system: System) -> int:
     assert isinstance(system.store, SqliteStore)
     with system.store._db.read() as db:
         return int(db.execute("SELECT count(*) FROM run").get)
+
+
+def test_keeper_tells_that_nobody_runs_a_monitor_once_it_has_run_for_as_long_itself(
+    system: System, clock: SteppingClock
+) -> None:
+    system = System(load_settings(runs_expire="1d", secret_key=SECRET), system.store, clock)
+    _put(system, 3, outgoing=True)
+    Ticker(system, Metrics(), made=lambda: None, keep_on=lambda: True).turn()
+    clock.ms += LATE_TOLD_MS + 60_000  # nothing ran meanwhile, and checkers could not claim
+    keeper = Keeper(system, Metrics(), loops=list)
+    told: list[int] = []
+    for _ in range(8):
+        keeper.turn()
+        told.append(len(_alerts(system)))
+        clock.ms += 60_000
+    assert told == [0, 0, 0, 0, 0, 3, 3, 3]
+    assert {alert.event for alert in _alerts(system)} == {"monitor.late"}
+
+
+def test_keeper_closes_the_hour_of_a_monitor_that_flaps(system: System, clock: SteppingClock) -> None:
+    _put(system, 1)
+    ticker = Ticker(system, Metrics(), made=lambda: None, keep_on=lambda: True)
+    keeper = Keeper(system, Metrics(), loops=list)
+    for number in range(10):
+        ticker.turn()
+        _settle_all(system, clock.ms, ok=number % 2 == 1)
+        clock.ms += 60_000
+    assert len(_alerts(system)) == 6
+    clock.ms += 50 * 60_000
+    for _ in range(3):
+        keeper.turn()
+        clock.ms += 10_000
+    newest = _alerts(system)[0]
+    assert (len(_alerts(system)), newest.event, newest.data["held_back"]) == (7, "monitor.flapping", 4)
+
+
+def _alerts(system: System) -> list[Alert]:
+    return [record.alert for record in system.store.alerts("ann", since_ms=0, before=None, limit=100)]

@@ -14,6 +14,8 @@ from urllib.parse import quote
 import pytest
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.monitors.alerting.record import ALERTS_PER_HOUR_MAX, NO_RECORD
+from paceline.core.monitors.definition import Monitor
 from paceline.simulators.http import ModelHttpServer
 from tests.shells.support.daemons import Api, free_port, new_user, now_ms, start_daemon
 
@@ -82,6 +84,9 @@ def test_promise_10_kill_minus_nine_loses_nothing_acknowledged_and_repeats_nothi
         for index in range(40):
             check = {"kind": "http", "url": f"{server.base_url}/ok"}
             assert api("PUT", f"/v1/users/me/monitors/web-{index}", {"check": check, "every": "1s"}) is not None
+        for index in range(5):
+            check = {"kind": "http", "url": f"{server.base_url}/flap"}
+            assert api("PUT", f"/v1/users/me/monitors/flap-{index}", {"check": check, "every": "1s"}) is not None
         workers = [
             threading.Thread(target=writer, args=(api, ledger, random.Random(SEED + n), stop, f"w{n}"))
             for n in range(4)
@@ -130,7 +135,29 @@ def check_the_file(path: Path, ledger: Ledger) -> None:
         if name.startswith("web-")
         for run in store.monitor_runs(monitors[name], before=None, limit=1_000, now_ms=now_ms())
     ]
+    check_the_alerts(store, [monitor for name, monitor in monitors.items() if name.startswith("flap-")])
     states = Counter(run.state for run in web)
     assert states["ok"] > 40, states
     assert set(states) <= {"ok", "failed", "waiting", "out", "parked", "retry"}, states
     store.close()
+
+
+def check_the_alerts(store: SqliteStore, monitors: list[Monitor]) -> None:
+    """Each change of health in the recorded history was told once, in order, up to the limit of the hour."""
+    alerts = [record.alert for record in store.alerts("ann", since_ms=0, before=None, limit=1_000)]
+    assert len(monitors) == 5
+    for monitor in monitors:
+        runs = store.monitor_runs(monitor, before=None, limit=1_000, now_ms=now_ms())
+        wanted: list[tuple[str, str]] = []
+        failing = False
+        for run in reversed(runs):
+            if run.state in ("ok", "failed") and failing != (run.state == "failed"):
+                failing = not failing
+                event = "monitor.failing" if failing else "monitor.recovered"
+                wanted.append((event, f"ann/{monitor.id}#{run.generation}@{run.counter}"))
+        told = sorted((alert for alert in alerts if alert.subject == monitor.id), key=lambda alert: alert.at_ms)
+        assert [(alert.event, alert.data["run"]) for alert in told] == wanted[:ALERTS_PER_HOUR_MAX]
+        record = store.health_records([monitor.generation]).get(monitor.generation, NO_RECORD)
+        assert record.failing == failing
+        assert record.held_back == max(len(wanted) - ALERTS_PER_HOUR_MAX, 0)
+        assert wanted, "nothing changed"

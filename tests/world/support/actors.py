@@ -19,6 +19,7 @@ from paceline.errors import AlreadyExists, NotClaimable, NotFound, OwnerDisabled
 from paceline.ports import Store
 from paceline.steps import access
 from paceline.steps.monitors import define, outgoing
+from paceline.steps.monitors.look_after import close_hours, tell_late
 from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.run_now import run_now
 from paceline.steps.monitors.send import claim_orders, settle, settle_and_claim
@@ -26,6 +27,7 @@ from paceline.steps.monitors.tick import pull_back, tick
 from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import purge
 from tests.support import outgoing_runs
+from tests.world.support.alert_books import policy_at
 from tests.world.support.ledger import Ledger, demand
 
 OWNERS = ("ann", "bob", "1-a", "1")
@@ -144,6 +146,8 @@ class Daemon:
     def keep(self) -> None:
         self.watch_clock()
         fold_runs(self._store, limit=50)
+        close_hours(self._store, now_ms=self._world.now_ms)
+        tell_late(self._store, after=0, now_ms=self._world.now_ms)
         purge(self._store, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS, now_ms=self._world.now_ms, limit=50)
 
     def watch_clock(self) -> None:
@@ -325,4 +329,5 @@ class Users:
             overlap=random.choice(("skip", "queue")),
             paused=random.random() < 0.1,
             tags=(random.choice(("x", "y")),),
+            alert=policy_at(self._world.now_ms),
         )

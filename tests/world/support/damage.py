@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from paceline.core.monitors.alerting.record import NO_RECORD
+from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun
 from paceline.core.monitors.places import Places
@@ -70,6 +72,20 @@ class SettlesWithoutFence(Faulty):
             return self._inner.settle([item])[0]
         forged = replace(item, attempt=run.attempt, ended_ms=min(item.ended_ms, run.until_ms))
         return self._inner.settle([forged])[0]
+
+
+class ForgetsFailures(Faulty):
+    """Takes an outcome and forgets what it said about its target."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+        won = self._inner.settle(settlements)
+        for item in settlements:
+            run = self._inner.runs([item.handle], now_ms=item.ended_ms).get(item.handle)
+            record = self._inner.health_records([run.generation]).get(run.generation) if run else None
+            if run is not None and record is not None:
+                forgotten = HealthChange(run.owner, run.monitor, run.generation, record, NO_RECORD)
+                self._inner.change_health([forgotten])
+        return won
 
 
 class ForgetsChanges(Faulty):
@@ -163,6 +179,7 @@ FAULTS: dict[type[Faulty], str] = {
     BelievesAnyCounter: "promise 4: .* advanced from a stale belief",
     TellsOfExtraRunsTooSoon: "promise 4: .* an extra run of a stale belief",
     SettlesWithoutFence: "promise 5: .* was settled from a stale lease",
+    ForgetsFailures: "promise 10: the health of .* should be",
     ForgetsChanges: "promise 10: .* has no entry and no recorded change",
     LeasesTooShort: r"promise 6: .* was handed out too early|promise 10: a rightful outcome of .* was refused",
     ForgetsWhatWasLost: "promise 9: ",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.checks import Check, HttpCheck
 from paceline.core.monitors.definition import Monitor, duration_ms
 from paceline.core.monitors.due import Advance, CatchUp, ExtraRun
@@ -18,17 +19,12 @@ from paceline.core.monitors.outcome import Dead, Done, Retry, Unknown
 from paceline.core.monitors.overlap import superseded
 from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
 from paceline.core.monitors.values import Claimed, PutResult, Reacted, RemoveMonitor, RemoveResult, Run, Settlement
+from tests.world.support.alert_books import AlertBooks, Pulse
+from tests.world.support.broken import Broken, demand
+
+__all__ = ["Broken", "demand"]
 
 TERMINAL = {"ok", "failed", "dead", "unknown"}
-
-
-class Broken(AssertionError):
-    """A promise is broken."""
-
-
-def demand(promise: int, fact: object, says: str) -> None:
-    if not fact:
-        raise Broken(f"promise {promise}: {says}")
 
 
 @dataclass
@@ -72,6 +68,7 @@ class Life:
     extra: set[int] = field(default_factory=set)
     """Counters of runs that somebody asked for, beside the cadence."""
     runs: dict[int, RunRecord] = field(default_factory=dict)
+    pulse: Pulse = field(default_factory=Pulse)
 
     def firings(self) -> list[RunRecord]:
         """The runs of the cadence."""
@@ -91,6 +88,7 @@ class Ledger:
         self.events = 0
         """How often a run changed hands."""
         self.superseded = 0
+        self.alerts = AlertBooks()
         self.now_ms = 0
         self.latest_ms = 0
         """The latest that the clock has ever shown."""
@@ -365,6 +363,14 @@ class Ledger:
                 run.state, run.until_ms = "retry", item.outcome.not_before_ms
             else:
                 run.state, run.ended_ms, run.outcome = "ended", item.ended_ms, item.outcome
+                self.alerts.ended(life, run.counter, item.outcome, item.ended_ms)
+
+    def change_health(self, changes: Sequence[HealthChange], won: Sequence[bool]) -> None:
+        for change, happened in zip(changes, won, strict=True):
+            life = self.lives[change.generation]
+            demand(3, not (happened and life.deleted), f"{life.name} is deleted, and its health changed")
+            if happened:
+                self.alerts.changed(life, change, now_ms=self.now_ms)
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, granted: bool) -> None:
         run = self.handles[handle][1] if handle in self.handles else None

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.due import Advance, ExtraRun, Firing, OnTime
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.values import (
@@ -28,7 +29,7 @@ from tests.world.support.ledger import Ledger, demand
 WRITES = frozenset(
     {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
     | {"extend", "settle", "settle_and_claim", "release", "purge", "advance_on_time", "book_catch_up"}
-    | {"make_extra_runs", "fold_runs"}
+    | {"make_extra_runs", "fold_runs", "change_health"}
 )
 REPEATED = ("react", "commit", "settle", "make_extra_runs")
 """What an at-least-once world may deliver again."""
@@ -145,6 +146,11 @@ class Watched:
         self._ledger.claim(claimed)
         self._past.append(("settle", (settlements,), {}))
         return won, claimed
+
+    def change_health(self, changes: Sequence[HealthChange]) -> list[bool]:
+        won = self._inner.change_health(changes)
+        self._ledger.change_health(changes, won)
+        return won
 
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         granted = self._inner.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms)

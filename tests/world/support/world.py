@@ -123,6 +123,7 @@ class World(Seeded):
     def _look_closely(self, store: Store) -> None:
         problems = store.verify()
         demand(10, not problems, f"the store says {problems}")
+        self.ledger.alerts.compare(store, OWNERS, list(self.ledger.lives.values()))
         for life in self.ledger.living():
             judge_uptime(cast("Store", self._watched[0]), life, now_ms=self.now_ms)
             found = store.monitor(life.monitor.owner, life.monitor.id)

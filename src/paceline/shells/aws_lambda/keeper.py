@@ -10,6 +10,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
 from paceline.steps.batches.deletion import go_on_deleting
+from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
 
@@ -28,7 +29,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     now, time = engine(), time_of(context)
     report = {"set_back_ms": _clock(now)}
     report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
-    report |= {"batches": _batches(now, time)}
+    report |= {"batches": _batches(now, time)} | _health(now, time)
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
@@ -60,6 +61,17 @@ def _runs(now: Engine, time: Time) -> int:
             break
     metrics.add_metric("RunsExpired", MetricUnit.Count, expired)
     return total
+
+
+def _health(now: Engine, time: Time) -> dict[str, int]:
+    """Tells what is late, and closes hours in which alerts were held back."""
+    flapping = close_hours(now.store, now_ms=now.now_ms())
+    late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now.now_ms()) else None)
+    told = 0
+    while late.after is not None and time.left_s > PAGE_S:
+        late = tell_late(now.store, after=late.after, now_ms=now.now_ms())
+        told += late.told
+    return {"flapping": flapping, "late": told}
 
 
 def _calls(now: Engine, time: Time) -> int:

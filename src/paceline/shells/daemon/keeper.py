@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from paceline.core.clock import set_back_ms
+from paceline.core.monitors.alerting.found import LATE_TOLD_MS
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
 from paceline.shells.daemon.loop import Loop, Turn
@@ -15,6 +16,7 @@ from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
+from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
@@ -55,9 +57,14 @@ class Keeper:
         self._figures_ms = 0
         self._status_ms = 0
         self._walk = Walk()
+        self._any_late = False
         self._deleted = self._expired = 0
         self._noted_ms: int | None = None
         self._ahead_ms: int | None = None
+        self._health_ms = 0
+        self._late_after = 0
+        self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
+        """What waited while nothing ran is not late yet: those who run it have as long as everybody."""
 
     def turn(self) -> Turn:
         now_ms = self._system.clock.now_ms()
@@ -67,7 +74,9 @@ class Keeper:
         if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
             self._status_ms = now_ms
             self._notice(now_ms)
-            self._metrics.set_status(self._system.store.status(), now_ms=now_ms)
+            status = self._system.store.status()
+            self._metrics.set_status(status, now_ms=now_ms)
+            self._any_late = is_any_late(status, now_ms=now_ms)
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
@@ -80,12 +89,26 @@ class Keeper:
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             self._purge_jobs(now_ms)
             self._purge_alerts(now_ms)
+        if abs(now_ms - self._health_ms) >= max(self.FIGURES_MS, keep_ms):
+            self._look_after_health(now_ms)
         if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
             self._offered_ms = now_ms
             store = self._system.store
             if isinstance(store, OffersRuns) and (offered := store.offer_again(now_ms=now_ms)):
                 log.info("offered_again", runs=offered)
         return Turn(pause_ms)
+
+    def _look_after_health(self, now_ms: int) -> None:
+        """One pass; a round over what is late takes several where much waits."""
+        closed = close_hours(self._system.store, now_ms=now_ms)
+        late = LateReport(0, None)
+        if self._any_late and now_ms >= self._late_from_ms:
+            late = tell_late(self._system.store, after=self._late_after, now_ms=now_ms)
+        self._late_after = late.after or 0
+        if late.after is None:
+            self._health_ms = now_ms
+        if closed or late.told:
+            log.info("health_told", late=late.told, flapping=closed)
 
     def _watch_clock(self, now_ms: int) -> None:
         """Notes the time now and then; at once if the wall clock fell back behind the monotonic one."""

@@ -19,6 +19,8 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import Reading
 from paceline.core.jobs.values import AddKey
 from paceline.core.monitors import schedule
+from paceline.core.monitors.alerting.record import NO_RECORD
+from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.definition import SpecLimits, encode_spec, parse_spec, parse_stored_spec, wish_of
 from paceline.core.monitors.uptime.rollup import Rollup, decode_rollup
 from paceline.core.monitors.values import Change, PutMonitor, PutResult, Reacted
@@ -232,6 +234,7 @@ class _Move:
             ]
         )
         self._place(lines, [results[at] for at in range(len(lines))])
+        self._remember(lines, [results[at] for at in range(len(lines))])
 
     def _put(self, line: MonitorLine) -> PutMonitor:
         _check_id(line.id)
@@ -258,6 +261,24 @@ class _Move:
         self.unplaced += self._store.react(reacted, now_ms=self._now_ms).count(False) if reacted else 0
         if any(result.disposition == "replaced" for result in results):
             react_to_all(self._store, now_ms=self._now_ms)
+
+    def _remember(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:
+        """Give monitors that have not run here the record that they had there."""
+        moved = {
+            result.monitor.generation: (line, line.health)
+            for line, result in zip(lines, results, strict=True)
+            if result.monitor and line.health is not None
+        }
+        if not moved:
+            return
+        entries = self._store.entries(list(moved), now_ms=self._now_ms)
+        there = self._store.health_records(list(moved))
+        changes = [
+            HealthChange(line.owner, line.id, generation, NO_RECORD, health)
+            for generation, (line, health) in moved.items()
+            if generation not in there and generation in entries and not entries[generation].counter
+        ]
+        self._store.change_health(changes)
 
     def _reaction(self, change: Change, line: MonitorLine) -> schedule.Reaction:
         assert change.monitor is not None

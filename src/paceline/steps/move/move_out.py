@@ -164,14 +164,17 @@ def _monitors(store: Store, now_ms: int) -> Iterator[MonitorLine]:
         after = ""
         for _ in range(PAGES_MAX):
             page = store.monitors(owner, after=after, limit=PAGE)
-            entries = store.entries([monitor.generation for monitor in page], now_ms=now_ms) if page else {}
+            generations = [monitor.generation for monitor in page]
+            entries = store.entries(generations, now_ms=now_ms) if page else {}
+            records = store.health_records(generations) if page else {}
             rollups = store.uptimes(page, now_ms=now_ms) if page else []
             for monitor, rollup in zip(page, rollups, strict=True):
                 entry = entries.get(monitor.generation)
                 due_ms = entry.due_ms if entry else None
                 spec = msgspec.Raw(encode_spec(monitor.spec))
                 uptime = encode_rollup(moved(rollup)) if rollup.days else b""
-                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime)
+                health = records.get(monitor.generation)
+                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime, health)
             if len(page) < PAGE:
                 break
             after = page[-1].id

@@ -19,6 +19,7 @@ from paceline.core.batches.batch import Batch, BatchSpec, Day
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, StoredJob
+from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.users import Role
 from paceline.errors import InvalidInput, MalformedBody, WrongSetting
 from paceline.ports import Store, Vault
@@ -84,7 +85,7 @@ class AlertLine(Line, frozen=True, tag="alert"):
 
 
 class MonitorLine(Line, frozen=True, tag="monitor"):
-    """``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded."""
+    """``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded. ``health``: its record."""
 
     owner: str
     id: str
@@ -92,6 +93,7 @@ class MonitorLine(Line, frozen=True, tag="monitor"):
     due_ms: int | None
     spec: msgspec.Raw
     rollup: bytes = b""
+    health: HealthRecord | None = None
 
 
 class ProviderLine(Line, frozen=True, tag="provider"):

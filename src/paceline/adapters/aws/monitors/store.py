@@ -20,7 +20,7 @@ from paceline.adapters.aws.monitors import changes as recorded_changes
 from paceline.adapters.aws.monitors import entries as entry_items
 from paceline.adapters.aws.monitors import runs as open_runs
 from paceline.adapters.aws.monitors import users as monitor_users
-from paceline.adapters.aws.monitors.alerting import health
+from paceline.adapters.aws.monitors.alerting import health, late
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core.store_status import StoreStatus
 from paceline.core.users import Token, TokenAdded, User, UserEdit
@@ -112,6 +112,7 @@ class AwsMonitorStore(MonitorParts):
     health_records = health.health_records
     failing_monitors = health.failing_monitors
     hours_to_close = health.hours_to_close
+    late_runs = late.late_runs
     change_health = health.change_health
 
     # -- roll-ups

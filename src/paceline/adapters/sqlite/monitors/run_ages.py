@@ -33,13 +33,13 @@ _ENABLED = """NOT EXISTS (SELECT 1 FROM user WHERE user.disabled AND user.id IN
 _MOMENT = f"(state = 'later' OR (state = 'parked' AND at_ms > 0 AND at_ms < {NEVER_MS}))"
 _SINCE = f"""CASE WHEN {_MOMENT} THEN at_ms WHEN state = 'out' THEN NULL
                   WHEN attempt = 0 THEN coalesce(started_ms, due_ms) ELSE due_ms END"""
-_START = f"""CASE WHEN state = 'out' OR state = 'retry' OR {_MOMENT} THEN at_ms
+START = f"""CASE WHEN state = 'out' OR state = 'retry' OR {_MOMENT} THEN at_ms
                   ELSE coalesce(started_ms, due_ms) END"""
 _HEADS = f"""SELECT outgoing,
     (SELECT min(due_ms) FROM {_TAIL} AND ({CLEAR} OR {_OUT_BEFORE.format("run.previous")})),
     (SELECT min({_SINCE}) FROM {_OPEN} AND ({OPEN_CLEAR} OR {_OUT_BEFORE.format(BEHIND)})),
     (SELECT min(due_ms) FROM {_TAIL} AND {CLEAR} AND {_ENABLED}),
-    (SELECT min({_START}) FROM {_OPEN} AND {OPEN_CLEAR} AND {_ENABLED})
+    (SELECT min({START}) FROM {_OPEN} AND {OPEN_CLEAR} AND {_ENABLED})
     FROM lane WHERE tail > ended LIMIT {LANES_MAX}"""  # noqa: S608  fixed texts
 
 

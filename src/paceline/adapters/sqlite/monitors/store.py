@@ -21,7 +21,7 @@ from paceline.adapters.sqlite.monitors import (
 )
 from paceline.adapters.sqlite.monitors import entries as entries_sql
 from paceline.adapters.sqlite.monitors import runs as runs_sql
-from paceline.adapters.sqlite.monitors.alerting import health
+from paceline.adapters.sqlite.monitors.alerting import health, late
 from paceline.adapters.sqlite.monitors.cadences import Cadences
 from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
@@ -179,6 +179,7 @@ class SqliteMonitorStore:
     health_records = reads(health.records)
     failing_monitors = reads(health.failing)
     hours_to_close = reads(health.to_close)
+    late_runs = reads(late.late_runs)
     change_health = writes(health.change)
 
     # -- roll-ups

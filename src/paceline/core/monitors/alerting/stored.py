@@ -15,7 +15,10 @@ _decoder = msgspec.json.Decoder(HealthRecord)
 
 
 class HealthChange(NamedTuple):
-    """A record that takes the place of another, and the alerts that are stored with it. ``before`` is what was seen."""
+    """A record that takes the place of another, and the alerts that are stored with it. ``before`` is what was seen.
+
+    ``open_run``: the handle of the monitor's first open run, if that is why; it counts only while that has not ended.
+    """
 
     owner: str
     monitor: str
@@ -23,15 +26,7 @@ class HealthChange(NamedTuple):
     before: HealthRecord
     after: HealthRecord
     alerts: tuple[Alert, ...] = ()
-
-
-class Remembered(NamedTuple):
-    """A record with the monitor that it belongs to."""
-
-    owner: str
-    monitor: str
-    generation: int
-    record: HealthRecord
+    open_run: int | None = None
 
 
 def encode_health(record: HealthRecord) -> str | None:

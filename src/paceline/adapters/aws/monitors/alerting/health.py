@@ -20,11 +20,11 @@ from paceline.adapters.aws.monitors.keys import lane_key, monitor_key, run_key, 
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.users import behind
 from paceline.core.alerts.alert import Alert
+from paceline.core.monitors.alerting.found import Remembered
 from paceline.core.monitors.alerting.observe import observe, verdict
 from paceline.core.monitors.alerting.record import HealthRecord, Subject, after_outcome, hour_ends_ms
 from paceline.core.monitors.alerting.stored import (
     HealthChange,
-    Remembered,
     decode_health,
     encode_health,
     is_unchanged,
@@ -193,7 +193,10 @@ def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) ->
     sets = f"{sets}, {turn.sets}" if turn.sets else sets
     text = f"SET {sets} REMOVE {turn.removes}" if turn.removes else f"SET {sets}"
     values = {"first": 0, "none": -1, "generation": change.generation}
-    lane = update(RUNS, lane_key(change.generation), text, when=turn.when, **values, **turn.values)
+    when = turn.when
+    if change.open_run is not None:
+        when, values = f"{when} AND #front = :front", values | {"front": split_handle(change.open_run)[1]}
+    lane = update(RUNS, lane_key(change.generation), text, when=when, **values, **turn.values)
     return db.transact([lane, *turn.actions]).won
 
 
@@ -229,9 +232,10 @@ def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int)
 def hours_to_close(store: MonitorParts, *, now_ms: int, limit: int) -> list[Remembered]:
     where = "#pk = :pk AND #sk < :until"
     lines = store.db.query(ITEMS, where, limit=limit, pk=CLOSES, until=padded(now_ms + 1))
-    records = health_records(store, [line["generation"] for line in lines])
+    facts = facts_of(store.db, lines) if lines else {}
+    records = health_records(store, list(facts))
     return [
-        Remembered(line["owner"], line["monitor"], line["generation"], records[line["generation"]])
-        for line in lines
-        if line["generation"] in records
+        Remembered(to_monitor(user["id"], monitor), records[generation])
+        for generation, (monitor, user) in facts.items()
+        if monitor is not None and user is not None and generation in records
     ]

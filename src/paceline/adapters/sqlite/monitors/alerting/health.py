@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from paceline.adapters.sqlite import alerts
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.monitors.entries import integers
+from paceline.core.monitors.alerting.found import Remembered
 from paceline.core.monitors.alerting.observe import observe, verdict
 from paceline.core.monitors.alerting.record import HealthRecord, Subject, after_outcome, hour_ends_ms
 from paceline.core.monitors.alerting.stored import (
     HealthChange,
-    Remembered,
     decode_health,
     encode_health,
     is_unchanged,
@@ -62,12 +62,23 @@ def change(db: Connection, changes: Sequence[HealthChange]) -> list[bool]:
     won = []
     for item in changes:
         there = db.execute("SELECT EXISTS (SELECT 1 FROM monitor WHERE generation = ?)", (item.generation,)).get
-        happens = bool(there) and is_unchanged(item, records(db, [item.generation]))
+        happens = bool(there) and _is_open(db, item.open_run) and is_unchanged(item, records(db, [item.generation]))
         if happens:
             _write(db, item.generation, item.after)
             alerts.add(db, item.alerts)
         won.append(happens)
     return won
+
+
+def _is_open(db: Connection, handle: int | None) -> bool:
+    """True if the run has not ended, or none is asked for."""
+    return handle is None or bool(
+        db.execute(
+            """SELECT EXISTS (SELECT 1 FROM run WHERE handle = ?1)
+                      AND NOT EXISTS (SELECT 1 FROM outcome WHERE handle = ?1)""",
+            (handle,),
+        ).get
+    )
 
 
 def _write(db: Connection, generation: int, record: HealthRecord) -> None:
@@ -102,8 +113,9 @@ def failing(db: Connection, owner: str, *, after: str, limit: int) -> list[Monit
 
 def to_close(db: Connection, *, now_ms: int, limit: int) -> list[Remembered]:
     rows = db.execute(
-        """SELECT user.name, health.name, generation, record FROM health JOIN user ON user.id = health.owner
+        """SELECT user.name, monitor.name, monitor.generation, revision, spec, monitor.created_ms, updated_ms, record
+           FROM health JOIN monitor USING (generation) JOIN user ON user.id = monitor.owner
            WHERE closes_ms <= ? ORDER BY closes_ms LIMIT ?""",
         (now_ms, limit),
     )
-    return [Remembered(owner, name, generation, decode_health(text)) for owner, name, generation, text in rows]
+    return [Remembered(StoredMonitor(*row[2:7]).monitor(row[0], row[1]), decode_health(row[7])) for row in rows]
