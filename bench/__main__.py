@@ -27,7 +27,7 @@ BENCHES = {
     "plan": "a million records imported, and planned into a day's runs, against bare SQLite; memory",
     "dispatch": "claim to result with one, a hundred and ten thousand providers, against bare SQLite",
     "day": "a day of a million records on a virtual clock, with the real engine and model providers",
-    "spread": "how evenly a batch's day is planned, beside random times, hashes and windows; time and memory",
+    "spread": "how evenly a batch's day and monitors' phases are, beside random times, hashes and windows; their cost",
     "submit": "a job of 1,000 measurements: validated, priced, admitted, against bare SQLite",
     "pool": "decisions per second with 100 accounts, and how evenly they are used",
     "aws": "requests to DynamoDB and SQS for each firing, planned record and measurement, beside the least",

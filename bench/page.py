@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bench.harness import HERE, Result
+from bench.phases import plot as plot_phases
 from bench.spread import plot as plot_spread
 
 DOCS = HERE.parent / "docs"
@@ -32,7 +33,7 @@ TITLES = {
     "plan": "Plan: a day of a million records, and their import",
     "dispatch": "Dispatch: a batch's runs from claim to result",
     "day": "A whole day on a virtual clock",
-    "spread": "Spread: how even a batch's day is",
+    "spread": "Spread: how even a batch's day and monitors of one interval are",
     "submit": "Submit: a job of a thousand measurements",
     "pool": "The pool of accounts",
     "aws": "Requests to DynamoDB and SQS",
@@ -103,7 +104,10 @@ overwritten with RIPE's figures once no key was asked for in 30 seconds. What is
 have gone beyond its limits beside a RIPE that refuses nothing.""",
     "spread": """\
 The largest gap between two runs over the ideal one, for all runs together and for the provider that is worst off, and
-the runs in the fullest minute, on a fresh plan of one day. Also how long the pure plan takes, and its memory.""",
+the runs in the fullest minute, on a fresh plan of one day. Also how long the pure plan takes, and its memory. Below are
+phases of interval monitors: the fullest second, and the largest gap over the ideal one at the host that is worst off,
+after an import; the fullest second ever while one is removed at random and one added, 4,000 times; and the CPU time of
+one more monitor beside few and many.""",
     "aws": """\
 How many requests each unit of work takes on the engine of DynamoDB and SQS, counted by a hook in boto3 against an
 emulator; nothing here was run on AWS. The size is how many units were done together; fewer at once take more requests
@@ -122,6 +126,10 @@ COLUMNS = {
     "providers": "providers",
     "whole_ratio": "largest gap ÷ ideal",
     "provider_ratio": "worst provider's",
+    "hosts": "hosts",
+    "worst_second": "fullest second",
+    "ideal_second": "ideal second",
+    "host_ratio": "worst host's",
     "worst_minute": "worst minute",
     "ideal_minute": "ideal minute",
     "version": "version",
@@ -181,6 +189,7 @@ def write(reports: Iterable[dict[str, Any]]) -> Path:
     PAGE.write_text(text(known))
     if "spread" in known:
         plot_spread(FOLDER)
+        plot_phases(FOLDER)
     if "peers" in known:
         _plot_saturation(known["peers"]["results"])
         _plot_lateness(known["peers"]["results"])
@@ -212,6 +221,7 @@ def _section(report: dict[str, Any]) -> str:
         lines += [*heading, _table(shown, hidden=HIDDEN.get(name, frozenset())), ""]
     if name == "spread":
         lines += ["![Runs in each minute of a day](benchmarks/spread.svg)", ""]
+        lines += ["![Checks in each second of a minute](benchmarks/phases.svg)", ""]
     if name == "peers":
         lines += ["![Firings per second at saturation](benchmarks/saturation.svg)", ""]
         lines += ["![Lateness under load](benchmarks/lateness.svg)", ""]

@@ -1,4 +1,7 @@
-"""A batch's day as Paceline plans it, beside random times, hashed times, and windows of 15 minutes with jitter."""
+"""A batch's day as Paceline plans it, beside random times, hashed times, and windows of 15 minutes with jitter.
+
+Then the phases of interval monitors, beside random and hashed ones: ``bench.phases``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from bench import phases
 from bench.harness import Context, Result, judged, median
 from paceline.core.batches.spread import Evenness, assign_slots, dues_ms, evenness, place_of
 
@@ -31,7 +35,7 @@ Method = Callable[[list[int]], Providers]
 def run(context: Context) -> list[Result]:
     sizes = SIZES | ({LARGE: LARGE_PROVIDERS} if context.full else {})
     results = [_compared(name, size, providers) for size, providers in sizes.items() for name in METHODS]
-    return [*results, _timed(rounds=7 if context.full else 3), _weighed()]
+    return [*results, _timed(rounds=7 if context.full else 3), _weighed(), *phases.run(context)]
 
 
 def counts_of(size: int, providers: int) -> list[int]:

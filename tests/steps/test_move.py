@@ -24,12 +24,14 @@ from paceline.core.monitors.uptime.rollup import days_until, moved
 from paceline.core.monitors.values import Reacted, Settlement
 from paceline.errors import AlreadyExists, InvalidInput, MalformedBody, PacelineError, WrongSetting
 from paceline.ports import Store
+from paceline.ports.monitors import Beside
 from paceline.steps.access import TOKEN_BYTES, add_token, authenticate
 from paceline.steps.alerts.channels import put_channel
 from paceline.steps.alerts.deliver import begin_deliveries, end_deliveries
 from paceline.steps.alerts.silences import add_silence, silences_of
 from paceline.steps.batches.plan import plan_due
 from paceline.steps.monitors.define import get_monitor
+from paceline.steps.monitors.phases import CIRCLES
 from paceline.steps.move.move_in import import_lines
 from paceline.steps.move.stream import obstacles
 from paceline.steps.views.report import monitor_view
@@ -231,8 +233,8 @@ class Crash(Exception):
 class Dying(SqliteStore):
     """Dies after the definitions are written and before their entries follow."""
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
-        raise Crash(len(reacted), now_ms)
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
+        raise Crash(len(reacted), now_ms, beside)
 
 
 def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, tmp_path: Path) -> None:
@@ -250,9 +252,9 @@ def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, 
 class Hasty(SqliteStore):
     """Something else that runs on the store arms what is new before the import does."""
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         super().react([Reacted(one.change, Rest(EVERY_MINUTE, outgoing=False)) for one in reacted[:1]], now_ms=now_ms)
-        return super().react(reacted, now_ms=now_ms)
+        return super().react(reacted, now_ms=now_ms, beside=beside)
 
 
 def test_import_counts_monitors_that_another_process_armed(source: Store) -> None:
@@ -455,3 +457,24 @@ def test_channels_silences_and_open_alerts_move_and_are_told_in_the_other_store(
     assert silences_of(target, "ann", now_ms=T0_MS, since_ms=0) == [named]
     messages = begin_deliveries(target, VAULT, secret=SECRET_KEY, now_ms=NOW_MS, chance=lambda: 0.0).messages
     assert [(one.record.alert, one.channel) for one in messages] == [(waiting, "ops")]
+
+
+def test_phases_survive_a_move_and_are_counted_there(source: Store, target: Store) -> None:
+    source.add_user(user("ann"))
+    for number in range(6):
+        put(source, f"m{number}", now_ms=T0_MS + number)
+    stream, _ = take_out(source)
+    take_in(target, stream)
+    phases = [one.spec.phase for one in source.monitors("ann", after="", limit=9)]
+    assert None not in phases
+    assert [one.spec.phase for one in target.monitors("ann", after="", limit=9)] == phases
+    circles = [CIRCLES.get(store, str(MINUTE_MS)) for store in (source, target)]
+    assert circles[0] is not None
+    assert circles[1] is not None
+    assert circles[1].counts == circles[0].counts
+    later_ms = NOW_MS + DAY_MS
+    for store in (source, target):
+        run_tick(store, now_ms=later_ms)
+    names = [f"m{number}" for number in range(6)]
+    dues = [[entry(store, name, now_ms=later_ms).due_ms for name in names] for store in (source, target)]
+    assert dues[1] == dues[0]

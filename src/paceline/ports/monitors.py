@@ -37,6 +37,10 @@ from paceline.core.monitors.values import (
 )
 from paceline.core.store_status import StoreStatus
 from paceline.core.users import Token, TokenAdded, User, UserEdit
+from paceline.ports.items import ItemStore
+
+Beside = Callable[[ItemStore, Sequence[bool]], None]
+"""Writes items that belong to what a store has just done."""
 
 
 class MonitorStore(Protocol):
@@ -119,10 +123,12 @@ class MonitorStore(Protocol):
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
         """Recorded changes that are not reacted to, each with definition and entry as they are now."""
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         """Moves each entry as decided and forgets the change.
 
         False: the change was reacted to or overtaken by another, or the entry has moved since.
+        ``beside`` is called once all is decided, with what is returned; its items are written in the same commit, or
+        after it where a commit does not hold as much.
         """
 
     # -- entries

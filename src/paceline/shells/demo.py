@@ -251,7 +251,9 @@ def _put_monitors(system: System, model_url: str) -> None:
         for monitor_id, document in demo_monitors(model_url).items()
     ]
     monitors_max = system.settings.monitors_max
-    results = define.put_monitors(system.store, puts, monitors_max=monitors_max, now_ms=system.clock.now_ms())
+    results, _ = define.put_monitors_and_entries(
+        system.store, puts, monitors_max=monitors_max, now_ms=system.clock.now_ms()
+    )
     for put, result in zip(puts, results, strict=True):
         if error := define.put_error(result, put, monitors_max=monitors_max):
             raise error

@@ -145,7 +145,7 @@ def test_threads_share_one_file_without_a_lost_write(tmp_path: Path) -> None:
 
 DAMAGES: dict[str, tuple[str, str]] = {
     "a doubled next firing": (
-        "INSERT INTO due SELECT k + (1 << 30), counter, revision, cadence, lane, last_run, 0 FROM due LIMIT 1",
+        "INSERT INTO due SELECT k + (1 << 30), counter, revision, cadence, lane, last_run, 0, 0 FROM due LIMIT 1",
         "promise 1",
     ),
     "a lost entry": ("DELETE FROM due WHERE k = (SELECT min(k) FROM due)", "promise 10: a monitor has no entry"),

@@ -17,7 +17,7 @@ from paceline.steps.monitors.tick import tick
 NOW = 1_800_000_000_000
 LEASE_MS = 60_000
 OWNERS, MONITORS = 10, 600
-SPEC = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "60s"}'
+SPEC = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "60s", "initial_delay": "0s"}'
 
 
 def loaded(path: Path) -> SqliteStore:

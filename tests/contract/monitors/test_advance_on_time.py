@@ -53,7 +53,8 @@ def react(change: Change, random: Random) -> Reaction:
     assert change.monitor is not None
     cadence, outgoing = random.choice(CADENCES), change.monitor.spec.check == OUTGOING
     due_ms = T0_MS - random.choice((-50, 0, 50, 950, 1_000, 5_000, 7_000, 9_950, 10_000, 10_050, 50_000, HOUR_MS))
-    return Arm(due_ms, cadence, outgoing) if random.random() < 0.95 else Rest(cadence, outgoing)
+    lead_ms = random.choice((None, 0, 50, 5_000, 7_000)) if cadence.every_ms else None
+    return Arm(due_ms, cadence, outgoing, lead_ms=lead_ms) if random.random() < 0.95 else Rest(cadence, outgoing)
 
 
 @pytest.mark.parametrize("seed", range(6))

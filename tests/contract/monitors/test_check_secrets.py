@@ -30,6 +30,7 @@ DOCUMENT = {
         "body": f"password={CANARY}",
     },
     "every": "60s",
+    "initial_delay": "0s",
 }
 
 

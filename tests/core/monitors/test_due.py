@@ -43,7 +43,8 @@ def dues(draw: st.DrawFn, cadences: st.SearchStrategy[Cadence]) -> Due:
     due_ms = T0_MS + draw(st.integers(0, 365 * 86_400_000 // SLOT_MS)) * SLOT_MS
     if cadence.cron and draw(st.booleans()):  # else: owed from an earlier cadence, off the grid
         due_ms = _cron_grid(cadence, generation, after_ms=due_ms)
-    return Due(generation, draw(st.integers(0, 10**9)), draw(st.integers(1, 100)), due_ms, cadence)
+    lead_ms = draw(st.integers(0, 1 + cadence.every_ms // SLOT_MS)) * SLOT_MS if cadence.every_ms else 0
+    return Due(generation, draw(st.integers(0, 10**9)), draw(st.integers(1, 100)), due_ms, cadence, lead_ms=lead_ms)
 
 
 def _cron_grid(cadence: Cadence, generation: int, *, after_ms: int) -> int:
@@ -55,7 +56,7 @@ def slots_until(due: Due, now_ms: int) -> list[int]:
     """Every slot from the due time up to now, by walking them all."""
     slots = [due.due_ms]
     while True:
-        every_ms = due.cadence.every_ms
+        every_ms = due.lead_ms if due.lead_ms and len(slots) == 1 else due.cadence.every_ms
         after_ms = slots[-1] + every_ms if every_ms else _cron_grid(due.cadence, due.generation, after_ms=slots[-1])
         if after_ms > now_ms:
             return slots
@@ -116,7 +117,7 @@ def test_catch_up_runs_lie_inside_their_window(due: Due, late_ms: int, catch_up:
 @given(due=dues(intervals), laps=st.integers(0, 10**6))
 def test_schedule_does_not_drift_however_late_a_tick_is(due: Due, laps: int) -> None:
     result = advance(due, now_ms=due.due_ms + laps * 977, catch_up=CatchUp())
-    assert (result.next_due_ms - due.due_ms) % due.cadence.every_ms == 0
+    assert (result.next_due_ms - due.due_ms - due.lead_ms) % due.cadence.every_ms == 0
 
 
 @given(due=dues(crons), late_ms=latenesses)

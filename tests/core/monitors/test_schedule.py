@@ -16,9 +16,11 @@ from paceline.core.monitors.schedule import (
     Cadence,
     Entry,
     Keep,
+    Phase,
     Remove,
     Rest,
     Wish,
+    allotted_ms,
     jitter_offset_ms,
     next_due_ms,
     pulled_back_ms,
@@ -362,3 +364,93 @@ def test_promise_2_extra_run_before_the_first_firing_leaves_the_initial_delay() 
     resumed = react(kept, armed(cadence, None, counter=1), generation=GENERATION, now_ms=T0_MS + 5_000)
     assert isinstance(resumed, Arm)
     assert resumed.due_ms == T0_MS + DAY_MS
+
+
+def allotted(cadence: Cadence, phase_ms: int, *, first_ms: int | None = T0_MS) -> Wish:
+    return msgspec.structs.replace(wish(cadence), phase=Phase(phase_ms, first_ms))
+
+
+def entry_of(arm: Arm, *, counter: int = 0, last_due_ms: int | None = None) -> Entry:
+    entry = armed(arm.cadence, arm.due_ms, counter=counter, last_due_ms=last_due_ms)
+    return msgspec.structs.replace(entry, lead_ms=arm.lead_ms)
+
+
+def reaction(wanted: Wish, entry: Entry | None, *, now_ms: int = T0_MS) -> Arm:
+    found = react(wanted, entry, generation=GENERATION, now_ms=now_ms)
+    assert isinstance(found, Arm)
+    return found
+
+
+@given(
+    st.integers(20, 2_000).map(lambda slots: slots * SLOT_MS),
+    st.integers(0, 10**6).map(lambda slots: slots * SLOT_MS),
+    st.sampled_from([0, 4_000]),
+)
+def test_allotted_monitor_is_checked_at_once_and_then_on_its_grid(every_ms: int, phase: int, jitter_ms: int) -> None:
+    cadence = every(every_ms, jitter_ms=jitter_ms)
+    arm = reaction(allotted(cadence, phase % every_ms), None, now_ms=T0_MS + 7)
+    entry = entry_of(arm)
+    assert T0_MS <= arm.due_ms <= T0_MS + 1_000 + SLOT_MS
+    assert allotted_ms(entry) == phase % every_ms
+    first = advance(
+        Due(GENERATION, 0, 1, arm.due_ms, cadence, lead_ms=arm.lead_ms or 0), now_ms=arm.due_ms, catch_up=NEVER_MISSED
+    )
+    on_grid_ms = first.next_due_ms - jitter_offset_ms(cadence, GENERATION)
+    assert on_grid_ms % every_ms == phase % every_ms
+    assert min(1_000, every_ms // 4) <= first.next_due_ms - arm.due_ms <= every_ms * 5 // 4
+
+
+def test_allotted_monitor_without_a_first_check_begins_on_its_grid() -> None:
+    phase_ms = (T0_MS + 41_000) % MINUTE_MS
+    arm = reaction(allotted(every(MINUTE_MS), phase_ms, first_ms=None), None)
+    assert (arm.due_ms, arm.lead_ms) == (T0_MS + 41_000, 0)
+
+
+def test_paced_first_check_comes_at_its_own_time_or_with_the_grid() -> None:
+    phase_ms = (T0_MS + 41_000) % MINUTE_MS
+    early = reaction(allotted(every(MINUTE_MS), phase_ms, first_ms=T0_MS + 5_000), None)
+    assert (early.due_ms, early.lead_ms) == (T0_MS + 5_000, 36_000)
+    with_grid = reaction(allotted(every(MINUTE_MS), phase_ms, first_ms=T0_MS + 40_500), None)
+    assert (with_grid.due_ms, with_grid.lead_ms) == (T0_MS + 41_000, 0)
+
+
+def test_edit_that_keeps_the_phase_moves_no_firing() -> None:
+    wanted = allotted(every(MINUTE_MS), (T0_MS + 10_000) % MINUTE_MS)
+    arm = reaction(wanted, None)
+    assert (arm.due_ms, arm.lead_ms) == (T0_MS, 10_000)
+    fired = armed(arm.cadence, T0_MS + 10_000, last_due_ms=T0_MS)
+    fired = msgspec.structs.replace(fired, lead_ms=0)
+    assert react(wanted, fired, generation=GENERATION, now_ms=T0_MS + 5_000) == Keep()
+    edited = msgspec.structs.replace(wanted, cadence=msgspec.structs.replace(wanted.cadence, missed="all"))
+    again = reaction(edited, fired, now_ms=T0_MS + 5_000)
+    assert (again.due_ms, again.lead_ms) == (T0_MS + 10_000, 0)
+
+
+def test_new_interval_fires_when_it_would_without_a_phase_and_then_on_its_grid() -> None:
+    fired = msgspec.structs.replace(armed(every(MINUTE_MS), T0_MS + 50_000, last_due_ms=T0_MS - 10_000), lead_ms=0)
+    wanted = allotted(every(30_000), (T0_MS + 29_000) % 30_000)
+    arm = reaction(wanted, fired, now_ms=T0_MS + 1_000)
+    assert (arm.due_ms, arm.lead_ms) == (T0_MS + 20_000, 9_000)
+
+
+def test_resumed_monitor_fires_as_soon_as_its_interval_allows_and_then_on_its_grid() -> None:
+    wanted = allotted(every(MINUTE_MS), (T0_MS + 10_000) % MINUTE_MS)
+    at_rest = armed(every(MINUTE_MS), None, last_due_ms=T0_MS - 50_000)
+    soon = reaction(wanted, at_rest)
+    assert (soon.due_ms, soon.lead_ms) == (T0_MS + 10_000, 0)
+    late = reaction(wanted, at_rest, now_ms=T0_MS + HOUR_MS)
+    assert (late.due_ms, late.lead_ms) == (T0_MS + HOUR_MS, 10_000)
+
+
+def test_initial_delay_that_is_given_or_taken_away_later_changes_the_grid_and_not_the_next_firing() -> None:
+    plain = armed(every(MINUTE_MS), T0_MS + 20_000, last_due_ms=T0_MS - 40_000)
+    arm = reaction(allotted(every(MINUTE_MS), (T0_MS + 50_000) % MINUTE_MS), plain)
+    assert (arm.due_ms, arm.lead_ms) == (T0_MS + 20_000, 30_000)
+    back = reaction(wish(every(MINUTE_MS)), entry_of(arm, counter=1, last_due_ms=T0_MS - 40_000))
+    assert (back.due_ms, back.lead_ms) == (T0_MS + 20_000, None)
+
+
+def test_clock_set_back_returns_an_allotted_entry_to_its_grid() -> None:
+    entry = msgspec.structs.replace(armed(every(MINUTE_MS), T0_MS + HOUR_MS), lead_ms=10_000)
+    assert too_far_ahead(entry, now_ms=T0_MS, tolerance_ms=0)
+    assert pulled_back_ms(entry, now_ms=T0_MS) == T0_MS + 10_000

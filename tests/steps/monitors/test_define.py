@@ -95,8 +95,8 @@ def test_promise_2_a_longer_interval_counts_from_the_last_firing(store: Store) -
 
 
 def test_promise_2_an_edit_keeps_a_firing_that_is_owed(store: Store) -> None:
-    put(store, "a", now_ms=T0_MS)
-    put(store, "a", now_ms=T0_MS + SECOND_MS, every="1h")
+    put(store, "a", now_ms=T0_MS, initial_delay="0s")
+    put(store, "a", now_ms=T0_MS + SECOND_MS, every="1h", initial_delay="0s")
     assert run_tick(store, now_ms=T0_MS + SECOND_MS).runs == 1
     assert runs(store, "a", now_ms=T0_MS)[0].due_ms == T0_MS
     assert entry(store, "a", now_ms=T0_MS).due_ms == T0_MS + HOUR_MS
@@ -207,7 +207,7 @@ def test_a_bulk_put_answers_for_each(store: Store) -> None:
     put(store, "b", now_ms=T0_MS)
     put(store, "c", now_ms=T0_MS)
     puts = [
-        PutMonitor("ann", "a", spec_of()),
+        PutMonitor("ann", "a", spec_of(initial_delay="0s")),
         PutMonitor("ann", "b", spec_of(every="5s")),
         PutMonitor("ann", "c", spec_of()),
         PutMonitor("ann", "d", spec_of()),

@@ -203,7 +203,7 @@ def test_no_more_is_claimed_than_asked(store: Store) -> None:
 
 def test_old_runs_are_purged_and_unclaimed_ones_end(store: Store) -> None:
     put(store, "a", now_ms=T0_MS, every="1h")
-    put(store, "out", now_ms=T0_MS, every="1h", check=OUTGOING)
+    put(store, "out", now_ms=T0_MS, every="1h", check=OUTGOING, initial_delay="0s")
     for hour in range(30):
         now_ms = T0_MS + hour * HOUR_MS
         run_tick(store, now_ms=now_ms)

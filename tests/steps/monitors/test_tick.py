@@ -24,7 +24,7 @@ from tests.steps.support.scene import (
 
 def test_promise_1_two_daemons_tick_one_file_and_each_run_is_made_once(store: Store, second: Store) -> None:
     for number in range(20):
-        put(store, f"m{number}", now_ms=T0_MS)
+        put(store, f"m{number}", now_ms=T0_MS, initial_delay="0s")
     made = 0
     for minute in range(5):
         now_ms = T0_MS + minute * MINUTE_MS
@@ -94,7 +94,7 @@ def test_six_hours_down_follow_the_policy(store: Store, missed: str, counters: l
 
 def test_missed_runs_are_caught_up_spread_and_in_order(store: Store) -> None:
     for number in range(50):
-        put(store, f"m{number}", now_ms=T0_MS, every="1h", missed="all")
+        put(store, f"m{number}", now_ms=T0_MS, every="1h", missed="all", initial_delay="0s")
     now_ms = T0_MS + 6 * HOUR_MS - SECOND_MS
     run_tick(store, now_ms=now_ms)
     per_minute = []

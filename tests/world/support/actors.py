@@ -323,7 +323,7 @@ class Users:
             every=random.choice(("1s", "5s", "17s", "60s", "10m", "1h")) if interval else None,
             cron=None if interval else random.choice(("* * * * *", "*/5 * * * *", "30 2 * * *")),
             timezone="UTC" if interval else random.choice(("UTC", "Europe/Berlin", "Australia/Lord_Howe")),
-            initial_delay=random.choice(("0s", "0s", "0s", "7s", "3m")),
+            initial_delay=random.choice((None, None, "0s", "7s", "3m")),
             jitter=random.choice(("0s", "0s", "4s", "2m")),
             missed=random.choice(("skip", "once", "all")),
             overlap=random.choice(("skip", "queue")),

@@ -26,6 +26,7 @@ from paceline.core.monitors.values import (
     Settlement,
 )
 from paceline.ports import Store
+from paceline.ports.monitors import Beside
 
 
 class Faulty:
@@ -123,10 +124,11 @@ class ForgetsWhatWasLost(Faulty):
 class KeepsDeletedEntries(Faulty):
     """Says that an entry is removed, and keeps it."""
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         return self._inner.react(
             [replace(item, reaction=Keep()) if isinstance(item.reaction, Remove) else item for item in reacted],
             now_ms=now_ms,
+            beside=beside,
         )
 
 

@@ -6,6 +6,7 @@ read the result. It believes nothing: what breaks a promise raises Broken.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -17,7 +18,8 @@ from paceline.core.monitors.definition import Monitor, duration_ms
 from paceline.core.monitors.due import Advance, CatchUp, ExtraRun
 from paceline.core.monitors.outcome import Dead, Done, Retry, Unknown
 from paceline.core.monitors.overlap import superseded
-from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest
+from paceline.core.monitors.phases.circle import bucket_of
+from paceline.core.monitors.schedule import SLOT_MS, Arm, Cadence, Keep, Remove, Rest, jitter_offset_ms
 from paceline.core.monitors.values import Claimed, PutResult, Reacted, RemoveMonitor, RemoveResult, Run, Settlement
 from tests.world.support.alert_books import AlertBooks, Pulse
 from tests.world.support.broken import Broken, demand
@@ -62,6 +64,10 @@ class Life:
     deleted: bool = False
     has_entry: bool = False
     due_ms: int | None = None
+    lead_ms: int = 0
+    """From a due time beside the allotted grid to the first point of the grid."""
+    phase_ms: int | None = None
+    """The phase that its entry is armed on, if one was allotted."""
     cadence: Cadence = field(default_factory=Cadence)
     counter: int = 0
     last_due_ms: int | None = None
@@ -174,14 +180,17 @@ class Ledger:
                     pass
                 case Remove():
                     demand(10, life.deleted, f"the entry of {life.name} was removed while it lives")
-                    life.has_entry, life.due_ms = False, None
+                    life.has_entry, life.due_ms, life.phase_ms = False, None, None
                 case Rest(cadence=cadence):
-                    life.has_entry, life.due_ms, life.cadence = True, None, cadence
+                    life.has_entry, life.due_ms, life.cadence, life.phase_ms = True, None, cadence, None
                 case Arm(due_ms=due_ms, cadence=cadence):
                     monitor = item.change.monitor
                     assert monitor is not None
                     self._judge_arm(life, monitor, due_ms, cadence)
+                    self._judge_phase(life, monitor, item.reaction)
                     life.has_entry, life.due_ms, life.cadence = True, due_ms, cadence
+                    life.lead_ms = item.reaction.lead_ms or 0
+                    life.phase_ms = monitor.spec.phase.ms if monitor.spec.phase else None
 
     def _judge_arm(self, life: Life, monitor: Monitor, due_ms: int, cadence: Cadence) -> None:
         """An edit is exact: what is owed stays owed, what is new takes effect now, nothing fires twice."""
@@ -194,7 +203,7 @@ class Ledger:
         if self.clock_is_behind:
             return
         if life.counter == len(life.extra):
-            start_ms = monitor.created_ms + duration_ms(monitor.spec.initial_delay)
+            start_ms = monitor.created_ms + duration_ms(monitor.spec.initial_delay or "0s")
             demand(2, due_ms >= start_ms, f"{life.name} is armed before its initial delay is over")
             return
         if life.last_due_ms is not None:
@@ -203,6 +212,27 @@ class Ledger:
             since_ms = self.now_ms if life.last_due_ms is None else max(self.now_ms, life.last_due_ms)
             longest_ms = cadence.every_ms + min(cadence.jitter_ms, cadence.every_ms)
             demand(2, due_ms <= since_ms + longest_ms, f"{life.name} is armed later than its new interval allows")
+
+    def _judge_phase(self, life: Life, monitor: Monitor, arm: Arm) -> None:
+        """An allotted grid is reached with the next firing or the one after it, at most an interval later."""
+        phase = monitor.spec.phase
+        demand(7, (phase is None) == (arm.lead_ms is None), f"{life.name} is on another grid than its definition says")
+        if phase is None or arm.lead_ms is None:
+            return
+        offset_ms = jitter_offset_ms(arm.cadence, monitor.generation)
+        reached_ms = arm.due_ms + arm.lead_ms - offset_ms - phase.ms
+        demand(7, reached_ms % arm.cadence.every_ms == 0, f"{life.name} never comes onto its grid")
+        latest_ms = arm.cadence.every_ms * 5 // 4
+        demand(7, 0 <= arm.lead_ms <= latest_ms, f"{life.name} comes onto its grid late")
+
+    def circles(self) -> dict[str, Counter[int]]:
+        """How many armed entries are in each bucket, by interval, as the store should count them."""
+        found: dict[str, Counter[int]] = {}
+        for life in self.lives.values():
+            if life.phase_ms is not None:
+                every_ms = life.cadence.every_ms
+                found.setdefault(str(every_ms), Counter())[bucket_of(life.phase_ms, every_ms)] += 1
+        return found
 
     def commit(self, advances: Sequence[Advance], won: Sequence[bool], *, now_ms: int) -> None:
         for advance, moved in zip(advances, won, strict=True):
@@ -244,11 +274,14 @@ class Ledger:
         demand(1, advance.next_due_ms > now_ms, f"{life.name} was left due")
         if not every_ms or advance.next_due_ms < due_ms:
             return  # cron has its own oracle; backwards it goes when the clock was set back
-        count = (now_ms - due_ms) // every_ms + 1
-        newest_ms = due_ms + (count - 1) * every_ms
+        slots = [due_ms, *range(due_ms + life.lead_ms, now_ms + 1, every_ms)] if life.lead_ms else None
+        count = len(slots) if slots else (now_ms - due_ms) // every_ms + 1
+        newest_ms = slots[-1] if slots else due_ms + (count - 1) * every_ms
         on_time = now_ms - newest_ms <= self._catch_up.grace_ms
         kept = {"skip": int(on_time), "once": 1, "all": min(count, self._catch_up.runs_max)}[life.cadence.missed]
         expected = [newest_ms - back * every_ms for back in range(kept - 1, -1, -1)]
+        if slots:
+            expected = slots[count - kept :]
         allowed = self._after_overlap(life, advance, expected, made_up=count > 1 or not on_time)
         fired = [firing.due_ms for firing in advance.firings]
         policy = f"{life.cadence.missed}, {life.cadence.overlap}"
@@ -271,7 +304,9 @@ class Ledger:
     def _fire(self, life: Life, advance: Advance) -> None:
         if every_ms := life.cadence.every_ms:
             for ms in (advance.next_due_ms, *(firing.due_ms for firing in advance.firings)):
-                demand(2, (ms - advance.due.due_ms) % every_ms == 0, f"{life.name} drifted off its grid")
+                if ms != advance.due.due_ms:
+                    off_ms = (ms - advance.due.due_ms - life.lead_ms) % every_ms
+                    demand(2, off_ms == 0, f"{life.name} drifted off its grid")
         self._supersede(life, advance)
         for firing in advance.firings:
             demand(5, firing.counter not in life.runs, f"{life.name}@{firing.counter} was made twice")
@@ -281,7 +316,7 @@ class Ledger:
             life.runs[firing.counter] = RunRecord(firing.counter, firing.due_ms, firing.after_ms)
             life.counter += 1
             life.last_due_ms = firing.due_ms
-        life.due_ms = advance.next_due_ms
+        life.due_ms, life.lead_ms = advance.next_due_ms, 0
 
     def _supersede(self, life: Life, advance: Advance) -> None:
         """Of the runs that wait behind the first one, the newest are kept: nobody may be handed the others."""

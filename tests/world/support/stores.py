@@ -24,6 +24,7 @@ from paceline.core.monitors.values import (
 )
 from paceline.core.users import User, UserEdit
 from paceline.ports import Store
+from paceline.ports.monitors import Beside
 from tests.world.support.ledger import Ledger, demand
 
 WRITES = frozenset(
@@ -76,8 +77,8 @@ class Watched:
         self._ledger.remove(removes, results)
         return results
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
-        won = self._inner.react(reacted, now_ms=now_ms)
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
+        won = self._inner.react(reacted, now_ms=now_ms, beside=beside)
         self._ledger.react(reacted, won)
         self._past.append(("react", (reacted,), {"now_ms": now_ms}))
         return won
@@ -106,12 +107,12 @@ class Watched:
         demand(5, said == moved, f"{moved} were said to be made, but {gone} moved")
         demand(5, len(gone) <= limit, f"{len(gone)} moved, more than {limit}")
         for due in gone:
-            late_ms, every_ms = rule.now_ms - due.due_ms, due.cadence.every_ms
+            late_ms, step_ms = rule.now_ms - due.due_ms, due.lead_ms or due.cadence.every_ms
             demand(
-                2, late_ms < every_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up"
+                2, late_ms < step_ms and late_ms <= rule.grace_ms, f"{due} was late by {late_ms} ms and not caught up"
             )
             firings = (Firing(due.counter, due.due_ms, 0),) if due in fired else ()
-            advance = Advance(due, due.due_ms + every_ms, firings)
+            advance = Advance(due, due.due_ms + step_ms, firings)
             self._ledger.commit([advance], [True], now_ms=rule.now_ms)
         return moved
 

@@ -7,6 +7,7 @@ ledger's books, and at the end everything must come to rest: every run ended, ev
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +16,7 @@ from paceline.core.monitors.schedule import Cadence
 from paceline.core.users import UserEdit
 from paceline.ports import Store
 from paceline.steps import access
+from paceline.steps.monitors.phases import CIRCLES
 from tests.world.support.actors import CATCH_UP, OWNERS, Checker, Daemon, Users
 from tests.world.support.ledger import TERMINAL, Ledger, Life, demand
 from tests.world.support.seeded import MINUTE_MS, SECOND_MS, Damage, Opener, Seeded
@@ -121,6 +123,13 @@ class World(Seeded):
             self._look_closely(store)
 
     def _look_closely(self, store: Store) -> None:
+        counted = {
+            found.key: Counter({bucket: count for bucket, count in enumerate(found.value.counts) if count})
+            for found in CIRCLES.walk(store)
+            if found.value is not None
+        }
+        expected = self.ledger.circles()
+        demand(7, counted == expected, f"circles count {counted} instead of {expected}")
         problems = store.verify()
         demand(10, not problems, f"the store says {problems}")
         self.ledger.alerts.compare(store, OWNERS, list(self.ledger.lives.values()))
@@ -211,7 +220,7 @@ class World(Seeded):
             return
         assert life.due_ms is not None
         # Nothing is owed before its initial delay is over.
-        since_ms = max(since_ms, life.monitor.created_ms + duration_ms(life.monitor.spec.initial_delay) - 1)
+        since_ms = max(since_ms, life.monitor.created_ms + duration_ms(life.monitor.spec.initial_delay or "0s") - 1)
         fired = sorted(run.due_ms for run in life.firings() if run.due_ms > since_ms)
         expected = expected_slots(life.cadence, life.due_ms, since_ms=since_ms)
         skips = life.cadence.overlap == "skip"

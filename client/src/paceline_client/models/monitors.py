@@ -67,7 +67,6 @@ class Monitor(Model, frozen=True):
     id: str
     user: str
     check: Check
-    initial_delay: Duration
     jitter: Duration
     missed: Missed
     overlap: Overlap
@@ -84,6 +83,7 @@ class Monitor(Model, frozen=True):
     every: Duration | None = None
     cron: str | None = None
     timezone: str | None = None
+    initial_delay: Duration | None = None
     skipped: Skipped | None = None
     failing_since: datetime | None = None
     etag: str | None = None
@@ -93,7 +93,7 @@ class _MonitorOptions(TypedDict, total=False):
     every: DurationLike | None
     cron: str | None
     timezone: str | None
-    initial_delay: DurationLike
+    initial_delay: DurationLike | None
     jitter: DurationLike
     missed: Missed
     overlap: Overlap

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
@@ -25,9 +25,11 @@ from paceline.adapters.aws.monitors.upkeep import leases
 from paceline.core.batches.values import Replayed
 from paceline.core.daemons import Leases
 from paceline.core.engine_traits import EngineTraits
+from paceline.core.monitors.values import Reacted
 from paceline.core.store_status import StoreStatus
 from paceline.errors import StoreUnavailable
 from paceline.ports import Clock
+from paceline.ports.monitors import Beside
 
 SCHEMA_VERSION = 1
 # Each request is paid for, figures are counted over many partitions, and the clocks of hosts differ.
@@ -53,6 +55,12 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
     def create(self) -> tables.Report:
         """Makes tables and queues that are missing."""
         return tables.create(self._clients, self._database.prefix)
+
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
+        won = self.react_alone(reacted, now_ms=now_ms)
+        if beside is not None:
+            beside(self, won)
+        return won
 
     @property
     def traits(self) -> EngineTraits:

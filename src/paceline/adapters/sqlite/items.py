@@ -10,6 +10,22 @@ from paceline.ports.items import ANYTHING, LAST_KEY, ItemKey, ItemWrite
 EXPIRED_MAX = 1_000
 
 
+class ItemsInside:
+    """Items inside a transaction that is open already."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def get_items(self, keys: Sequence[ItemKey]) -> dict[ItemKey, bytes]:
+        return get_items(self._db, keys)
+
+    def items_after(self, kind: str, *, after: str, before: str, limit: int) -> list[tuple[str, bytes]]:
+        return items_after(self._db, kind, after=after, before=before, limit=limit)
+
+    def write_items(self, writes: Sequence[ItemWrite]) -> dict[ItemKey, bytes | None]:
+        return write_items(self._db, writes)
+
+
 def get_items(db: Connection, keys: Sequence[ItemKey]) -> dict[ItemKey, bytes]:
     return {at: value for at in keys if (value := _value(db, at)) is not None}
 

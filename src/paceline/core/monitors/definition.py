@@ -20,7 +20,7 @@ from paceline.core.monitors.checks import (
     parse_check,
 )
 from paceline.core.monitors.cron import cron_problem, timezone_problem
-from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Wish
+from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Phase, Wish
 from paceline.core.parsing import decode, duration_problems, line_problem
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -37,7 +37,8 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     every: str | None = None
     cron: str | None = None
     timezone: str = "UTC"
-    initial_delay: str = "0s"
+    initial_delay: str | None = None
+    """None: not given. An interval then has its phase allotted, with a first check at once; cron needs no delay."""
     jitter: str = "0s"
     missed: Missed = "skip"
     overlap: Overlap = "skip"
@@ -46,6 +47,13 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     alert: AlertPolicy = DEFAULT_ALERT
     attempts: int = 1
     """How often a check is tried before it counts as failed."""
+    phase: Phase | None = None
+    """Allotted, not declared: it is stored with the spec, and no document of a user has it."""
+
+    @property
+    def is_allotted(self) -> bool:
+        """True if its phase is Paceline's choice: an interval without an initial delay."""
+        return self.every is not None and self.initial_delay is None
 
 
 class Monitor(msgspec.Struct, frozen=True):
@@ -69,7 +77,7 @@ class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
     every: str | None = None
     cron: str | None = None
     timezone: str = "UTC"
-    initial_delay: str = "0s"
+    initial_delay: str | msgspec.UnsetType = msgspec.UNSET
     jitter: str = "0s"
     missed: Missed = "skip"
     overlap: Overlap = "skip"
@@ -79,7 +87,12 @@ class _SpecDocument(msgspec.Struct, forbid_unknown_fields=True):
     attempts: int = 1
 
 
+class _StoredDocument(_SpecDocument, forbid_unknown_fields=True):
+    phase: Phase | None = None
+
+
 _SPEC = msgspec.json.Decoder(_SpecDocument)
+_STORED = msgspec.json.Decoder(_StoredDocument)
 
 
 def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> MonitorSpec:
@@ -94,7 +107,9 @@ def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> Monitor
 def parse_stored_spec(text: str | bytes) -> MonitorSpec:
     """A spec that was valid when it was stored; limits may have changed since and do not apply."""
     body = text.encode() if isinstance(text, str) else text
-    return _to_spec(_SPEC.decode(body), "", check_bytes_max=None)
+    document = _STORED.decode(body)
+    spec = _to_spec(document, "", check_bytes_max=None)
+    return spec if document.phase is None else msgspec.structs.replace(spec, phase=document.phase)
 
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
@@ -104,24 +119,30 @@ def spec_document(spec: MonitorSpec) -> dict[str, Any]:
 
 
 def encode_spec(spec: MonitorSpec) -> bytes:
-    """The spec as a store keeps it. Fields that came later are left out at their default: older texts stay equal."""
+    """The spec as a store keeps it, with its phase.
+
+    Fields that came later are left out at their default: older texts stay equal.
+    """
     check = spec.check
     document = _document(spec, check.document if isinstance(check, OutgoingCheck) else check)
     if spec.alert != DEFAULT_ALERT:
         document["alert"] = spec.alert
     if spec.attempts != 1:
         document["attempts"] = spec.attempts
+    if spec.phase is not None:
+        document["phase"] = spec.phase
     return msgspec.json.encode(document)
 
 
 def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
     return Wish(
         cadence=cadence_of(spec),
-        initial_delay_ms=duration_ms(spec.initial_delay),
+        initial_delay_ms=duration_ms(spec.initial_delay or "0s"),
         resting=spec.paused or owner_disabled,
         outgoing=isinstance(spec.check, OutgoingCheck),
         created_ms=created_ms,
         queue=spec.check.queue if isinstance(spec.check, OutgoingCheck) else DEFAULT_QUEUE,
+        phase=spec.phase,
     )
 
 
@@ -158,7 +179,8 @@ def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
     if spec.cron is not None:
         document["cron"] = spec.cron
         document["timezone"] = spec.timezone
-    document["initial_delay"] = spec.initial_delay
+    if spec.initial_delay is not None:
+        document["initial_delay"] = spec.initial_delay
     document["jitter"] = spec.jitter
     document["missed"] = spec.missed
     document["overlap"] = spec.overlap
@@ -173,7 +195,7 @@ def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | No
         every=document.every,
         cron=document.cron,
         timezone=document.timezone,
-        initial_delay=document.initial_delay,
+        initial_delay=None if document.initial_delay is msgspec.UNSET else document.initial_delay,
         jitter=document.jitter,
         missed=document.missed,
         overlap=document.overlap,
@@ -186,7 +208,7 @@ def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | No
 
 def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
     problems = [*_cadence_problems(spec, limits), *policy_problems(spec.alert)]
-    for name, text in (("initial_delay", spec.initial_delay), ("jitter", spec.jitter)):
+    for name, text in (("initial_delay", spec.initial_delay or "0s"), ("jitter", spec.jitter)):
         problems += duration_problems(f"/{name}", text, ms_min=0, ms_max=EVERY_MS_MAX)
     if not 1 <= spec.attempts <= ATTEMPTS_MAX:
         problems.append(FieldProblem("/attempts", f"must be from 1 to {ATTEMPTS_MAX}"))

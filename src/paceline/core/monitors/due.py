@@ -37,6 +37,13 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     place: Any = None
     busy: bool = False
     overlapped: int = 0
+    lead_ms: int = 0
+    """As in ``Entry``: a due time beside the grid is followed by the first point of the grid."""
+
+    @property
+    def step_ms(self) -> int:
+        """How long after this due time the next one of an interval comes."""
+        return self.lead_ms or self.cadence.every_ms
 
     @property
     def token(self) -> tuple[int, int, int, int]:
@@ -91,7 +98,7 @@ class OnTime(NamedTuple):
     """The rule for the common case, for stores that can apply it to many entries in one act.
 
     An entry with an interval is on time when its following due time has not come yet and it is late by no more than
-    the grace. It then makes one run, due when it was, and moves on by its interval.
+    the grace. It then makes one run, due when it was, and moves on by its interval, or onto its grid.
     """
 
     now_ms: int
@@ -105,7 +112,7 @@ def advance(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
     """Returns the step forward of one due entry: the runs it makes, and when it is due next."""
     if _is_on_time(due, now_ms, catch_up.grace_ms):
         firing = Firing(due.counter, due.due_ms, 0)
-        wanted = Advance(due, due.due_ms + due.cadence.every_ms, (firing,))
+        wanted = Advance(due, due.due_ms + due.step_ms, (firing,))
     else:
         wanted = _advance_late(due, now_ms=now_ms, catch_up=catch_up)
     return overlap(wanted, waiting_max=catch_up.waiting_max) if due.busy else wanted
@@ -117,7 +124,7 @@ def advance_all(dues: Iterable[Due], *, now_ms: int, catch_up: CatchUp) -> list[
 
 def _is_on_time(due: Due, now_ms: int, grace_ms: int) -> bool:
     late_ms = now_ms - due.due_ms
-    return 0 <= late_ms < due.cadence.every_ms and late_ms <= grace_ms
+    return 0 <= late_ms < due.step_ms and late_ms <= grace_ms
 
 
 def missed_times(advance: Advance) -> list[int]:
@@ -151,7 +158,7 @@ def overlap(advance: Advance, *, waiting_max: int) -> Advance:
 def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
     """Any cadence, any lateness."""
     following_ms = next_due_ms(
-        due.cadence, after_ms=max(now_ms, due.due_ms), due_ms=due.due_ms, generation=due.generation
+        due.cadence, after_ms=max(now_ms, due.due_ms), due_ms=due.due_ms + due.lead_ms, generation=due.generation
     )
     slots = _slots(due, now_ms=now_ms, kept_max=catch_up.runs_max)
     return Advance(due, following_ms, _firings(due, slots, following_ms, now_ms=now_ms, catch_up=catch_up))
@@ -160,9 +167,11 @@ def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
 def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
     """The newest grid points from the due time up to now, oldest first, at most ``kept_max``."""
     if every_ms := due.cadence.every_ms:
-        passed = (now_ms - due.due_ms) // every_ms
+        grid_ms = due.due_ms + due.lead_ms
+        passed = (now_ms - grid_ms) // every_ms
         first = max(0, passed - kept_max + 1)
-        return [due.due_ms + index * every_ms for index in range(first, passed + 1)]
+        slots = [grid_ms + index * every_ms for index in range(first, passed + 1)]
+        return slots if not due.lead_ms or len(slots) == kept_max else [due.due_ms, *slots]
     return _cron_slots(due, now_ms=now_ms, kept_max=kept_max if due.cadence.missed == "all" else 1)
 
 
@@ -236,5 +245,6 @@ def decide_extra(entry: Entry, glance: Glance, *, now_ms: int) -> ExtraRun | Alr
         return AlreadyOpen(entry.counter - 1)
     if entry.due_ms is not None and entry.due_ms <= now_ms:
         token = entry.generation, entry.counter, entry.revision, entry.due_ms
-        return FiringOwed(Due(*token, entry.cadence, overlapped=entry.overlapped))
+        lead_ms = entry.lead_ms or 0
+        return FiringOwed(Due(*token, entry.cadence, overlapped=entry.overlapped, lead_ms=lead_ms))
     return ExtraRun(entry, now_ms)

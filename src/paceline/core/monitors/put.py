@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck
-from paceline.core.monitors.definition import Monitor, encode_spec
+from paceline.core.monitors.definition import Monitor, MonitorSpec, cadence_of, encode_spec
 from paceline.core.monitors.load import exceeds, load_of
 from paceline.core.monitors.stored import StoredMonitor, keep_spec, read_spec
 from paceline.core.monitors.values import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
@@ -62,6 +62,8 @@ def decide_put(
     if stored is None:
         if not as_expected(item, None, 0):
             return PutDecision(PutResult("revision_mismatch"), None, owner)
+        if item.asks_phase and _lacks_phase(item.spec):
+            return PutDecision(PutResult("unplaced"), None, owner)
         if owner.monitors >= limits.monitors_max:
             return PutDecision(PutResult("limit_reached"), None, owner)
         load = owner.load + load_of(item.spec)
@@ -72,22 +74,39 @@ def decide_put(
         return _create(item, OwnerFacts(owner.monitors + 1, load, owner.disabled, queues), new)
     if not as_expected(item, stored.generation, stored.revision):
         return PutDecision(PutResult("revision_mismatch", stored.monitor(item.owner, item.id)), None, owner)
-    text = encode_spec(item.spec).decode()
+    before = read_spec(stored.text)
+    spec = placed(item.spec, before)
+    if item.asks_phase and _lacks_phase(spec):
+        return PutDecision(PutResult("unplaced", stored.monitor(item.owner, item.id)), None, owner)
+    text = encode_spec(spec).decode()
     if stored.text == text:
         return PutDecision(PutResult("unchanged", stored.monitor(item.owner, item.id)), None, owner)
-    load = owner.load + load_of(item.spec) - load_of(read_spec(stored.text))
+    load = owner.load + load_of(spec) - load_of(before)
     if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
         current = stored.monitor(item.owner, item.id)
         return PutDecision(PutResult("rate_reached", current, load=load), None, owner)
     if (queues := _with_queue(item, owner)) is None:
         return PutDecision(PutResult("queues_reached", stored.monitor(item.owner, item.id)), None, owner)
-    keep_spec(text, item.spec)  # the change that follows will read it
+    keep_spec(text, spec)  # the change that follows will read it
     # By position: this is made for every edit, and names cost as much as the rest of it.
     generation, revision, created_ms = stored.generation, stored.revision, stored.created_ms
-    monitor = Monitor(item.owner, item.id, generation, revision + 1, item.spec, created_ms, new.now_ms)
+    monitor = Monitor(item.owner, item.id, generation, revision + 1, spec, created_ms, new.now_ms)
     replaced = StoredMonitor(generation, revision + 1, text, created_ms, new.now_ms)
     after = OwnerFacts(owner.monitors, load, owner.disabled, queues)
-    return PutDecision(PutResult("replaced", monitor), replaced, after)
+    return PutDecision(PutResult("replaced", monitor, before=before), replaced, after)
+
+
+def placed(spec: MonitorSpec, before: MonitorSpec | None) -> MonitorSpec:
+    """The spec with its phase: the one it had, if its interval stays; else the one that the put proposes."""
+    phase = spec.phase if spec.is_allotted else None
+    had = before.phase if before is not None and before.is_allotted else None
+    if before is not None and had and spec.is_allotted and cadence_of(before).every_ms == cadence_of(spec).every_ms:
+        phase = had
+    return spec if phase == spec.phase else msgspec.structs.replace(spec, phase=phase)
+
+
+def _lacks_phase(spec: MonitorSpec) -> bool:
+    return spec.is_allotted and spec.phase is None
 
 
 def decide_remove(item: RemoveMonitor, stored: tuple[int, int] | None) -> RemoveResult:
@@ -114,7 +133,8 @@ def _with_queue(item: PutMonitor, owner: OwnerFacts) -> frozenset[str] | None:
 
 def _create(item: PutMonitor, owner: OwnerFacts, new: NewFacts) -> PutDecision:
     made_ms = new.now_ms if item.created_ms is None else item.created_ms
-    created = StoredMonitor(new.generation, 1, encode_spec(item.spec).decode(), made_ms, made_ms)
-    monitor = Monitor(item.owner, item.id, new.generation, 1, item.spec, made_ms, made_ms)
+    spec = placed(item.spec, None)
+    created = StoredMonitor(new.generation, 1, encode_spec(spec).decode(), made_ms, made_ms)
+    monitor = Monitor(item.owner, item.id, new.generation, 1, spec, made_ms, made_ms)
     change = Change(new.change_seq, new.generation, monitor, owner.disabled, None)
     return PutDecision(PutResult("created", monitor, change), created, owner)

@@ -17,6 +17,9 @@ from paceline.core.monitors.cron import next_cron_ms
 SLOT_MS = 50
 """Due times lie on this raster, so that a store may cluster its due table by a small integer."""
 
+SOON_MS = 1_000
+"""A first check waits for its grid if that comes so soon, and a firing beside the grid is not followed so soon."""
+
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "queue"]
 
@@ -30,6 +33,17 @@ class Cadence(msgspec.Struct, frozen=True):
     jitter_ms: int = 0
     missed: Missed = "skip"
     overlap: Overlap = "skip"
+
+
+class Phase(msgspec.Struct, frozen=True, gc=False):
+    """Where the grid of an interval monitor lies, as ``core.monitors.phases`` allotted it.
+
+    Its due times are ``ms`` behind a whole number of intervals, counted from 1970.
+    """
+
+    ms: int
+    first_ms: int | None = None
+    """When its first check is due, before it joins the grid. None: at the first point of the grid."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -52,15 +66,19 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
     queue: str = DEFAULT_QUEUE
     """Where its outgoing runs wait, by the name that its check gives."""
+    lead_ms: int | None = None
+    """From a due time beside its allotted grid to the first point of the grid; 0: the due time is a point of the grid.
+    None: no grid is allotted."""
 
 
 class Arm(msgspec.Struct, frozen=True, gc=False):
-    """The entry shall fire next at ``due_ms``, in this cadence."""
+    """The entry shall fire next at ``due_ms``, in this cadence; ``lead_ms`` as in ``Entry``."""
 
     due_ms: int
     cadence: Cadence
     outgoing: bool
     queue: str = DEFAULT_QUEUE
+    lead_ms: int | None = None
 
 
 class Rest(msgspec.Struct, frozen=True, gc=False):
@@ -91,6 +109,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     outgoing: bool
     created_ms: int
     queue: str = DEFAULT_QUEUE
+    phase: Phase | None = None
+    """None: the grid begins with the first firing."""
 
 
 def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
@@ -101,14 +121,25 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
         at_rest = entry is not None and entry.due_ms is None and _same_shape(wish, entry)
         return Keep() if at_rest else Rest(wish.cadence, wish.outgoing, wish.queue)
     if entry is None:
-        due_ms = _first_due_ms(wish, generation=generation, now_ms=now_ms)
-        return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
+        return arm(wish, _first_due_ms(wish, generation=generation, now_ms=now_ms), generation=generation)
     due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
     # Before the first firing the initial delay may have been edited, which is no part of the shape.
     settled = not _awaits_first(wish, entry, now_ms=now_ms) or entry.due_ms == due_ms
     if entry.due_ms is not None and settled and _same_shape(wish, entry):
-        return Keep()
-    return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue)
+        as_it_is = arm(wish, entry.due_ms, generation=generation)
+        if entry.lead_ms == as_it_is.lead_ms:
+            return Keep()
+    return arm(wish, due_ms, generation=generation)
+
+
+def arm(wish: Wish, due_ms: int, *, generation: int) -> Arm:
+    """Return the reaction that lets the entry fire at ``due_ms``, and then on its allotted grid if it has one."""
+    lead_ms, every_ms = None, wish.cadence.every_ms
+    if wish.phase is not None:
+        lead_ms = (_grid_ms(wish.cadence, wish.phase, generation) - due_ms) % every_ms
+        if 0 < lead_ms <= min(SOON_MS, every_ms // 4):
+            lead_ms += every_ms
+    return Arm(due_ms, wish.cadence, wish.outgoing, wish.queue, lead_ms)
 
 
 def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int) -> int:
@@ -128,10 +159,10 @@ def upcoming_ms(entry: Entry, *, count: int, now_ms: int) -> list[int]:
     """
     if entry.due_ms is None:
         return []
-    times = [entry.due_ms]
+    times, grid_ms = [entry.due_ms], entry.due_ms + (entry.lead_ms or 0)
     while len(times) < count:
         after_ms = max(times[-1], now_ms)
-        times.append(next_due_ms(entry.cadence, after_ms=after_ms, due_ms=entry.due_ms, generation=entry.generation))
+        times.append(next_due_ms(entry.cadence, after_ms=after_ms, due_ms=grid_ms, generation=entry.generation))
     return times
 
 
@@ -144,6 +175,13 @@ def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
         return 0
     width_ms = min(cadence.jitter_ms, cadence.every_ms or cadence.jitter_ms)
     return int(stable_fraction(f"jitter:{generation}") * width_ms) // SLOT_MS * SLOT_MS
+
+
+def allotted_ms(entry: Entry) -> int | None:
+    """The phase on which the entry fires, if it was allotted; None while the entry rests."""
+    if entry.due_ms is None or entry.lead_ms is None:
+        return None
+    return (entry.due_ms + entry.lead_ms - jitter_offset_ms(entry.cadence, entry.generation)) % entry.cadence.every_ms
 
 
 def on_raster(ms: int) -> int:
@@ -171,7 +209,7 @@ def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
 def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:
     """Where an entry that waits too far ahead belongs: the next point of its own grid after now."""
     assert entry.due_ms is not None
-    grid_ms = _grid_start_ms(entry.cadence, entry.due_ms, now_ms)
+    grid_ms = _grid_start_ms(entry.cadence, entry.due_ms + (entry.lead_ms or 0), now_ms)
     return next_due_ms(entry.cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
 
 
@@ -199,17 +237,34 @@ def _awaits_first(wish: Wish, entry: Entry, *, now_ms: int) -> bool:
 
 
 def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:
+    if wish.phase is not None:
+        return _first_allotted_ms(wish.cadence, wish.phase, generation=generation, now_ms=now_ms)
     start_ms = wish.created_ms + wish.initial_delay_ms
     if wish.cadence.every_ms:
         return on_raster(max(now_ms, start_ms + jitter_offset_ms(wish.cadence, generation)))
     return next_due_ms(wish.cadence, after_ms=max(now_ms, start_ms), due_ms=0, generation=generation)
 
 
+def _first_allotted_ms(cadence: Cadence, phase: Phase, *, generation: int, now_ms: int) -> int:
+    """The first check, unless a point of the grid comes before it or within SOON_MS after it."""
+    grid_ms, first_ms = _grid_ms(cadence, phase, generation), on_raster(max(now_ms, phase.first_ms or 0))
+    point_ms = first_ms + (grid_ms - first_ms) % cadence.every_ms
+    return point_ms if phase.first_ms is None or point_ms - first_ms <= SOON_MS else first_ms
+
+
+def _grid_ms(cadence: Cadence, phase: Phase, generation: int) -> int:
+    """A point of the allotted grid. Jitter shifts it."""
+    return phase.ms + jitter_offset_ms(cadence, generation)
+
+
 def _interval_after_edit_ms(cadence: Cadence, entry: Entry, *, now_ms: int) -> int:
     """One new period after the previous slot, so that edits, however many, neither push a firing away nor double it."""
     before = entry.cadence
     if entry.due_ms is not None and before.every_ms:
-        slot_ms = entry.due_ms - before.every_ms - jitter_offset_ms(before, entry.generation)
+        slot_ms = entry.due_ms - before.every_ms
+        if cadence.every_ms != before.every_ms and entry.last_due_ms and slot_ms < entry.last_due_ms < entry.due_ms:
+            slot_ms = entry.last_due_ms  # a run beside the grid, due later than the slot before
+        slot_ms -= jitter_offset_ms(before, entry.generation)
         return slot_ms + cadence.every_ms + jitter_offset_ms(cadence, entry.generation)
     return now_ms if entry.last_due_ms is None else entry.last_due_ms + cadence.every_ms
 

@@ -24,6 +24,9 @@ class PutMonitor(msgspec.Struct, frozen=True, gc=False):
     """The generation of that revision, so that a monitor removed and created again meanwhile is not taken for it."""
     created_ms: int | None = None
     """Of a new monitor that was made elsewhere: when. None: now."""
+    asks_phase: bool = False
+    """True: if the monitor needs a phase that it has not got yet, nothing is written, and the answer is ``unplaced``.
+    A put without this that proposes no phase lets the grid begin with the first firing."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -42,6 +45,7 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
         "created",
         "replaced",
         "unchanged",
+        "unplaced",
         "revision_mismatch",
         "limit_reached",
         "rate_reached",
@@ -54,6 +58,8 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
     """The recorded change, where nothing more need be read to react to it: a new monitor has no entry yet."""
     load: int = 0
     """What the owner's load would be (``core.monitors.load``), if that is why it was refused."""
+    before: MonitorSpec | None = None
+    """The spec that was replaced."""
 
 
 class RemoveMonitor(msgspec.Struct, frozen=True):

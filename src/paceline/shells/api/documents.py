@@ -46,7 +46,13 @@ Duration = Annotated[core.Duration, Meta(description="Such as 500ms, 30s, 5m, 6h
 Every = Annotated[core.Duration, shown("The interval, from 1s up.")]
 Cron = Annotated[str, shown("Five fields: minute, hour, day of month, month, day of week.")]
 Timezone = Annotated[str, shown("Of the cron expression; an IANA name.")]
-Delay = Annotated[core.Duration, shown("Before the first firing.")]
+Delay = Annotated[
+    core.Duration,
+    shown(
+        "Before the first firing, where the grid of an interval then begins. Left out, the phase of an interval is"
+        " allotted: monitors of one interval share it evenly."
+    ),
+]
 Jitter = Annotated[core.Duration, shown("Shifts all firings of this monitor by a fixed part of it.")]
 Tags = Annotated[list[Annotated[str, shown(maxLength=TAG_CHARS_MAX)]], shown(maxItems=TAGS_MAX)]
 Attempts = Annotated[
@@ -113,7 +119,7 @@ class OutgoingCheck(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing
 
 class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: Annotated[msgspec.Raw, _to("Check")]
-    initial_delay: Delay = "0s"
+    initial_delay: Delay | msgspec.UnsetType = msgspec.UNSET
     jitter: Jitter = "0s"
     missed: Annotated[Missed, shown(MISSED_RULE)] = "skip"
     overlap: Annotated[Overlap, shown(OVERLAP_RULE)] = "skip"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
@@ -28,12 +28,14 @@ from paceline.shells.api.http.etags import (
     guard_of,
     not_modified,
 )
+from paceline.shells.api.http.group_commit import Batch
 from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
 from paceline.shells.api.http.problems import problem_of
 from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADERS, Group, Route
 from paceline.steps import access
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
+from paceline.steps.monitors.phases import allot_list
 from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view
 
 BULK_CHUNK = 250
@@ -150,12 +152,25 @@ async def put_monitors(call: Call) -> Answer:
     api, owner = call.api, call.owner
     await api.read(access.get_user, api.store, owner)
     puts, results = await api.work(_parse_bulk, api, owner, call.body)
+    done = await _put_chunks(api, api.writes.put_known_lists, [put for _, put in puts])
+    left = [at for at, result in enumerate(done) if result.disposition == "unplaced"]
+    # Phases are allotted to all of the request together, however many commits it takes.
+    placed = await api.work(allot_list, api.store, [puts[at][1] for at in left], now_ms=api.now_ms())
+    for at, result in zip(left, await _put_chunks(api, api.writes.put_lists, placed), strict=True):
+        done[at] = result
+    for (index, put), result in zip(puts, done, strict=True):
+        results[index] = _bulk_result(api, put, result)
+    return json_answer(200, BulkAnswer(results))
+
+
+async def _put_chunks(
+    api: ApiContext, write: Batch[Sequence[PutMonitor], list[PutResult]], puts: Sequence[PutMonitor]
+) -> list[PutResult]:
+    done: list[PutResult] = []
     for start in range(0, len(puts), BULK_CHUNK):
         chunk = puts[start : start + BULK_CHUNK]
-        done = await api.do(api.writes.put_lists, [put for _, put in chunk], weight=len(chunk))
-        for (index, put), result in zip(chunk, done, strict=True):
-            results[index] = _bulk_result(api, put, result)
-    return json_answer(200, BulkAnswer(results))
+        done += await api.do(write, chunk, weight=len(chunk))
+    return done
 
 
 async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:

@@ -11,7 +11,7 @@ from paceline.core.ids import id_problem
 from paceline.core.monitors.check_secrets import keep_hidden
 from paceline.core.monitors.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.monitors.load import firings_text
-from paceline.core.monitors.put import QUEUES_MAX
+from paceline.core.monitors.put import QUEUES_MAX, Limits
 from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 from paceline.core.parsing import decode
@@ -20,6 +20,7 @@ from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import require_channels
 from paceline.steps.edit import edit
 from paceline.steps.monitors.check_secrets import seal_spec
+from paceline.steps.monitors.phases import Allot, allot_each, allot_list
 from paceline.steps.monitors.react import CHANGES_MAX, ReactReport, entries_after, react_to, react_to_all
 
 _PATCH = msgspec.json.Decoder(dict[str, Any])
@@ -32,16 +33,48 @@ def put_monitors(
 
     What is secret in them was sealed before: ``check_secrets.seal_put``.
     """
-    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
+    limits = Limits(monitors_max, firings_max)
+    results = _put(store, puts, limits, now_ms=now_ms, allot=allot_list)
     _let_follow(store, results, now_ms=now_ms)
+    return results
+
+
+def put_known_monitors(
+    store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> list[PutResult]:
+    """The same, without those that need a phase: these are answered ``unplaced``, and nothing is written of them."""
+    asking = [_asking(put) for put in puts]
+    results = store.put_monitors(asking, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
+    _let_follow(store, results, now_ms=now_ms)
+    return results
+
+
+def put_many_monitors(
+    store: Store, puts: Sequence[PutMonitor], *, page: int, monitors_max: int, now_ms: int, firings_max: int = 0
+) -> list[PutResult]:
+    """As ``put_monitors``, in several commits of so many each. Phases are allotted to all of them together."""
+    limits = Limits(monitors_max, firings_max)._asdict()
+
+    def put_pages(step: Callable[..., list[PutResult]], puts: Sequence[PutMonitor]) -> list[PutResult]:
+        pages = [puts[start : start + page] for start in range(0, len(puts), page)]
+        return [result for one in pages for result in step(store, one, **limits, now_ms=now_ms)]
+
+    results = put_pages(put_known_monitors, puts)
+    left = [index for index, result in enumerate(results) if result.disposition == "unplaced"]
+    placed = allot_list(store, [puts[index] for index in left], now_ms=now_ms)
+    for index, result in zip(left, put_pages(put_monitors, placed), strict=True):
+        results[index] = result
     return results
 
 
 def put_monitors_and_entries(
     store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> tuple[list[PutResult], dict[int, Entry]]:
-    """The same, and how the entries stand that followed, by generation: for those who show them at once."""
-    results = store.put_monitors(puts, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
+    """Puts of one monitor each, done together: the first check of a new one is due at once.
+
+    Returns also how the entries stand that followed, by generation: for those who show them at once.
+    """
+    results = _put(store, puts, Limits(monitors_max, firings_max), now_ms=now_ms, allot=allot_each)
     return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
@@ -76,6 +109,8 @@ def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int, firings_
                 f"The checks of user {put.owner!r} name {QUEUES_MAX} queues already, the most there may be."
                 " Use one of them."
             )
+        case "unplaced":
+            raise AssertionError("a put that asks for a phase is put again with one")
         case "no_owner":
             return NotFound(f"There is no user {put.owner!r}. An admin can add one.")
 
@@ -189,6 +224,23 @@ def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError 
             return no_monitor(remove.owner, remove.id)
         case "revision_mismatch":
             return RevisionMismatch(f"Monitor {remove.id!r} was changed in the meantime. Read it again and retry.")
+
+
+def _put(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot) -> list[PutResult]:
+    """Writes what needs no phase, then allots phases to the others and writes them."""
+    results = store.put_monitors([_asking(put) for put in puts], **limits._asdict(), now_ms=now_ms)
+    left = [index for index, result in enumerate(results) if result.disposition == "unplaced"]
+    if left:
+        placed = allot(store, [puts[index] for index in left], now_ms=now_ms)
+        done = store.put_monitors(placed, **limits._asdict(), now_ms=now_ms)
+        for index, result in zip(left, done, strict=True):
+            results[index] = result
+    return results
+
+
+def _asking(put: PutMonitor) -> PutMonitor:
+    spec = put.spec
+    return msgspec.structs.replace(put, asks_phase=True) if spec.is_allotted and spec.phase is None else put
 
 
 def _let_follow(store: Store, results: Sequence[PutResult], *, now_ms: int) -> list[ReactReport]:

@@ -9,6 +9,7 @@ from paceline.core.monitors import schedule
 from paceline.core.monitors.definition import wish_of
 from paceline.core.monitors.values import Change, Reacted
 from paceline.ports import Store
+from paceline.steps.monitors.phases import count_moves
 
 CHANGES_MAX = 5_000
 
@@ -34,7 +35,7 @@ def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactRe
     if not changes:
         return ReactReport(0, 0, more=False, followed=[])
     reacted = [Reacted(change, _decide(change, now_ms)) for change in changes]
-    won = store.react(reacted, now_ms=now_ms)
+    won = store.react(reacted, now_ms=now_ms, beside=count_moves(reacted))
     followed = [item for item, moved in zip(reacted, won, strict=True) if moved]
     return ReactReport(len(followed), len(won) - len(followed), more=not all(won), followed=followed)
 
@@ -84,4 +85,5 @@ def _entry_after(item: Reacted) -> schedule.Entry | None:
                 outgoing=reaction.outgoing,
                 last_due_ms=entry.last_due_ms if entry else None,
                 queue=reaction.queue,
+                lead_ms=reaction.lead_ms if isinstance(reaction, schedule.Arm) else None,
             )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from paceline.core.monitors.catch_up import HORIZON_S
 from paceline.core.monitors.due import Advance, CatchUp, Due, OnTime, advance_all, at_times, missed_times
 from paceline.core.monitors.schedule import Entry, pulled_back_ms, too_far_ahead
@@ -147,4 +149,5 @@ def pull_back(
 
 def _entry(due: Due) -> Entry:
     """As far as the clock is concerned, it does not matter where its runs go."""
-    return Entry(due.generation, due.counter, due.revision, due.due_ms, due.cadence, outgoing=False)
+    entry = Entry(due.generation, due.counter, due.revision, due.due_ms, due.cadence, outgoing=False)
+    return replace(entry, lead_ms=due.lead_ms)

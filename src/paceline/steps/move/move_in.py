@@ -31,6 +31,7 @@ from paceline.steps.access import TOKENS_MAX
 from paceline.steps.batches.headers import open_headers
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.monitors.check_secrets import open_spec, seal_spec
+from paceline.steps.monitors.phases import count_moves
 from paceline.steps.monitors.react import CHANGES_MAX, react_to_all
 from paceline.steps.move.move_alerts import put_alert_line, put_channel_line, put_silence_line
 from paceline.steps.move.move_batch import BatchMove
@@ -239,11 +240,13 @@ class _Move:
     def _put(self, line: MonitorLine) -> PutMonitor:
         _check_id(line.id)
         # Sealed there; in an export of an older version, in the clear.
+        phase = None
         try:
-            opened = encode_spec(open_spec(parse_stored_spec(bytes(line.spec)), self._vault))
+            stored = open_spec(parse_stored_spec(bytes(line.spec)), self._vault)
+            phase, opened = stored.phase, encode_spec(msgspec.structs.replace(stored, phase=None))
         except msgspec.MsgspecError:
             opened = bytes(line.spec)  # what is wrong with it is said below
-        spec = seal_spec(parse_spec(opened, LIMITS), self._vault)
+        spec = msgspec.structs.replace(seal_spec(parse_spec(opened, LIMITS), self._vault), phase=phase)
         return PutMonitor(line.owner, line.id, spec, created_ms=min(line.created_ms, self._now_ms))
 
     def _place(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:
@@ -258,7 +261,9 @@ class _Move:
             changes |= {change.generation: change for change in recorded if change.generation in missing}
         new = [change for generation, change in changes.items() if generation not in there]
         reacted = [Reacted(one, self._reaction(one, wanted[one.generation])) for one in new]
-        self.unplaced += self._store.react(reacted, now_ms=self._now_ms).count(False) if reacted else 0
+        if reacted:
+            won = self._store.react(reacted, now_ms=self._now_ms, beside=count_moves(reacted))
+            self.unplaced += won.count(False)
         if any(result.disposition == "replaced" for result in results):
             react_to_all(self._store, now_ms=self._now_ms)
 
@@ -285,7 +290,7 @@ class _Move:
         wish = wish_of(change.monitor.spec, created_ms=line.created_ms, owner_disabled=change.owner_disabled)
         decided = schedule.react(wish, None, generation=change.generation, now_ms=self._now_ms)
         if isinstance(decided, schedule.Arm) and line.due_ms is not None:
-            return msgspec.structs.replace(decided, due_ms=schedule.on_raster(line.due_ms))
+            return schedule.arm(wish, schedule.on_raster(line.due_ms), generation=change.generation)
         return decided
 
     # -- providers, batches, accounts

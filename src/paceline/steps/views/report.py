@@ -62,7 +62,6 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     user: str
     check: dict[str, Any]
-    initial_delay: Duration
     jitter: Duration
     missed: Missed
     overlap: Overlap
@@ -80,6 +79,7 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     every: Duration | None = None
     cron: str | None = None
     timezone: str | None = None
+    initial_delay: Duration | None = None
     skipped: SkippedView | None = None
     failing_since: Instant | None = None
     """When the first of the failures ended that made it fail."""

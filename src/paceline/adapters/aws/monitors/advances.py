@@ -120,7 +120,7 @@ def _head(advance: Advance) -> Advance:
 
 def _tail(advance: Advance, head: Advance) -> Advance:
     made = len(head.firings)
-    due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms)
+    due = replace(advance.due, counter=advance.due.counter + made, due_ms=head.next_due_ms, lead_ms=0)
     return replace(advance, due=due, firings=advance.firings[made:])
 
 
@@ -193,6 +193,8 @@ class _Commit:
         if firings:
             change += ", #last_due_ms = :last_ms"
             values["last_ms"] = firings[-1].due_ms
+        if due.lead_ms:
+            change, values["lead_ms"] = f"{change}, #lead_ms = :lead_ms", 0  # from here on it is on its grid
         values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
         when = f"{AS_SEEN} AND #due_ms = :seen_ms"
         moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)

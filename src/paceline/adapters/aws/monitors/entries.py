@@ -232,6 +232,7 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "due_ms": due_ms,
         "due": due_of(due_ms, generation) if due_ms is not None else None,
         "shard": due_shard(generation) if armed else None,
+        "lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
     }
 
 
@@ -277,7 +278,7 @@ def to_place(item: Item) -> Place:
 def to_due(item: Item) -> Due:
     cadence = Cadence(**item["cadence"])
     token = item["generation"], item["counter"], item["revision"], item["due_ms"]
-    return Due(*token, cadence, to_place(item), overlapped=item.get("overlapped", 0))
+    return Due(*token, cadence, to_place(item), overlapped=item.get("overlapped", 0), lead_ms=item.get("lead_ms") or 0)
 
 
 def to_entry(item: Item) -> Entry:
@@ -291,4 +292,5 @@ def to_entry(item: Item) -> Entry:
         last_due_ms=item.get("last_due_ms"),
         overlapped=item.get("overlapped", 0),
         queue=item.get("queue_name", DEFAULT_QUEUE),
+        lead_ms=item.get("lead_ms"),
     )

@@ -76,7 +76,7 @@ class AwsMonitorStore(MonitorParts):
     narrowed = definitions.narrowed
     index_monitors = definitions.index_monitors
     changes = recorded_changes.changes
-    react = entry_items.react
+    react_alone = entry_items.react
 
     # -- entries
 

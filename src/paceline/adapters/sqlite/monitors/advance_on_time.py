@@ -29,9 +29,11 @@ BUSY = """(due.last_run <> 0 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome
 _GATHER = f"""
 INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k, overlapped, busy)
 SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
-       due.k + (cadence.every_ms / {SLOT_MS} << {GENERATION_BITS}), due.overlapped, {BUSY}
+       due.k + (iif(due.lead_ms, due.lead_ms, cadence.every_ms) / {SLOT_MS} << {GENERATION_BITS}), due.overlapped,
+       {BUSY}
 FROM due CROSS JOIN cadence ON cadence.id = due.cadence
-WHERE due.k >= ? AND due.k < ? AND cadence.every_ms > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
+WHERE due.k >= ? AND due.k < ?
+  AND iif(due.lead_ms, due.lead_ms, cadence.every_ms) > ? - ((due.k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS})
   AND (cadence.overlap = 'skip' OR NOT {BUSY})
 ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
 

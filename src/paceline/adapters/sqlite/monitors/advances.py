@@ -115,7 +115,8 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
         moves.append((next_k, counter + made, last_run, advance.overlapped, k, counter, due.revision))
     before = db.total_changes()
     db.executemany(
-        "UPDATE due SET k = ?, counter = ?, last_run = ?, overlapped = ? WHERE k = ? AND counter = ? AND revision = ?",
+        """UPDATE due SET k = ?, counter = ?, last_run = ?, overlapped = ?, lead_ms = 0
+           WHERE k = ? AND counter = ? AND revision = ?""",
         moves,
     )
     if db.total_changes() - before != len(moves):

@@ -44,6 +44,7 @@ class Place(NamedTuple):
     last_due_ms: int | None
     overlapped: int
     queue: str | None
+    lead_ms: int | None
 
 
 def integers(values: Iterable[int]) -> Any:
@@ -53,7 +54,7 @@ def integers(values: Iterable[int]) -> Any:
 
 
 _DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BITS}) * {SLOT_MS} + {EPOCH_MS}, cadence,
-                  overlapped, {BUSY}, lane, last_run FROM due"""  # noqa: S608  numbers of our own
+                  overlapped, {BUSY}, lead_ms, lane, last_run FROM due"""  # noqa: S608  numbers of our own
 
 # -- reading
 
@@ -65,12 +66,13 @@ def locate(db: Connection, cadences: Cadences, generations: Sequence[int], *, no
     is it anywhere else.
     """
     cold = db.execute(
-        "SELECT generation, cadence, base_ms FROM entry WHERE generation IN carray(?)", (integers(generations),)
+        "SELECT generation, cadence, base_ms, lead_ms FROM entry WHERE generation IN carray(?)",
+        (integers(generations),),
     ).fetchall()
     if not cold:
         return {}
     known = cadences.known(db, {row[1] for row in cold})
-    guesses = [k for row in cold for k in _guesses(row[0], known[row[1]], row[2], now_ms)]
+    guesses = [k for row in cold for k in _guesses(row[0], known[row[1]], row[2], row[3] or 0, now_ms)]
     found = _places(db, "due.k IN carray(?)", (integers(guesses),))
     for condition in ("due.k < ? AND (due.k & ?) IN carray(?)", "due.k >= ? AND (due.k & ?) IN carray(?)"):
         missing = [row[0] for row in cold if row[0] not in found]
@@ -167,8 +169,8 @@ class _Moves:
         )
         self._gone_keys: list[tuple[int]] = []
         self._gone: list[tuple[int]] = []
-        self._entries: list[tuple[int, int, int]] = []
-        self._rearmed: list[tuple[int, int, int]] = []
+        self._entries: list[tuple[int, int, int | None, int]] = []
+        self._rearmed: list[tuple[int, int, int | None, int]] = []
         self._dues: list[tuple[int, ...]] = []
 
     def judge(self, db: Connection, change: Change, reaction: Reaction) -> bool:
@@ -201,12 +203,12 @@ class _Moves:
     def write(self, db: Connection) -> None:
         db.executemany("DELETE FROM due WHERE k = ?", self._gone_keys)
         db.executemany("DELETE FROM entry WHERE generation = ?", self._gone)
-        db.executemany("UPDATE entry SET cadence = ?, base_ms = ? WHERE generation = ?", self._rearmed)
-        db.executemany("INSERT INTO entry (cadence, base_ms, generation) VALUES (?, ?, ?)", self._entries)
+        db.executemany("UPDATE entry SET cadence = ?, base_ms = ?, lead_ms = ? WHERE generation = ?", self._rearmed)
+        db.executemany("INSERT INTO entry (cadence, base_ms, lead_ms, generation) VALUES (?, ?, ?, ?)", self._entries)
         self._dues.sort()
         db.executemany(
-            """INSERT INTO due (k, counter, revision, cadence, lane, last_run, overlapped)
-               VALUES (?, ?, ?, ?, ?, ?, ?)""",
+            """INSERT INTO due (k, counter, revision, cadence, lane, last_run, overlapped, lead_ms)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
             self._dues,
         )
         db.executemany("INSERT INTO change (generation, number) VALUES (?, ?)", self._recorded.items())
@@ -228,8 +230,10 @@ class _Moves:
         lane = _outgoing_lane(db, owner, wish.queue) if wish.outgoing and owner is not None else CHECKS_LANE
         number = self._cadences.number(db, wish.cadence)
         base_ms = due_ms if due_ms is not None else monitor.created_ms
-        (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, generation))
-        self._dues.append((due_key(due_ms, generation), counter, monitor.revision, number, lane, last_run, overlapped))
+        lead_ms = wish.lead_ms if isinstance(wish, Arm) else None
+        (self._rearmed if generation in self._armed else self._entries).append((number, base_ms, lead_ms, generation))
+        hot = (counter, monitor.revision, number, lane, last_run, overlapped, lead_ms or 0)
+        self._dues.append((due_key(due_ms, generation), *hot))
 
 
 def _outgoing_lane(db: Connection, owner: int, queue: str) -> int:
@@ -276,10 +280,10 @@ def _take_each(db: Connection, generations: Any) -> dict[int, int]:
 # -- rows to values
 
 
-def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> list[int]:
+def _guesses(generation: int, cadence: Cadence, base_ms: int, lead_ms: int, now_ms: int) -> list[int]:
     """Where the row of an entry that is not overdue can be: at rest, at its first due time, or one of the next two."""
-    following_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=base_ms, generation=generation)
-    second_ms = next_due_ms(cadence, after_ms=following_ms, due_ms=base_ms, generation=generation)
+    following_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=base_ms + lead_ms, generation=generation)
+    second_ms = next_due_ms(cadence, after_ms=following_ms, due_ms=base_ms + lead_ms, generation=generation)
     slots = {RESTING_SLOT, *((ms - EPOCH_MS) // SLOT_MS for ms in (base_ms, following_ms, second_ms))}
     return [slot << GENERATION_BITS | generation for slot in slots]
 
@@ -287,10 +291,12 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, now_ms: int) -> li
 def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
     rows = db.execute(
         f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
-                   iif(extra.handle IS NULL, run.due_ms, extra.last_due_ms), due.overlapped, lane.queue
+                   iif(extra.handle IS NULL, run.due_ms, extra.last_due_ms), due.overlapped, lane.queue,
+                   iif(entry.lead_ms IS NULL, NULL, due.lead_ms)
             FROM due LEFT JOIN run ON run.handle = due.last_run LEFT JOIN lane ON lane.id = due.lane
                      LEFT JOIN extra ON extra.handle = run.handle
-            WHERE {condition}""",  # noqa: S608  three fixed texts
+                     LEFT JOIN entry ON entry.generation = due.k & {GENERATION_MASK}
+            WHERE {condition}""",  # noqa: S608  three fixed texts, and a number of our own
         bindings,
     )
     return {row[0] & GENERATION_MASK: Place(*row) for row in rows}
@@ -299,7 +305,7 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
 def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
     """The row itself is kept as the place: its last two columns say where a run of the entry goes."""
     known = cadences.known(db, {row[4] for row in rows})
-    return [Due(row[0], row[1], row[2], row[3], known[row[4]], row, bool(row[6]), row[5]) for row in rows]
+    return [Due(row[0], row[1], row[2], row[3], known[row[4]], row, bool(row[6]), row[5], row[7]) for row in rows]
 
 
 def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
@@ -313,6 +319,7 @@ def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
         last_due_ms=place.last_due_ms,
         overlapped=place.overlapped,
         queue=place.queue or DEFAULT_QUEUE,
+        lead_ms=place.lead_ms,
     )
 
 

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from paceline.adapters.sqlite.database import Connection, Database
+from paceline.adapters.sqlite.items import ItemsInside
 from paceline.adapters.sqlite.methods import peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
@@ -28,6 +29,7 @@ from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.values import Claimed, FoldReport, Queue, Reacted, Settlement, Take
+from paceline.ports.monitors import Beside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,11 +86,14 @@ class SqliteMonitorStore:
 
     changes = _reads(entries_sql.changes)
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
+    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         del now_ms  # nobody has to be told when an entry is due
         try:
             with self._db.write() as db:
-                return entries_sql.react(db, reacted, self._cadences)
+                won = entries_sql.react(db, reacted, self._cadences)
+                if beside is not None:
+                    beside(ItemsInside(db), won)
+                return won
         except BaseException:
             self._cadences.forget()
             raise

@@ -79,10 +79,15 @@ class BatchedWrites:
             answers.append(Put(result.disposition == "created", result.monitor, next(views)))
         return answers
 
+    def put_known_lists(self, lists: Sequence[Sequence[PutMonitor]]) -> list[list[PutResult] | PacelineError]:
+        """As ``put_lists``, without the monitors that need a phase: those are answered ``unplaced``."""
+        now_ms = self._system.clock.now_ms()
+        return [self._put_all(puts, now_ms, define.put_known_monitors) for puts in lists]
+
     def put_lists(self, lists: Sequence[Sequence[PutMonitor]]) -> list[list[PutResult] | PacelineError]:
         """Bulk puts: each list is one call of the step."""
         now_ms = self._system.clock.now_ms()
-        return [self._put_all(puts, now_ms) for puts in lists]
+        return [self._put_all(puts, now_ms, define.put_monitors) for puts in lists]
 
     def remove(self, removes: Sequence[RemoveMonitor]) -> list[PacelineError | None]:
         """One commit for the definitions, one for their entries."""
@@ -171,8 +176,10 @@ class BatchedWrites:
             answers |= dict(zip(others, recorded, strict=True))
         return [answers[index] for index in range(len(reports))]
 
-    def _put_all(self, puts: Sequence[PutMonitor], now_ms: int) -> list[PutResult]:
-        results = define.put_monitors(self._store, puts, **self.limits, now_ms=now_ms)
+    def _put_all(
+        self, puts: Sequence[PutMonitor], now_ms: int, step: Callable[..., list[PutResult]]
+    ) -> list[PutResult]:
+        results = step(self._store, puts, **self.limits, now_ms=now_ms)
         self._tell(results)
         return results
 

@@ -78,7 +78,10 @@ class MonitorOptions(NamedTuple):
         list[str] | None, Option(metavar="TEXT", help="All the DNS answers there must be; may be repeated.")
     ] = None
     timeout: Annotated[str | None, Option(metavar="DURATION", help="Total deadline of a check. [default: 10s]")] = None
-    initial_delay: Annotated[str | None, Option(metavar="DURATION", help="Wait before the first run.")] = None
+    initial_delay: Annotated[
+        str | None,
+        Option(metavar="DURATION", help="Wait before the first run. Without it an interval's phase is allotted."),
+    ] = None
     jitter: Annotated[str | None, Option(metavar="DURATION", help="Shift by a fixed part of this.")] = None
     missed: Annotated[
         Missed | None,

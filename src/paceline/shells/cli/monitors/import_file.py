@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import msgspec
 import typer
 
+from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
@@ -20,6 +21,7 @@ from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import UserOption
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
+from paceline.steps.monitors.phases import host_of
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]  # the monitor commands, with this one
 
-PAGE = 1_000
+PAGE, COMMIT = 10_000, 1_000
+"""Items that are read and have their phases allotted together, and those of one commit."""
 CHUNK_ITEMS, CHUNK_BYTES = 500, 4_194_304
 """Of one request, less than what a Paceline takes by default."""
 FileArgument = Annotated[
@@ -80,7 +83,7 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
         "firings_max": system.settings.firings_per_second_max,
     }
     puts = [put for _, put in parsed]
-    results = define.put_monitors(system.store, puts, **limits, now_ms=system.clock.now_ms())
+    results = define.put_many_monitors(system.store, puts, page=COMMIT, **limits, now_ms=system.clock.now_ms())
     for (line, put), result in zip(parsed, results, strict=True):
         if refused := define.put_error(result, put, **limits):
             tally.refuse(line, put.id, refused)
@@ -95,9 +98,14 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         monitor_id = None
         try:
             monitor_id, body = _split(item)
-            sent.append(_Sent(item.line, monitor_id, msgspec.json.encode({"id": monitor_id} | _FIELDS.decode(body))))
+            fields = _FIELDS.decode(body)
+            document = msgspec.json.encode({"id": monitor_id} | fields)
+            sent.append(_Sent(item.line, monitor_id, document, _host(fields.get("check"))))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
+    if len({one.id for one in sent}) == len(sent):  # else their order matters
+        # Phases are allotted to each request by itself: the monitors of a host shall be in one.
+        sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
         answer = remote.ask(
@@ -114,6 +122,15 @@ class _Sent(NamedTuple):
     line: int
     id: str
     document: bytes
+    host: str
+
+
+def _host(check: msgspec.Raw | None) -> str:
+    """The host of a check; empty if it has none, or is wrong and will be refused."""
+    try:
+        return host_of(parse_check(bytes(check or b"null"), "/check"))
+    except PacelineError:
+        return ""
 
 
 def _chunks(items: Iterable[_Sent]) -> Iterator[list[_Sent]]:

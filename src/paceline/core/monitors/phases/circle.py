@@ -1,0 +1,85 @@
+"""The circle of an interval: how many of its monitors fire in which part of it. Its size is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from paceline.core.monitors.schedule import SLOT_MS
+
+BUCKETS_MAX = 3_600
+"""An interval of up to an hour has buckets of one second, a day has buckets of 24."""
+HOST_NOTES = 64
+"""Hosts share so many notes of where their monitors are: the state of a circle does not grow with the hosts."""
+_SECOND_MS = 1_000
+
+
+class HostNote(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where the first monitor of a host was put, in slots, and how many have come since."""
+
+    base: int = 0
+    made: int = 0
+
+
+class Place(NamedTuple):
+    """A monitor on the circle of its interval."""
+
+    host: str
+    phase_ms: int
+    first_ms: int = 0
+    """When its first check is due, if that is before its grid."""
+
+
+class Circle(msgspec.Struct, frozen=True):
+    """The monitors of one interval, as far as allotment needs to know: hints, whose size is bounded."""
+
+    counts: list[int]
+    """How many are in each bucket."""
+    made: int = 0
+    """How many were ever added."""
+    hosts: dict[int, HostNote] = {}
+    first_ms: int = 0
+    """The latest first check that was ever given to a monitor of this interval."""
+
+
+def bucket_count(every_ms: int) -> int:
+    """Into how many buckets the circle of an interval is cut: one a second, or fewer if they would be too many."""
+    seconds = max(1, every_ms // _SECOND_MS)
+    return seconds // -(-seconds // BUCKETS_MAX)
+
+
+def bucket_of(phase_ms: int, every_ms: int) -> int:
+    return phase_ms % every_ms // SLOT_MS * bucket_count(every_ms) // (every_ms // SLOT_MS)
+
+
+def recount(
+    circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = ()
+) -> Circle | None:
+    """The circle after monitors have come and gone; None if nobody is left on it."""
+    counts = list(circle.counts) if circle else [0] * bucket_count(every_ms)
+    made, hosts = (circle.made, dict(circle.hosts)) if circle else (0, dict[int, HostNote]())
+    first_ms = max([circle.first_ms if circle else 0, *(one.first_ms for one in come)])
+    for place in gone:
+        bucket = bucket_of(place.phase_ms, every_ms)
+        counts[bucket] = max(0, counts[bucket] - 1)
+    for place in come:
+        counts[bucket_of(place.phase_ms, every_ms)] += 1
+        note = hosts.get(note_of(place.host)) or HostNote(place.phase_ms // SLOT_MS)
+        hosts[note_of(place.host)] = HostNote(note.base, note.made + 1)
+    return Circle(counts, made + len(come), hosts, first_ms) if any(counts) else None
+
+
+def fullest_second(phases_ms: Mapping[str, int] | Sequence[int], every_ms: int) -> int:
+    """How many of these phases fall into the fullest second of the circle."""
+    seconds: dict[int, int] = {}
+    for phase_ms in phases_ms.values() if isinstance(phases_ms, Mapping) else phases_ms:
+        second = phase_ms % every_ms // _SECOND_MS
+        seconds[second] = seconds.get(second, 0) + 1
+    return max(seconds.values(), default=0)
+
+
+def note_of(host: str) -> int:
+    return crc32(host.encode("utf-8", "surrogatepass")) % HOST_NOTES
