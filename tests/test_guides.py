@@ -22,7 +22,7 @@ from tests.aws.support.ministack import emulator
 from tests.support.terminals import Terminals, as_pattern, blocks, free_ports
 
 DOCS = Path(__file__).parents[1] / "docs"
-PORTS = ("8080", "8081", "8090", "8091", "8092", "8443")
+PORTS = ("8080", "8081", "8090", "8091", "8092", "8093", "8443")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->\n```sh$", re.MULTILINE)
 NOT_RUN_MAX = 3
 RUN = {"console", "console background"}

@@ -25,7 +25,9 @@ from typing import NamedTuple, Self
 
 TIMEOUT_S = 120.0
 LOOK_AGAIN_S = 60.0
-LOOKS = re.compile(r"paceline (monitor|batch|dead|job|run) (list|show|runs|results)\b|curl -sS \"|ripe-atlas report\b")
+LOOKS = re.compile(
+    r"paceline (alert|monitor|batch|dead|job|run) (list|show|runs|results)\b|curl -sS \"|ripe-atlas report\b"
+)
 """What only looks is asked again for a while: on a busy machine a check may take longer than the text allows."""
 MARK = "--the-command-ended-with "
 CONTROL_C = "^C"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from paceline.core.alerts.alert import Alert
 from paceline.core.jobs.values import AccountSpec
 from paceline.shells.aws_lambda import jobs
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
@@ -56,6 +57,19 @@ def test_functions_send_and_follow_a_job_and_call_its_webhook(stage: Stage, atla
         jobs.tell({}, Context())
         assert hook.asked == ["/done"]
     assert stage.rest("GET", f"/v1/jobs/{answer['job']}")[1]["success"]
+
+
+def test_function_tells_an_alert_through_the_channel_of_its_user_once(stage: Stage) -> None:
+    with closing(Target()) as hook:
+        channel = {"kind": "webhook", "url": f"{hook.url}/alert", "default": True}
+        assert stage.rest("PUT", "/v1/users/boss/channels/ops", channel)[0] == 201
+        alert = Alert("al_1", "monitor.failing", stage.now.now_ms(), "boss", "home", "answered 500")
+        assert stage.store.add_alerts([alert]) == [True]
+        for _ in range(2):
+            jobs.tell({}, Context())
+        assert hook.asked == ["/alert"]
+    [told] = stage.rest("GET", "/v1/users/boss/alerts")[1]["items"]
+    assert (told["state"], told["deliveries"][0]["tries"]) == ("told", 1)
 
 
 def test_called_twice_at_once_and_again_nothing_is_sent_twice(stage: Stage, atlas: AtlasSimulator) -> None:

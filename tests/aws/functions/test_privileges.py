@@ -53,6 +53,8 @@ STATED: dict[str, set[str]] = {
     "Follow": {"many ledger"},
     # Removed records that no run names any more; users that have no outgoing runs any more; and a run
     # that is offered because the one before it has expired.
+    # Whether a monitor still fails is asked when its silence ends.
+    "Tell": {"runs"},
     "Keeper": {"items", "many items", "many ledger", "outgoing"},
 }
 """What a scene of this length does not bring up, with its reason. ``many``: writes in batches."""

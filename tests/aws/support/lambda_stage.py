@@ -52,6 +52,7 @@ CACHES = (
     jobs._dispatcher,
     jobs._follower,
     jobs._webhooks,
+    jobs._alerts,
 )
 SECRET = "a secret of a test, long enough"
 TIME_S = 660.0
@@ -301,6 +302,8 @@ def _close(stage: Stage) -> None:
         jobs._atlas().close()
     if jobs._webhooks.cache_info().currsize:
         jobs._webhooks().work.edge.close()
+    if jobs._alerts.cache_info().currsize:
+        jobs._alerts().work.edge.close()
     if api._adapter.cache_info().currsize:
         asyncio.get_event_loop_policy().get_event_loop().close()
         asyncio.set_event_loop(None)

@@ -1,4 +1,4 @@
-"""Jobs, every minute: ``dispatch`` sends measurements, ``follow`` follows them to their end, ``tell`` calls webhooks.
+"""Jobs, every minute: ``dispatch`` sends measurements, ``follow`` follows them, ``tell`` calls webhooks; and alerts.
 
 These are the daemon's own loops, turned for as long as there is something to do and time to do it in. ``dispatch`` is
 also called with new jobs by the stream of the ledger, so that they need not wait for the minute.
@@ -17,15 +17,18 @@ from paceline.core.batches.calls import CallResult
 from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Event, Time, chance, engine, logger, time_of
+from paceline.shells.daemon.alerts import Alerts
 from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, WatchedAtlas
 from paceline.shells.daemon.webhooks import Webhooks
+from paceline.steps.alerts.deliver import Message
 from paceline.steps.jobs.dispatch import DispatchSettings
 from paceline.steps.jobs.webhook import Hook
-from paceline.wiring import open_atlas, open_caller
+from paceline.wiring import open_atlas, open_caller, open_messenger
 
 TURNS_MAX = 1_000
-HOOK_S = 12.0
+TELL_S = 32.0
+"""With less time left nothing is begun: a message through apprise may take half a minute."""
 JOB = "job#"
 """How the partition key of a job begins; those of its measurements do too, and have another sort key."""
 JOB_SORT = "-"
@@ -57,12 +60,14 @@ def follow(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 @logger.inject_lambda_context
 def tell(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Webhooks of finished jobs. One that is cut short is tried again when its time comes."""
+    """Webhooks of finished jobs, and alerts. One that is cut short is tried again when its time comes."""
     del event
-    loop = _webhooks()
-    if carry_out([loop], time_of(context), claim_s=HOOK_S):
-        _webhooks.cache_clear()
-    return {"webhooks": loop.settled}
+    hooks, alerts = _webhooks(), _alerts()
+    cut_short: list[InFlight[Any, Any]] = carry_out([hooks, alerts], time_of(context), claim_s=TELL_S)
+    for loop, made in ((hooks, _webhooks), (alerts, _alerts)):
+        if loop in cut_short:
+            made.cache_clear()
+    return {"webhooks": hooks.settled, "alerts": alerts.settled}
 
 
 def _is_new_job(record: Event) -> bool:
@@ -117,6 +122,13 @@ def _dispatcher() -> Dispatcher:
 @cache
 def _follower() -> Follower:
     return Follower(engine().system, _atlas(), _desk(), loop_metrics(), chance=chance, finished=lambda: None)
+
+
+@cache
+def _alerts() -> InFlight[Message, CallResult]:
+    system = engine().system
+    alerts = Alerts(system, open_messenger(system.settings, system.clock), loop_metrics(), chance=chance)
+    return InFlight(alerts, clock=system.clock, remote=system.traits.remote)
 
 
 @cache

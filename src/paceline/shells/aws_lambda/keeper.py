@@ -9,6 +9,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
+from paceline.steps.alerts.notice import notice
+from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
@@ -29,7 +31,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     now, time = engine(), time_of(context)
     report = {"set_back_ms": _clock(now)}
     report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
-    report |= {"batches": _batches(now, time)} | _health(now, time)
+    report |= {"batches": _batches(now, time)} | _health(now, time) | {"alerts_purged": _alerts(now)}
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
@@ -89,6 +91,15 @@ def _batches(now: Engine, time: Time) -> int:
         done = go_on_deleting(now.store, now_ms=now.now_ms())
         total, more = total + done.runs + done.records, done.more
     return total
+
+
+def _alerts(now: Engine) -> int:
+    """Returns how many old alerts are gone. Notices first what admins are to be told of."""
+    now_ms = now.now_ms()
+    noticed = notice(now.store, now_ms=now_ms)
+    if noticed is not None and any(noticed):
+        logger.info("noticed", extra=noticed._asdict())
+    return purge_alerts(now.store, keep_ms=duration_ms(now.system.settings.alerts_keep), now_ms=now_ms)
 
 
 def _jobs(now: Engine, time: Time) -> int:

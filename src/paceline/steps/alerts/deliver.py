@@ -26,7 +26,6 @@ from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.silences import silences_of
 from paceline.steps.jobs.webhook import sign, webhook_secret
-from paceline.steps.views.report import monitor_view
 
 ALERTS_MAX = 50
 WEBHOOK_MS, NOTE_MS = 10_000, 30_000
@@ -238,10 +237,10 @@ class _Pass:
         if (alert.user, alert.subject) in self._woken:
             return False
         monitor = self._store.monitor(alert.user, alert.subject)
-        if monitor is None:
+        if monitor is None or monitor.spec.paused:
             return False
-        health = monitor_view(self._store, monitor, now_ms=self._now_ms).health
-        if health not in ("failing", "late"):
+        record = self._store.health_records([monitor.generation]).get(monitor.generation)
+        if record is None or not (record.failing or record.late_ms):
             return False
         self._woken.add((alert.user, alert.subject))
         return True
