@@ -20,7 +20,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser test quick check format lint types contracts bench bench-full functions lock clean
+.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ browser:  ## Chromium and promtool for the tests that need them, where they can 
 
 test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+pictures: $(STAMP) browser  ## the pictures of the README and the docs, taken from the demo in a browser
+	PACELINE_PICTURES=$(CURDIR)/docs/images $(BIN)/python -m pytest -q tests/shells/dashboard/test_pictures.py
 
 quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, steps and the store on SQLite
 	$(BIN)/ruff format --check

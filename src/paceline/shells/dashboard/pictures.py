@@ -48,11 +48,12 @@ def value_ticks(top: float, height: float) -> list[Tick]:
 def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -> list[Tick]:
     """Labels of the time axis; ``at`` is in percent. ``last`` stands at the right end in place of the time."""
     span = end - start
-    days = span > timedelta(hours=36)
+    days, short = span > timedelta(hours=36), span < timedelta(minutes=parts)
+    parts = parts // 2 if short else parts  # seconds need more room
     found = []
     for step in range(parts + 1):
         at = start + span * step / parts
-        text = f"{at:%-d %b}" if days else f"{at:%H:%M:%S}" if span < timedelta(minutes=parts) else f"{at:%H:%M}"
+        text = f"{at:%-d %b}" if days else f"{at:%H:%M:%S}" if short else f"{at:%H:%M}"
         found.append(Tick(round(100 * step / parts, 3), last if last and step == parts else text, low=bool(step % 2)))
     return found
 

@@ -16,6 +16,7 @@ from paceline.shells.api.http.answers import Answer, empty_answer, text_answer
 from paceline.shells.api.http.auth import OWN_PAGE
 from paceline.shells.api.http.context import Call
 from paceline.shells.dashboard import files, pictures, words
+from paceline.shells.dashboard.menu import MENU, menu_marks
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -85,29 +86,6 @@ class Place(NamedTuple):
     crumbs: tuple[tuple[str, str], ...] = ()
 
 
-class Entry(NamedTuple):
-    """A line of the menu."""
-
-    name: str
-    address: str
-    icon: str
-    word: str
-    admins: bool
-
-
-MENU = (
-    Entry("overview", "/", "n-over", "Overview", admins=False),
-    Entry("monitors", "/ui/monitors", "n-mon", "Monitors", admins=False),
-    Entry("providers", "/ui/providers", "n-prov", "Providers", admins=True),
-    Entry("batches", "/ui/batches", "n-bat", "Batches", admins=True),
-    Entry("jobs", "/ui/jobs", "n-job", "Jobs", admins=False),
-    Entry("accounts", "/ui/accounts", "n-acc", "Accounts", admins=True),
-    Entry("dead", "/ui/dead", "n-dead", "Dead letters", admins=True),
-    Entry("users", "/ui/users", "n-user", "Users", admins=False),
-    Entry("channels", "/ui/channels", "n-chan", "Channels", admins=False),
-)
-
-
 @cache
 def environment() -> Environment:
     """The templates, read at the first page: the command line never loads them."""
@@ -153,22 +131,24 @@ def html(template: str, values: Mapping[str, Any], *, code: int = 200) -> Answer
     return text_answer(code, body.encode(), HTML, policy=POLICY)
 
 
-def frame(user: TokenUser, *, now_ms: int, part: bool) -> dict[str, Any]:
+def frame(user: TokenUser, marks: Mapping[str, str], *, now_ms: int, part: bool) -> dict[str, Any]:
     """What the frame around every page needs."""
     return {
         "me": user,
         "admin": user.role == "admin",
         "writes": not user.scope,
         "menu": [entry for entry in MENU if user.role == "admin" or not entry.admins],
+        "marks": marks,
         "now": datetime.fromtimestamp(now_ms / 1_000, UTC),
         "part": part,
     }
 
 
-def page(call: Call, template: str, place: Place, **values: Any) -> Answer:
+async def page(call: Call, template: str, place: Place, **values: Any) -> Answer:
     """The page, or what of it the script asks for; 304 if that is what it has already."""
     part = is_part(call.headers)
-    answer = html(template, {"place": place, **frame(call.user, now_ms=call.api.now_ms(), part=part), **values})
+    around = frame(call.user, await menu_marks(call), now_ms=call.api.now_ms(), part=part)
+    answer = html(template, {"place": place, **around, **values})
     if not part:
         return answer
     tag = b'W/"%s"' % blake2b(answer.body, digest_size=12).hexdigest().encode()

@@ -22,6 +22,8 @@ def milliseconds(value: float | None) -> str:
     """Returns 412 ms or 3.1 s."""
     if value is None:
         return NO_FIGURE
+    if value < 1:
+        return "<1 ms"
     return f"{value:.0f} ms" if value < 1_000 else f"{value / 1_000:.1f} s"
 
 

@@ -69,10 +69,10 @@ class Looking:
             return found.length"""
         self.until(lambda: self.run(script, within, name) == 1)
 
-    def media(self, *, width: int, dark: bool) -> None:
+    def media(self, *, width: int, dark: bool, height: int = 900) -> None:
         self.chrome.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})

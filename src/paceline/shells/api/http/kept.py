@@ -10,26 +10,34 @@ from typing import Any
 FACTOR = 10
 """An answer is kept for so many times as long as it took to compute."""
 KEPT_S_MAX = 60.0
-KEYS_MAX = 100
+KEYS_MAX = 1_000
 
 
 class KeptAnswers:
-    """Belongs to one event loop. Who asks while an answer is computed waits for that one."""
+    """Belongs to one event loop. Who asks while an answer is computed waits for that one, and for no other."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Any, float]] = {}
-        self._computing = asyncio.Lock()
+        self._computing: dict[str, asyncio.Lock] = {}
 
     async def get(self, key: str, compute: Callable[[], Awaitable[Any]]) -> Any:
         """What was computed for the key, or is computed now because that is too old."""
-        async with self._computing:
-            value, until_s = self._kept.get(key, (None, 0.0))
-            begun_s = time.monotonic()
-            if begun_s < until_s:
-                return value
-            value = await compute()
-            ended_s = time.monotonic()
-            if len(self._kept) >= KEYS_MAX:
-                self._kept.clear()
-            self._kept[key] = (value, ended_s + min(FACTOR * (ended_s - begun_s), KEPT_S_MAX))
-            return value
+        lock = self._computing.setdefault(key, asyncio.Lock())
+        try:
+            async with lock:
+                value, until_s = self._kept.get(key, (None, 0.0))
+                if time.monotonic() < until_s:
+                    return value
+                return await self._compute(key, compute)
+        finally:
+            if not lock.locked():
+                self._computing.pop(key, None)
+
+    async def _compute(self, key: str, compute: Callable[[], Awaitable[Any]]) -> Any:
+        begun_s = time.monotonic()
+        value = await compute()
+        ended_s = time.monotonic()
+        if len(self._kept) >= KEYS_MAX:
+            self._kept.clear()
+        self._kept[key] = (value, ended_s + min(FACTOR * (ended_s - begun_s), KEPT_S_MAX))
+        return value

@@ -20,7 +20,7 @@ async def list_accounts(call: Call) -> Answer:
     """Accounts with their meters and keys."""
     listed = await Api(call).get("/v1/accounts", {"limit": 1_000})
     items = listed["items"]
-    return page(
+    return await page(
         call, "accounts.html", Place("accounts", "Accounts"), items=items, meters=METERS, heading=_heading(items)
     )
 

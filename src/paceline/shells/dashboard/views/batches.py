@@ -28,7 +28,7 @@ async def list_providers(call: Call) -> Answer:
     listed = await api.get("/v1/providers", {"limit": ROWS, "cursor": asked["cursor"]})
     items = sorted(listed["items"], key=lambda one: _ORDER.get(one["standing"]["state"], 9))
     place = Place("providers", "Providers")
-    return page(
+    return await page(
         call,
         "providers.html",
         place,
@@ -45,7 +45,7 @@ async def list_batches(call: Call) -> Answer:
     api, asked = Api(call), asked_of(call, "cursor")
     listed = await api.get("/v1/batches", {"limit": BATCHES, "cursor": asked["cursor"]})
     await together(*(_add_days(api, one) for one in listed["items"]))
-    return page(
+    return await page(
         call,
         "batches.html",
         Place("batches", "Batches"),
@@ -73,7 +73,7 @@ async def show_day(call: Call) -> Answer:
         api.get("/v1/batches/{batch}/days/{date}", None, **names),
         api.get("/v1/batches/{batch}/days/{date}/runs", {"limit": ROWS, **asked}, **names),
     )
-    return page(
+    return await page(
         call,
         "day.html",
         Place("batches", names["date"], (("Batches", "/ui/batches"), (names["batch"], "/ui/batches"))),
@@ -101,7 +101,7 @@ async def list_dead(call: Call) -> Answer:
     """Dead letters: calls that gave up and wait for a person."""
     api, asked = Api(call), asked_of(call, "provider", "batch", "date", "cursor")
     listed, status = await together(api.get("/v1/dead", {"limit": ROWS, **asked}), api.get("/v1/status"))
-    return page(
+    return await page(
         call,
         "dead.html",
         Place("dead", "Dead letters"),

@@ -24,7 +24,7 @@ async def list_jobs(call: Call) -> Answer:
         api.get("/v1/jobs", {"limit": ROWS, "cursor": asked["cursor"], **mine}),
         api.get("/v1/users/{user}/budget", user="me"),
     )
-    return page(
+    return await page(
         call,
         "jobs.html",
         Place("jobs", "Jobs"),
@@ -43,7 +43,7 @@ async def show_job(call: Call) -> Answer:
     job = await api.get("/v1/jobs/{job}", {"measurements": "true"}, job=call.params["job"])
     found = [one for one in job["measurements"] if asked["state"] in ("", one["state"])]
     start = int(asked["from"]) if asked["from"].isdigit() and len(asked["from"]) < 9 else 0
-    return page(
+    return await page(
         call,
         "job.html",
         Place("jobs", job["title"] or job["job"], (("Jobs", "/ui/jobs"),)),

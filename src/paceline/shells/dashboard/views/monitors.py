@@ -48,7 +48,7 @@ async def list_monitors(call: Call) -> Answer:
     items = listed["items"]
     await together(*(add_newest_run(api, one) for one in items if one["health"] in ("failing", "late")))
     kept = {name: value for name, value in asked.items() if name != "cursor"}
-    return page(
+    return await page(
         call,
         "monitors.html",
         Place("monitors", "Monitors"),
@@ -87,7 +87,7 @@ async def show_monitor(call: Call) -> Answer:
         api.get("/v1/users/{user}/silences", None, user=names["user"]),
         api.get("/v1/users/{user}/monitors/{id}/uptime", None, **names),
     )
-    return page(
+    return await page(
         call,
         "monitor.html",
         Place("monitors", monitor["id"], (("Monitors", "/ui/monitors"),)),

@@ -33,7 +33,7 @@ async def show_overview(call: Call) -> Answer:
     values: dict[str, Any] = {"whose": whose, "monitors": monitors, "jobs": jobs["items"], "budget": budget}
     values |= await _of_admins(api) if api.user.role == "admin" else {"status": None}
     heading = _heading(values)
-    return page(call, "overview.html", Place("overview", "Overview"), heading=heading, **values)
+    return await page(call, "overview.html", Place("overview", "Overview"), heading=heading, **values)
 
 
 async def _of_admins(api: Api) -> dict[str, Any]:

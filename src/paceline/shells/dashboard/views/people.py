@@ -26,7 +26,7 @@ async def list_users(call: Call) -> Answer:
     listed: dict[str, Any] = {"items": [user], "next_cursor": None}
     if api.user.role == "admin":
         listed = await api.get("/v1/users", {"limit": ROWS, "cursor": asked["cursor"]})
-    return page(
+    return await page(
         call,
         "users.html",
         Place("users", "Users"),
@@ -48,7 +48,7 @@ async def list_channels(call: Call) -> Answer:
         api.get("/v1/users/{user}/silences", {"limit": 1_000}, user=name),
         api.get("/v1/users/{user}/alerts", {"limit": ROWS, "cursor": asked["cursor"]}, user=name),
     )
-    return page(
+    return await page(
         call,
         "channels.html",
         Place("channels", "Channels"),

@@ -24,7 +24,7 @@ async def show_why(call: Call) -> Answer:
         place = Place("monitors", "Run", crumbs)
     else:
         place = Place("batches", "Run", (("Batches", "/ui/batches"), (run["batch"], "/ui/batches")))
-    return page(call, "why.html", place, run=run, heading=_heading(run))
+    return await page(call, "why.html", place, run=run, heading=_heading(run))
 
 
 def _heading(run: dict[str, Any]) -> str:

@@ -1,0 +1,57 @@
+"""The menu beside every page, and the figures in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from paceline.shells.api.http.context import Call
+from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.views.finding import COUNTED, find_monitors
+from paceline.shells.dashboard.words import number
+
+
+class Entry(NamedTuple):
+    """A line of the menu."""
+
+    name: str
+    address: str
+    icon: str
+    word: str
+    admins: bool
+
+
+MENU = (
+    Entry("overview", "/", "n-over", "Overview", admins=False),
+    Entry("monitors", "/ui/monitors", "n-mon", "Monitors", admins=False),
+    Entry("providers", "/ui/providers", "n-prov", "Providers", admins=True),
+    Entry("batches", "/ui/batches", "n-bat", "Batches", admins=True),
+    Entry("jobs", "/ui/jobs", "n-job", "Jobs", admins=False),
+    Entry("accounts", "/ui/accounts", "n-acc", "Accounts", admins=True),
+    Entry("dead", "/ui/dead", "n-dead", "Dead letters", admins=True),
+    Entry("users", "/ui/users", "n-user", "Users", admins=False),
+    Entry("channels", "/ui/channels", "n-chan", "Channels", admins=False),
+)
+
+
+async def menu_marks(call: Call) -> Mapping[str, str]:
+    """What needs attention, by entry of the menu. Kept for a moment: every page of a user asks for it."""
+    found: Mapping[str, str] = await call.api.kept.get(
+        f"menu {call.user.id} {call.user.role}", lambda: _marks(Api(call))
+    )
+    return found
+
+
+async def _marks(api: Api) -> Mapping[str, str]:
+    admin = api.user.role == "admin"
+    failing = find_monitors(api, "all" if admin else "mine", {"health": "failing", "limit": COUNTED})
+    marks = {}
+    if admin:
+        monitors, status = await together(failing, api.get("/v1/status"))
+        if status["dead_letters"]:
+            marks["dead"] = number(status["dead_letters"])
+    else:
+        monitors = await failing
+    if monitors["items"]:
+        marks["monitors"] = f"{len(monitors['items'])}{'+' if monitors['next_cursor'] else ''}"
+    return marks
