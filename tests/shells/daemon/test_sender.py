@@ -87,6 +87,7 @@ def test_a_check_that_outlives_its_lease_does_not_confuse_its_second_attempt(sto
         hand.ms += 100
         hand.end(order)
         sender.turn()
+        sender.turn()  # settles it, with its claim
     assert 'paceline_runs_total{kind="http",outcome="ok"} 1.0' in metrics.render().decode()
     run = store.runs([second.handle], now_ms=T0_MS).get(second.handle)
     assert run is not None
