@@ -48,6 +48,13 @@ def test_cookie_is_secure_over_tls(tmp_path: Path) -> None:
     assert cookie.endswith("; HttpOnly; SameSite=Strict; Secure")
 
 
+def test_cookie_is_secure_behind_a_proxy_that_ends_tls(world: World) -> None:
+    proxied = OWN | {"X-Forwarded-Proto": "https", "Host": "paceline.example"}
+    reply = world.client()("POST", "/ui/session", {"token": world.add("alice").token}, headers=proxied)
+    assert reply.headers["set-cookie"].startswith("paceline=ps_")
+    assert reply.headers["set-cookie"].endswith("; Secure")
+
+
 def test_cookie_counts_on_the_api_only_for_requests_of_the_pages_own_script(world: World) -> None:
     cookie = signed_in(world, world.add("alice").token or "")
     put = "/v1/users/me/monitors/web"

@@ -15,14 +15,15 @@ FILES = Group("Dashboard")
 _TYPES = {
     "paceline.css": "text/css; charset=utf-8",
     "paceline.js": "text/javascript; charset=utf-8",
+    "changes.js": "text/javascript; charset=utf-8",
     "favicon.svg": "image/svg+xml",
 }
 _KEPT = (b"cache-control", b"public, max-age=31536000, immutable")
 
 
 def address(name: str) -> str:
-    """Where a page finds the file. Another version of it has another address."""
-    return f"/ui/static/{_hash(name)}/{name}"
+    """Where a page finds the file. Another version of any of them has another address: they load each other."""
+    return f"/ui/static/{_hash()}/{name}"
 
 
 @Route(FILES, "GET", "/ui/static/{hash}/{name}", {200: "text/css"}, access="open", headers=("If-None-Match",))
@@ -31,7 +32,7 @@ async def show_file(call: Call) -> Answer:
     name = call.params["name"]
     if name not in _TYPES:
         raise NotFound(f"The dashboard has no file {name[:100]!r}.")
-    tag = f'"{_hash(name)}"'.encode()
+    tag = f'"{_hash()}"'.encode()
     if call.headers.get(b"if-none-match") == tag:
         return empty_answer(304, (b"etag", tag))
     answer = text_answer(200, _read(name), _TYPES[name])
@@ -40,8 +41,8 @@ async def show_file(call: Call) -> Answer:
 
 
 @cache
-def _hash(name: str) -> str:
-    return blake2b(_read(name), digest_size=6).hexdigest()
+def _hash() -> str:
+    return blake2b(b"".join(map(_read, _TYPES)), digest_size=6).hexdigest()
 
 
 @cache

@@ -98,7 +98,9 @@ def _wrong_token(call: Call) -> Throttled | Unauthenticated:
 
 
 def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:
-    secure = "; Secure" if call.scheme == "https" else ""
+    # A proxy that ends TLS says so. Whoever makes it up harms themselves alone: their browser does not keep the cookie.
+    over_tls = "https" in (call.scheme, call.headers.get(b"x-forwarded-proto", b"").decode("latin-1"))
+    secure = "; Secure" if over_tls else ""
     name = cookie_name(call.headers)
     return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Strict{secure}".encode()
 
