@@ -43,7 +43,7 @@ FULL = [
 ]
 
 
-OF_THE_STORE = ("revision", "schedule", "health", "runs", "created_at", "updated_at")
+OF_THE_STORE = ("revision", "schedule", "health", "runs", "uptime", "created_at", "updated_at")
 
 
 def declared(view: Any) -> dict[str, Any]:
@@ -205,15 +205,17 @@ def test_lists_are_paged_and_tables_are_never_cut_short(alice: Program) -> None:
     assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == (["c"], None)
 
 
-def test_show_tells_definition_schedule_and_runs(alice: Program) -> None:
+def test_show_tells_definition_schedule_uptime_and_runs(alice: Program) -> None:
     alice.ok("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h", "--expect-status", "204")
     shown = alice.json("monitor", "show", "web")
     assert shown["check"]["expect"] == {"status": [204]}
     assert shown["schedule"]["key"] == "alice/web"
     assert shown["runs"] == []
+    assert (shown["uptime"]["90d"], shown["uptime"]["incidents"]) == (None, [])
     text = alice.ok("monitor", "show", "web")
     assert 'check.expect         {"status":[204]}' in text
     assert "No run yet." in text
+    assert "good 90d" in text
     assert alice.json("monitor", "runs", "web") == {"items": [], "next_cursor": None}
 
 

@@ -59,7 +59,7 @@ MONITORS_PER_QUEUE = 5_000
 QUEUES_MAX = 128
 """An owner's outgoing runs wait in one partition for each MONITORS_PER_QUEUE of the owner's monitors."""
 
-USERS, OWNERS, LANE = "users", "owners", "lane"
+USERS, OWNERS, LANE, UPTIME = "users", "owners", "lane", "uptime"
 FAN = "!"
 """Sorts before every digit, so that it is read before the changes."""
 
@@ -156,7 +156,7 @@ def lane_key(generation: int) -> Key:
 
 
 def uptime_key(generation: int) -> Key:
-    return Key(joined("uptime", generation), "-")
+    return Key(joined(UPTIME, generation), "-")
 
 
 def behind_front(lane: Item) -> int:

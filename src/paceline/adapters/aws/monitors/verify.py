@@ -18,6 +18,7 @@ from paceline.adapters.aws.monitors.keys import (
     COUNTER_MASK,
     FAN,
     LANE,
+    UPTIME,
     behind_front,
     change_key,
     due_of,
@@ -27,6 +28,7 @@ from paceline.adapters.aws.monitors.keys import (
     monitor_key,
     monitors_of,
     runs_of,
+    uptime_key,
     user_key,
 )
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -138,11 +140,28 @@ def _is_counted(db: Database, name: str) -> bool:
 def _run_problems(db: Database) -> list[str]:
     """Checks each lane while the scan passes it: items of one partition come one after the other."""
     problems: list[str] = []
-    ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
-    for pk, items in groupby(ours, key=lambda item: str(item["pk"])):
+    folded: dict[int, int] = {}
+    newest: dict[int, int] = {}
+    kinds = "begins_with(#pk, :monitor) OR begins_with(#pk, :uptime)"
+    ours = db.scan(RUNS, filtered=kinds, monitor="m#", uptime=f"{UPTIME}#")
+    for pk, group in groupby(ours, key=lambda item: str(item["pk"])):
+        kind, _, number = pk.partition("#")
+        items, generation = list(group), int(number)
+        if kind == UPTIME:
+            folded[generation] = items[0]["counter"]
+            continue
+        for lane in (item for item in items if item["sk"] == LANE):
+            newest[generation] = lane["newest"]
         if len(problems) < SHOWN_MAX and lane_problem(items) is not None:
-            problems += _still_wrong(db, int(pk.removeprefix("m#")))
-    return problems
+            problems += _still_wrong(db, generation)
+    ahead = [one for one, counter in folded.items() if one in newest and counter > newest[one]]
+    return problems + [findings.ROLLUP_AHEAD.format(one) for one in ahead[:SHOWN_MAX] if _is_ahead(db, one)]
+
+
+def _is_ahead(db: Database, generation: int) -> bool:
+    """Reads a roll-up and its lane again, both at once: a run may have been made and folded after the scan."""
+    rollup, lane = db.get_together([(RUNS, uptime_key(generation)), (RUNS, lane_key(generation))])
+    return rollup is not None and lane is not None and bool(rollup["counter"] > lane["newest"])
 
 
 def _still_wrong(db: Database, generation: int) -> list[str]:

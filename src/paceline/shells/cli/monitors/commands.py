@@ -21,6 +21,7 @@ from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
 from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store, list_over_rest
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
+from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
@@ -30,6 +31,7 @@ from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import report
 from paceline.steps.views.alert_report import SilenceView
 from paceline.steps.views.report import MonitorView, RunView
+from paceline.steps.views.uptime import UptimeView, uptime_view
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -39,6 +41,8 @@ app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
 
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
+Shown = tuple[MonitorView, list[RunView], UptimeView]
+"""A monitor, its latest runs, and its uptime."""
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
 
 
@@ -102,12 +106,13 @@ def list_monitors(
 
 @command(app, "show")
 def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
-    """Show a monitor: definition, schedule, health and the latest runs."""
-    view, runs = call.answer(
+    """Show a monitor: definition, schedule, health, uptime and the latest runs."""
+    view, runs, uptime = call.answer(
         lambda at: _show(at, user, monitor_id), lambda remote: _show_over_rest(remote, user, monitor_id)
     )
     latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
-    emit(call, {**msgspec.to_builtins(view), "runs": runs}, Fields(_fields(view)), *latest)
+    document = {**msgspec.to_builtins(view), "runs": runs, "uptime": uptime}
+    emit(call, document, Fields(_fields(view)), "\nUptime:", Fields(uptime_fields(uptime)), *latest)
 
 
 @command(app, "silence")
@@ -175,18 +180,19 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
     emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
 
 
-def _show(system: System, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:
-    """The monitor and its latest runs."""
+def _show(system: System, user: str | None, monitor_id: str) -> Shown:
     now_ms = system.clock.now_ms()
     monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
     runs, _ = report.monitor_runs(system.store, monitor, before=None, limit=RUNS_SHOWN, now_ms=now_ms)
-    return report.monitor_view(system.store, monitor, now_ms=now_ms), runs
+    uptime = uptime_view(system.store, monitor, now_ms=now_ms)
+    return report.monitor_view(system.store, monitor, now_ms=now_ms), runs, uptime
 
 
-def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> tuple[MonitorView, list[RunView]]:
+def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> Shown:
     names = _names(remote, user, monitor_id)
     view = remote.get(MONITOR_PATH, MonitorView, names=names)
-    return view, remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, names=names)[0]
+    runs = remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, names=names)[0]
+    return view, runs, remote.get(f"{MONITOR_PATH}/uptime", UptimeView, names=names)
 
 
 def _names(remote: Remote, user: str | None, monitor_id: str) -> dict[str, str]:

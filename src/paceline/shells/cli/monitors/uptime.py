@@ -12,6 +12,7 @@ from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.ahead import app
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH
+from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import UserOption
 from paceline.shells.cli.output import Columns, Fields, emit, table
 from paceline.steps.monitors.define import get_monitor
@@ -46,7 +47,7 @@ def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, 
         _write_csv(call, view, csv)
         return
     incidents = ("\nIncidents:", table(INCIDENT_COLUMNS, view.incidents)) if view.incidents else ("\nNo incident.",)
-    emit(call, view, Fields(_fields(view)), *incidents)
+    emit(call, view, Fields(uptime_fields(view)), *incidents)
 
 
 def _write_csv(call: Call, view: UptimeView, file: Path) -> None:
@@ -58,18 +59,3 @@ def _write_csv(call: Call, view: UptimeView, file: Path) -> None:
         draft.write_bytes(text)
     days = len(view.days)
     emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")
-
-
-def _fields(view: UptimeView) -> list[tuple[str, str | None]]:
-    shares = {"1d": view.share_1d, "7d": view.share_7d, "30d": view.share_30d, "90d": view.share_90d}
-    latency = view.latency_ms
-    latencies = {"p50": latency.p50, "p95": latency.p95, "p99": latency.p99}
-    return [
-        *((f"good {window}", _percent(share)) for window, share in shares.items()),
-        *((f"latency {name}", None if ms is None else f"{ms:.4g} ms") for name, ms in latencies.items()),
-    ]
-
-
-def _percent(share: float | None) -> str | None:
-    """Cut off, not rounded: 100 % is said only if nothing was bad."""
-    return None if share is None else f"{int(share * 100_000) / 1_000:.3f} %"
