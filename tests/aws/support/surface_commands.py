@@ -150,6 +150,15 @@ def _monitors(at: Terminal, stage: AtlasWorld) -> None:
     many = [{"id": name, "check": {"kind": "dns", "name": "example.org"}, "cron": "0 0 1 1 *"} for name in ("x", "y")]
     at.run("monitor", "import", "-", *mine, stdin="\n".join(map(json.dumps, many)))
     at.run("monitor", "rm", "y", *mine)
+    at.run("channel", "set", "ops", "--url", "http://10.255.255.1/", "--default", *mine)
+    at.run("channel", "list", *mine)
+    at.run("channel", "test", "ops", *mine)
+    at.run("monitor", "silence", "x", "--for", "1h", *mine)
+    made = at.run("silence", "add", "web", "--for", "1h", "--reason", "moves", *mine).document
+    at.run("silence", "list", *mine)
+    at.run("silence", "end", made["id"], *mine)
+    at.run("alert", "list", *mine)
+    at.run("channel", "rm", "ops", *mine)
 
 
 def _batches(at: Terminal, stage: AtlasWorld) -> None:
