@@ -34,6 +34,8 @@ class Keeper:
     NOTE_MS = 10_000
     """A clock that is set back while nothing runs is noticed if it shows an earlier time than the last note."""
     FIGURES_MS = 5_000
+    NOTICE_MS = 20_000
+    """How often this process asks whether it is time to look for what admins are told of: once a minute, of all."""
     INDEXED_MAX = 500
     PAUSE_MS_MIN = 5
 
@@ -55,6 +57,7 @@ class Keeper:
         self._batches_ms = 0
         self._offered_ms = 0
         self._figures_ms = 0
+        self._noticed_ms = 0
         self._status_ms = 0
         self._walk = Walk()
         self._any_late = False
@@ -73,10 +76,12 @@ class Keeper:
         keep_ms = self._system.traits.keep_ms
         if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
             self._status_ms = now_ms
-            self._notice(now_ms)
             status = self._system.store.status()
             self._metrics.set_status(status, now_ms=now_ms)
             self._any_late = is_any_late(status, now_ms=now_ms)
+        if abs(now_ms - self._noticed_ms) >= max(self.NOTICE_MS, keep_ms):
+            self._noticed_ms = now_ms
+            self._notice(now_ms)
         if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
             self._figures_ms = now_ms
             self._read_jobs(now_ms)
