@@ -147,6 +147,7 @@ def monitors(recording: Recording, target: Target) -> None:
     }
     specs = {
         "often": {"check": {"kind": "http", "url": target.url}, "every": "2s"},
+        "bad": {"check": {"kind": "http", "url": target.url, "expect": {"status": [201]}}, "every": "2s"},
         "gone": {"check": {"kind": "http", "url": target.url}, "every": "2s"},
         "mine": {"check": {"kind": "outgoing", "payload": {}}, "every": "2s", "overlap": "queue"},
         "late": {"check": {"kind": "http", "url": target.url}, "every": "1d", "initial_delay": "10m"},
@@ -159,7 +160,8 @@ def monitors(recording: Recording, target: Target) -> None:
         stage.rest("DELETE", "/v1/users/boss/monitors/gone")
     unfollowed(stage, specs["often"], "raw")
     half_disabled(stage)
-    for _ in range(3):
+    for status in (200, 200, 201):  # what is bad recovers with the last
+        target.status = status
         for name, stream in streams.items():
             with recording.of(name):
                 stream.pump()
@@ -168,6 +170,10 @@ def monitors(recording: Recording, target: Target) -> None:
             stage.queue("ticks", ticks.handler).pump()
         with recording.of("Sender"):
             stage.queue("runs.fifo", sender.handler).pump()
+    target.status = 200
+    assert {"monitor.failing", "monitor.recovered"} == {
+        record.alert.event for record in stage.store.alerts("boss", since_ms=0, before=None, limit=10)
+    }
     unfollowed(stage, specs["often"], "raw2")
     half_disabled(stage)
     with recording.of("Sweeper"):
