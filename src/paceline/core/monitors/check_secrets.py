@@ -47,6 +47,14 @@ def hides(check: Check) -> bool:
     return hidden or (check.auth is not None and HIDDEN in asdict(check.auth).values())
 
 
+def secrets_given(check: Check) -> bool:
+    """Whether a secret is given by its value, and not as what is stored."""
+    if not isinstance(check, HttpCheck):
+        return False
+    values = [*check.headers.values(), *(asdict(check.auth).values() if check.auth else ())]
+    return any(value != HIDDEN for value in values) or check.body not in (None, HIDDEN)
+
+
 def keep_hidden(check: C, stored: Check | None, *, pointer: str = "") -> C:
     """The sealed check with the stored values where they were given back as they are shown."""
     if not (isinstance(check, HttpCheck) and hides(check)):

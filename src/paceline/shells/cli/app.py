@@ -13,6 +13,7 @@ import typer
 from paceline import __version__
 from paceline.errors import PacelineError
 from paceline.shells.cli import aws, channels, export, import_, login, runs, simulator, tokens, up, upkeep, users
+from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
@@ -33,7 +34,7 @@ from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_
 app = typer.Typer(
     name="paceline",
     help="A durable scheduler for calling other people's APIs within their limits.",
-    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by a limit.",
+    epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by a limit, 5 a dry run found differences.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -43,6 +44,7 @@ upkeep.register(app)
 login.register(app)
 export.register(app)
 import_.register(app)
+as_code.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_uptime.app)

@@ -26,6 +26,15 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goe
 LiveOption = Annotated[
     bool, typer.Option("--live", help="Although something runs or is under way: a copy to try, not to go on with.")
 ]
+AsCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--as-code", help="Write monitors, channels, providers and batches as YAML, for paceline apply; at any time."
+    ),
+]
+OnlyUserOption = Annotated[
+    str | None, typer.Option("--user", metavar="USER", help="With --as-code: only what this user has.")
+]
 LEFT_SHOWN_MAX = 10
 
 
@@ -33,8 +42,20 @@ def register(app: typer.Typer) -> None:
     command(app, "export")(export)
 
 
-def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
+def export(
+    call: Call,
+    file: FileArgument = Path("-"),
+    *,
+    live: LiveOption = False,
+    as_code: AsCodeOption = False,
+    user: OnlyUserOption = None,
+) -> None:
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
+    if as_code:
+        _export_as_code(call, file, user)
+        return
+    if user is not None:
+        raise InvalidInput("--user goes with --as-code: the stream is for a whole store.")
     from paceline.steps.move import move_out
     from paceline.steps.move.stream import obstacles
 
@@ -46,6 +67,18 @@ def export(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = Fal
         with _open_output(file) as write:
             done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms())
     _emit_report(call, file, done)
+
+
+def _export_as_code(call: Call, file: Path, user: str | None) -> None:
+    from paceline.shells.cli.as_code.export import as_code
+
+    text = as_code(call, user)
+    if str(file) == "-":
+        sys.stdout.write(text)
+        return
+    with _open_output(file) as write:
+        write(text.encode())
+    output.emit(call, {"file": str(file), "bytes": file.stat().st_size}, f"{file}: for paceline apply -f {file}")
 
 
 def refuse_while_running(system: System, *, act: str) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # rich is slow to import, and `--json` does not need it
     from paceline.shells.cli.call import Call
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_LIMIT = 0, 1, 2, 3, 4
+EXIT_DIFFERS = 5
+"""A dry run found differences."""
 _EXIT_CODES = {
     "invalid_input": EXIT_USAGE,
     "malformed_body": EXIT_USAGE,

@@ -1,0 +1,45 @@
+"""``paceline apply``: makes definitions as files declare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import UserOption
+
+FilesOption = Annotated[
+    list[Path], typer.Option("-f", "--file", metavar="FILE", help="YAML file; - reads stdin. May be repeated.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; exit code 5 if there are differences, else 0.")
+]
+PruneOption = Annotated[
+    bool,
+    typer.Option(
+        "--prune", help="Remove what the files leave out, of the kinds and users that they name, and nothing else."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "apply")(apply)
+
+
+def apply(
+    call: Call,
+    *,
+    file: FilesOption,
+    dry_run: DryRunOption = False,
+    prune: PruneOption = False,
+    yes: YesOption = False,
+    user: UserOption = None,
+) -> int:
+    """Make monitors, channels, providers and batches as YAML files declare them, and say what differed."""
+    from paceline.shells.cli.as_code.apply import Terms
+    from paceline.shells.cli.as_code.apply import apply as apply_files
+
+    return apply_files(call, Terms(file, dry_run, prune, yes, user))

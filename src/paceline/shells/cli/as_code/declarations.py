@@ -1,0 +1,98 @@
+"""What files declare: definitions by name, and of which kinds and users they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from paceline.core.as_code.declared import OF_USERS, Kind, Name, Normal, normal
+from paceline.errors import FieldProblem, InvalidInput
+from paceline.shells.cli.as_code.yaml_file import Part, YamlFile
+
+PROBLEMS_MAX = 100
+SECTIONS: Mapping[str, Kind] = {
+    "providers": "provider",
+    "batches": "batch",
+    "channels": "channel",
+    "monitors": "monitor",
+}
+"""The words of a file, and the kind of what stands below each."""
+USERS = "users"
+
+
+class Declarations(NamedTuple):
+    """``scopes``: kinds and users of which the files say what there is."""
+
+    parts: Mapping[Name, Part]
+    wanted: Mapping[Name, Normal]
+    scopes: frozenset[tuple[Kind, str]]
+
+
+def read_declarations(
+    files: Iterable[Path], environment: Mapping[str, str], *, user: Callable[[], str]
+) -> Declarations:
+    """All definitions of these files. ``user``: whose the channels and monitors are that stand outside of ``users``.
+
+    InvalidInput names every wrong field with its file and line.
+    """
+    parts: dict[Name, Part] = {}
+    scopes: set[tuple[Kind, str]] = set()
+    for file in files:
+        for kind, owner, section in _sections(YamlFile(file, environment).root(), user):
+            scopes.add((kind, owner))
+            for item_id, part in section.items().items():
+                name = Name(kind, owner, item_id)
+                if (first := parts.get(name)) is not None:
+                    where = first.field_problem("").pointer
+                    raise part.problem(f"{name} is declared twice, the first time at {where}")
+                parts[name] = part
+    return Declarations(parts, _normals(parts), frozenset(scopes))
+
+
+def _sections(root: Part, user: Callable[[], str]) -> Iterable[tuple[Kind, str, Part]]:
+    """Each section of a file with its kind and user."""
+    for word, section in root.items().items():
+        kind = SECTIONS.get(word)
+        if word == USERS:
+            for owner, of_user in section.items().items():
+                yield from _of_user(owner, of_user)
+        elif kind is None:
+            raise section.problem(f"unknown; there are {', '.join([*SECTIONS, USERS])}")
+        elif kind not in OF_USERS:
+            yield kind, "", section
+        else:
+            yield kind, user(), section
+
+
+def _of_user(owner: str, part: Part) -> Iterable[tuple[Kind, str, Part]]:
+    for word, section in part.items().items():
+        kind = SECTIONS.get(word)
+        if kind is None or kind not in OF_USERS:
+            raise section.problem("unknown; a user has channels and monitors")
+        yield kind, owner, section
+
+
+def _normals(parts: Mapping[Name, Part]) -> dict[Name, Normal]:
+    found: dict[Name, Normal] = {}
+    problems: list[FieldProblem] = []
+    for name, part in parts.items():
+        try:
+            found[name] = normal(name.kind, part.value())
+        except InvalidInput as error:
+            problems += _located(part, error)
+        if len(problems) >= PROBLEMS_MAX:
+            break
+    if problems:
+        raise InvalidInput.of(*problems[:PROBLEMS_MAX])
+    return found
+
+
+def _located(part: Part, error: InvalidInput) -> list[FieldProblem]:
+    """The problems with their lines; those that come from the file itself have theirs already."""
+    if not error.errors:
+        return [part.field_problem(error.detail)]
+    return [
+        part.field_problem(one.detail, one.pointer) if one.pointer.startswith("/") or not one.pointer else one
+        for one in error.errors
+    ]
