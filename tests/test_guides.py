@@ -24,7 +24,7 @@ from tests.support.terminals import Terminals, as_pattern, blocks, free_ports
 DOCS = Path(__file__).parents[1] / "docs"
 PORTS = ("8080", "8081", "8090", "8091", "8092", "8093", "8443")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->\n```sh$", re.MULTILINE)
-NOT_RUN_MAX = 3
+NOT_RUN_MAX = 5
 RUN = {"console", "console background"}
 READ = {"json", "json monitor", "json provider", "json batch", "json record", "toml", "text"}
 """Documents and drawings; what is marked is parsed by the tests of documents."""
