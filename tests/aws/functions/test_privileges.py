@@ -203,6 +203,10 @@ def read_monitors(recording: Recording) -> None:
         for path in ("users", "users/boss", "users/boss/tokens", "users/boss/monitors", "schedulers", "status"):
             assert stage.rest("GET", f"/v1/{path}")[0] == 200, path
         assert stage.rest("GET", "/v1/users/boss/monitors/often/runs")[0] == 200
+        for path in ("monitors", "monitors?health=failing", "monitors?sort=next_due", "users/boss/monitors/late/next"):
+            assert stage.rest("GET", f"/v1/{path}")[0] == 200, path
+        for name in ("late", "often", "mine"):
+            assert stage.rest("POST", f"/v1/users/boss/monitors/{name}/run")[0] == 202, name
         assert stage.rest("GET", "/metrics")[0] == 200
         assert stage.rest("GET", "/readyz")[0] == 200
         status, answer = stage.rest("POST", "/v1/outgoing/claim", {"max": 1, "lease": "60s", "wait": "0s"})

@@ -10,12 +10,14 @@ from paceline.core.monitors.checks import Check, HttpCheck, OutgoingCheck, TcpCh
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.lists.query import START, Mark, parse_query
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.monitors.values import PutMonitor, RemoveMonitor, Run, Settlement
 from paceline.ports import Store
 from paceline.steps.monitors import define, outgoing, react, send, tick
+from paceline.steps.monitors.find import find_monitors
 from paceline.steps.monitors.run_now import run_now
 from paceline.steps.upkeep.purge import purge
 from tests.contract.support.stage import HOUR_MS, MINUTE_MS
@@ -159,6 +161,29 @@ class MonitorRules(Machine):
             return tick.tick(side.store, now_ms=self.now_ms, catch_up=CATCH_UP)
 
         self.ask("tick", advance, arrange=arrange)
+
+    @act(
+        3,
+        owner=(None, "ann", "bob"),
+        health=(None, None, "late", "failing", "new", "ok", "paused"),
+        kind=(None, None, "http", "outgoing"),
+        q=(None, None, "m1", "example"),
+        sort=("id", "health", "next_due"),
+    )
+    def list_monitors(self, **asked: Any) -> None:
+        """All pages of one monitor each: they may be cut differently, but not hold others or in another order."""
+        query = parse_query(**asked)
+
+        def walk(side: Side) -> object:
+            found: list[tuple[str, str, str]] = []
+            mark: Mark | None = START
+            while mark is not None:
+                page = find_monitors(side.store, query, mark, limit=1, now_ms=self.now_ms)
+                found += [(view.user, view.id, view.health) for view in page.views]
+                mark = page.following
+            return found
+
+        self.ask("list_monitors", walk)
 
     @act(4, owner=a_user, monitor=a_monitor)
     def run_now(self, owner: str, monitor: str) -> None:

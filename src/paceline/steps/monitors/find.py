@@ -138,7 +138,7 @@ class _Page:
         return self._query == MonitorQuery(owner=self._query.owner)
 
     def _reader(self, owner: str, healths: Sequence[Health]) -> Callable[[str, int], list[Monitor]]:
-        """Reads from the first index that the store has for the query, else all monitors of the owner."""
+        """Reads from an index if the store has one for the query, else all monitors of the owner."""
         store = self._store
 
         def with_facet(facet: Facet, after: str, size: int) -> list[Monitor]:
@@ -148,8 +148,7 @@ class _Page:
         if tuple(healths) == ("failing",):
             return lambda after, size: store.failing_monitors(owner, after=after, limit=size)
         for facet in wanted_facets(self._query):
-            if store.monitors_with(facet, owner, after="", limit=1) is not None:
-                return partial(with_facet, facet)
+            return partial(with_facet, facet)
         return lambda after, size: store.monitors(owner, after=after, limit=size)
 
     # -- in other orders
