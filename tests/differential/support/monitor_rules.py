@@ -45,7 +45,7 @@ a_room = (100, 100, 100, 1, 2, 3)
 an_outcome = ("ok", "failed", "retry", "later", "dead", "unknown")
 
 
-def spec_of(*, check: str, when: str, missed: Missed, overlap: Overlap, paused: bool, delay: str) -> MonitorSpec:
+def spec_of(*, check: str, when: str, missed: Missed, overlap: Overlap, paused: bool, delay: str | None) -> MonitorSpec:
     cadence = CADENCES[when]
     every, cron = (None, cadence) if "*" in cadence else (cadence, None)
     return MonitorSpec(
@@ -65,7 +65,7 @@ a_spec: dict[str, Any] = {
     "missed": ("skip", "once", "all"),
     "overlap": ("skip", "queue"),
     "paused": (False, False, False, True),
-    "delay": ("0s", "90s"),
+    "delay": (None, "0s", "90s"),
 }
 
 
