@@ -297,7 +297,7 @@ class Users:
                 return f"found nothing at {owner}/{name}"
             life = ledger.find(owner, name)
             demand(5, life is not None and int(made.rpartition("@")[2]) in life.runs, f"{made} was never made")
-        return f"asked for {made}"
+        return f"asked for {owner}/{name}@{made.rpartition('@')[2]}"  # generations differ between engines
 
     def _act_on_user(self, owner: str) -> str:
         if self._world.random.random() < 0.15:
