@@ -30,8 +30,9 @@ LONG_RUNNING = frozenset({"up", "worker", "simulator http", "simulator atlas"})
 """They run until they are stopped."""
 OF_THE_ENGINE = frozenset({"aws init", "backup"})
 """They are for one engine, and say so on the other."""
-APART = frozenset({"batch rm", "login", "logout"})
-"""An engine deletes in passes of its own, and says how far it is; a login is about a server, not about a store."""
+APART = frozenset({"batch rm", "channel test", "login", "logout"})
+"""An engine deletes in passes of its own, and says how far it is; a login is about a server, not about a store; and a
+message to an address that is not allowed fails on both."""
 
 
 def commands() -> Iterator[str]:
@@ -150,6 +151,15 @@ def _monitors(at: Terminal, stage: AtlasWorld) -> None:
     many = [{"id": name, "check": {"kind": "dns", "name": "example.org"}, "cron": "0 0 1 1 *"} for name in ("x", "y")]
     at.run("monitor", "import", "-", *mine, stdin="\n".join(map(json.dumps, many)))
     at.run("monitor", "rm", "y", *mine)
+    at.run("monitor", "uptime", "x", *mine)
+    at.run("monitor", "next", "x", "--count", "2", *mine)
+    at.run("monitor", "export", "monitors.ndjson", *mine)
+    declared = {"users": {"carol": {"monitors": {"hand": {"check": {"kind": "outgoing"}, "cron": "0 0 1 1 *"}}}}}
+    at.run("apply", "-f", "-", "--dry-run", stdin=json.dumps(declared))
+    at.run("apply", "-f", "-", stdin=json.dumps(declared))
+    at.run("monitor", "run", "hand", *mine)
+    at.run("monitor", "run", "hand", *mine)
+    at.run("monitor", "rm", "hand", *mine)
     at.run("channel", "set", "ops", "--url", "http://10.255.255.1/", "--default", *mine)
     at.run("channel", "list", *mine)
     at.run("channel", "test", "ops", *mine)

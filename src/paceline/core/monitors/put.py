@@ -62,7 +62,7 @@ def decide_put(
     if stored is None:
         if not as_expected(item, None, 0):
             return PutDecision(PutResult("revision_mismatch"), None, owner)
-        if item.asks_phase and _lacks_phase(item.spec):
+        if only_asks(item):
             return PutDecision(PutResult("unplaced"), None, owner)
         if owner.monitors >= limits.monitors_max:
             return PutDecision(PutResult("limit_reached"), None, owner)
@@ -103,6 +103,11 @@ def placed(spec: MonitorSpec, before: MonitorSpec | None) -> MonitorSpec:
     if before is not None and had and spec.is_allotted and cadence_of(before).every_ms == cadence_of(spec).every_ms:
         phase = had
     return spec if phase == spec.phase else msgspec.structs.replace(spec, phase=phase)
+
+
+def only_asks(item: PutMonitor) -> bool:
+    """True if the put, as that of a new monitor, writes nothing and needs no generation: it asks for a phase first."""
+    return item.asks_phase and _lacks_phase(item.spec)
 
 
 def _lacks_phase(spec: MonitorSpec) -> bool:

@@ -32,7 +32,7 @@ from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.lists.query import Facet, MonitorQuery
 from paceline.core.monitors.load import load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
+from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove, only_asks
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 from paceline.errors import StoreUnavailable
@@ -181,11 +181,14 @@ class _Puts:
         names = frozenset(user.get("names", ()))
         before = facts = OwnerFacts(user["monitors"], self._load(user), user["disabled"], names)
         seqs = self._numbers.take("change", len(items))
-        generations = self._spare(sum(monitor_key(number, item.id) not in found for item in items))
+        generations = self._spare(
+            sum(monitor_key(number, item.id) not in found and not only_asks(item) for item in items)
+        )
         outgoing = False
         for item, seq in zip(items, seqs, strict=True):
             there = found.get(monitor_key(number, item.id))
-            generation = 0 if there else generations[facts.monitors - before.monitors]
+            created = facts.monitors - before.monitors
+            generation = generations[created] if not there and created < len(generations) else 0
             new = NewFacts(self._now_ms, seq, generation)
             decided = decide_put(item, to_stored(there) if there else None, facts, self._limits, new)
             results.append(decided.result)
