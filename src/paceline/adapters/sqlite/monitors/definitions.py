@@ -45,14 +45,17 @@ def rewrite_specs(db: Connection, rewritten: Sequence[Monitor]) -> int:
     """What is overwritten is zeroed in the file."""
     db.pragma("secure_delete", 1)
     try:
-        before = db.total_changes()
-        db.executemany(
-            "UPDATE monitor SET spec = ? WHERE generation = ? AND revision = ?",
-            [(encode_spec(one.spec).decode(), one.generation, one.revision) for one in rewritten],
-        )
-        return db.total_changes() - before
+        return sum(_rewrite(db, one) for one in rewritten)
     finally:
         db.pragma("secure_delete", 0)
+
+
+def _rewrite(db: Connection, one: Monitor) -> bool:
+    db.execute(
+        "UPDATE monitor SET spec = ? WHERE generation = ? AND revision = ?",
+        (encode_spec(one.spec).decode(), one.generation, one.revision),
+    )
+    return db.changes() == 1
 
 
 def remove(db: Connection, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
