@@ -29,6 +29,7 @@ from tests.support.uptime_oracle import naive_days, naive_incidents
 
 T0_MS = 1_790_000_000_000
 MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
 
 
 def run(counter: int, at_ms: int, state: str = "ok", latency_ms: float | None = 20.0, reason: str = "") -> EndedRun:
@@ -43,16 +44,16 @@ class Step(NamedTuple):
     latency_ms: float | None
 
 
-steps = st.lists(
-    st.builds(
-        Step,
-        st.one_of(st.just(MINUTE_MS), st.integers(1, 3 * DAY_MS), st.integers(-DAY_MS, 0)),
-        st.integers(0, 90_000),
-        st.sampled_from(("ok", "ok", "failed", "dead", "unknown")),
-        st.one_of(st.none(), st.floats(0.01, 5_000_000)),
-    ),
-    max_size=30,
+any_step = st.builds(
+    Step,
+    st.one_of(st.just(MINUTE_MS), st.just(6 * HOUR_MS), st.integers(1, 3 * DAY_MS), st.integers(-DAY_MS, 0)),
+    st.one_of(st.integers(0, 90_000), st.integers(0, 900_000)),
+    st.sampled_from(("ok", "ok", "failed", "dead", "unknown")),
+    st.one_of(st.none(), st.floats(0.01, 5_000_000)),
 )
+# Most monitors fire at one distance and are good for a long time: such stretches, and what interrupts them.
+stretches = st.lists(st.tuples(any_step, st.integers(1, 12)), max_size=10)
+steps = stretches.map(lambda told: [step for step, times in told for _ in range(times)])
 
 
 def history(told: list[Step]) -> list[EndedRun]:
@@ -64,7 +65,7 @@ def history(told: list[Step]) -> list[EndedRun]:
     return runs
 
 
-@given(told=steps, cuts=st.lists(st.integers(0, 30), max_size=5), later_ms=st.integers(0, 5 * DAY_MS))
+@given(told=steps, cuts=st.lists(st.integers(0, 120), max_size=5), later_ms=st.integers(0, 5 * DAY_MS))
 def test_folded_days_and_incidents_equal_a_naive_recomputation_however_the_fold_is_cut(
     told: list[Step], cuts: list[int], later_ms: int
 ) -> None:
@@ -104,6 +105,13 @@ def test_time_in_which_nobody_looked_is_not_known() -> None:
     days = days_until(fold(Rollup(), runs), now_ms=runs[-1].ended_ms)
     assert sum(day.known_ms for day in days.values()) == 4 * MINUTE_MS + speaks_ms((MINUTE_MS,))
     assert sum(day.good_ms for day in days.values()) == 4 * MINUTE_MS + 3 * MINUTE_MS
+
+
+def test_good_outcome_in_a_long_row_speaks_no_longer_than_usual_if_the_next_one_ended_late() -> None:
+    runs = [run(counter, T0_MS + counter * MINUTE_MS) for counter in range(8)]
+    late = EndedRun(8, T0_MS + 8 * MINUTE_MS, "ok", T0_MS + 20 * MINUTE_MS, 20.0, "")
+    days = days_until(fold(Rollup(), [*runs, late]), late.ended_ms)
+    assert sum(day.known_ms for day in days.values()) == 7 * MINUTE_MS + speaks_ms((MINUTE_MS,))
 
 
 def test_nothing_is_told_before_the_first_outcome_that_says_something() -> None:

@@ -14,11 +14,12 @@ from paceline.adapters.sqlite.monitors.cadences import Cadences
 from paceline.adapters.sqlite.monitors.entries import Place, integers, locate
 from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.uptime.rollup import EndedRun, Rollup, decode_rollup, encode_rollup, fold, settled_first
+from paceline.core.monitors.uptime.rollup import EndedRow, Rollup, decode_rollup, encode_rollup, fold, settled_first
 from paceline.core.monitors.values import FoldReport
 
 FOLD_EVERY = 64
-"""A monitor is folded when so many of its runs were made: one row is written for all of them."""
+"""A monitor is folded when so many of its runs were made: one row is written for all of them. The first time it is when
+so many to twice as many were made."""
 LANES_MAX = 500
 SCANNED_MAX = 20_000
 """So many runs are looked through in one pass for monitors whose turn it is: a few milliseconds."""
@@ -70,8 +71,8 @@ def _whose_turn(db: Connection, lane: int, after: int, until: int, *, limit: int
     begin = lane << LANE_BITS
     return db.execute(
         """SELECT handle, generation FROM run
-           WHERE handle > ? AND handle <= ? AND (counter + generation) % ? = 0 AND counter > 0
-           ORDER BY handle LIMIT ?""",
+           WHERE handle > ?1 AND handle <= ?2 AND (counter + generation) % ?3 = 0 AND counter >= ?3
+           ORDER BY handle LIMIT ?4""",
         (begin | after, begin | until, FOLD_EVERY, limit),
     ).fetchall()
 
@@ -131,12 +132,12 @@ def _fold_back(db: Connection, generation: int, handle: int) -> int:
     return len(runs)
 
 
-def _ended_since(db: Connection, rollup: Rollup, handle: int) -> Iterable[EndedRun]:
+def _ended_since(db: Connection, rollup: Rollup, handle: int) -> Iterable[EndedRow]:
     """Returns the runs up to this one that are not folded, oldest first, before the first that has not ended."""
     rows = db.execute(_BACK, (handle, rollup.counter, BACK_MAX)).fetchall()
     if len(rows) == BACK_MAX:
         return ()
-    return settled_first(EndedRun(*row) if row[2] is not None else None for row in reversed(rows))
+    return settled_first(row if row[2] is not None else None for row in reversed(rows))
 
 
 def _stored(db: Connection, generation: int) -> Rollup:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 GROWTH = 1.05
@@ -25,9 +27,8 @@ class Percentiles(NamedTuple):
     p99: float | None
 
 
-def bucket_of(latency_ms: float) -> int:
-    """Returns the number of the bucket: that of the first upper bound that is not below the latency."""
-    return min(bisect_left(_BOUNDS_MS, latency_ms), BUCKETS - 1)
+bucket_of: Callable[[float], int] = partial(bisect_left, _BOUNDS_MS[:-1])
+"""Returns the number of a latency's bucket: that of the first upper bound that is not below it; the last has none."""
 
 
 def percentiles(counts: Counter[int]) -> Percentiles:

@@ -37,6 +37,10 @@ class EndedRun(NamedTuple):
     reason: str
 
 
+EndedRow = tuple[int, int, RunState, int, float | None, str]
+"""The same as a store reads it: runs are folded by the thousand, and a row need not be copied for that."""
+
+
 class Day(msgspec.Struct, array_like=True, gc=False):
     """One UTC day. ``known_ms`` is the time for which an outcome speaks, ``good_ms`` the part of it that was good."""
 
@@ -93,18 +97,21 @@ def moved(rollup: Rollup) -> Rollup:
     return msgspec.structs.replace(rollup, counter=-1)
 
 
-def fold(rollup: Rollup, runs: Iterable[EndedRun]) -> Rollup:
+def fold(rollup: Rollup, runs: Iterable[EndedRow]) -> Rollup:
     """Returns the roll-up with these runs, which come in the order of their counters.
 
     Runs that are in it already are passed over.
     """
     folding = _Folding(rollup)
-    for run in runs:
+    rest = iter(runs)
+    run = next(rest, None)
+    while run is not None:
         folding.take(run)
+        run = folding.take_alike(rest)
     return folding.done()
 
 
-def settled_first(runs: Iterable[EndedRun | None]) -> Iterator[EndedRun]:
+def settled_first(runs: Iterable[EndedRow | None]) -> Iterator[EndedRow]:
     """Returns the runs before the first one that has not ended, which is None."""
     for run in runs:
         if run is None:
@@ -138,7 +145,7 @@ class _Folding:
         self._incidents = list(rollup.incidents)
         self._days: dict[int, Day] = {}
 
-    def take(self, run: EndedRun) -> None:
+    def take(self, run: EndedRow) -> None:
         counter, due_ms, state, ended_ms, latency_ms, reason = run
         if counter <= self._counter:
             return
@@ -159,6 +166,35 @@ class _Folding:
             bucket = bucket_of(latency_ms)
             day.latencies[bucket] = day.latencies.get(bucket, 0) + 1
         self._end_incident(ended_ms)
+
+    def take_alike(self, runs: Iterator[EndedRow]) -> EndedRow | None:
+        """Takes runs as long as all goes as before, which is nearly always. Returns the first that is otherwise.
+
+        As before: good, as far from the one before it as usual, and on the same day.
+        """
+        at_ms, due_ms, counter = self._at_ms, self._due_ms, self._counter
+        usual_ms = self._distances_ms[:1]
+        if at_ms is None or not self._good or not usual_ms or self._distances_ms != usual_ms * DISTANCES:
+            return next(runs, None)
+        distance_ms, speaks_ms, begun_ms = usual_ms[0], self._speaks_ms, at_ms
+        day_ends_ms, day = (at_ms // DAY_MS + 1) * DAY_MS, self._day(at_ms // DAY_MS)
+        latencies, taken, otherwise = day.latencies, 0, None
+        for run in runs:
+            number, run_due_ms, state, ended_ms, latency_ms, _ = run
+            usual = state == "ok" and run_due_ms - due_ms == distance_ms and number > counter
+            if not (usual and at_ms <= ended_ms < day_ends_ms and ended_ms - at_ms <= speaks_ms):
+                otherwise = run
+                break
+            counter, due_ms, at_ms = number, run_due_ms, ended_ms
+            taken += 1
+            if latency_ms is not None:
+                bucket = bucket_of(latency_ms)
+                latencies[bucket] = latencies.get(bucket, 0) + 1
+        self._counter, self._due_ms, self._at_ms = counter, due_ms, at_ms
+        day.ok += taken
+        day.known_ms += at_ms - begun_ms
+        day.good_ms += at_ms - begun_ms
+        return otherwise
 
     def speak(self, *, until_ms: int) -> None:
         """Counts the time from the newest outcome on. A clock that was set back makes it nothing."""
