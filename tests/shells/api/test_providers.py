@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,11 +50,10 @@ def test_a_provider_is_created_shown_and_replaced(admin: Client) -> None:
 def test_a_secret_is_neither_shown_nor_stored(admin: Client, world: World) -> None:
     reply = admin("PUT", "/v1/providers/shop", SPEC)
     assert b"sesame" not in reply.body + admin("GET", "/v1/providers").body
-    file = world.system.settings.store.removeprefix("sqlite:///")
-    with sqlite3.connect(file) as db:
-        stored = "\n".join(db.iterdump())
-    assert "shop.example.org" in stored
-    assert "sesame" not in stored
+    file = Path(world.system.settings.store.removeprefix("sqlite:///"))
+    stored = b"".join(part.read_bytes() for part in file.parent.glob(f"{file.name}*"))  # the log is a file of its own
+    assert b"shop.example.org" in stored
+    assert b"sesame" not in stored
 
 
 def test_a_header_given_back_as_it_is_shown_keeps_its_value(admin: Client, world: World) -> None:
