@@ -228,6 +228,8 @@ def test_a_command_that_reads_says_the_same_on_the_store_and_over_rest(
 ) -> None:
     words = [*line.format(**names).split(), *form]
     there, elsewhere = both.on_store(*words), both.over_rest(*words)
+    if elsewhere != there:  # a monitor may have become late between the two, and does so once
+        there, elsewhere = both.on_store(*words), both.over_rest(*words)
     assert elsewhere == there
     assert there.out or there.err
 
