@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from paceline.core.alerts.alert import Alert
 from paceline.core.instants import to_text
-from paceline.core.monitors.alerting.observe import observe, verdict
+from paceline.core.monitors.alerting.observe import all_but_good, observe, verdict
 from paceline.core.monitors.alerting.policy import AlertPolicy, policy_problems
 from paceline.core.monitors.alerting.record import (
     ALERTS_PER_HOUR_MAX,
@@ -181,6 +181,7 @@ def test_verdict_of_each_outcome(outcome: Outcome, *, ok: bool | None) -> None:
     assert verdict(outcome) is ok
     seen = observe(settled(outcome), counter=0, check=HttpCheck(url="http://example.org/"))
     assert (seen.ok if seen is not None else None) is ok
+    assert bool(all_but_good([settled(outcome)])) is (ok is not True)
 
 
 def test_certificate_is_told_once_a_day_beside_the_failure() -> None:

@@ -157,7 +157,7 @@ def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = 
 
 def _settlements(finished: Sequence[Finished], policy: RetryPolicy) -> Sequence[Settlement]:
     """What is written of these results; nearly always they themselves."""
-    if all(item.attempts == 1 for item in finished):
+    if {item.attempts for item in finished} == {1}:
         return finished
     return [_settled(item, policy) for item in finished]
 

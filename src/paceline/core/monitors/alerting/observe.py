@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from paceline.core.monitors.alerting.record import Observed
@@ -23,6 +24,11 @@ def verdict(outcome: Outcome) -> bool | None:
             return None if outcome.edited else False
         case Retry() | Unknown():
             return None
+
+
+def all_but_good(settlements: Iterable[Settlement]) -> list[Settlement]:
+    """Return those of which ``verdict`` does not say that the target did well: nearly always none."""
+    return [item for item in settlements if not (isinstance(item.outcome, Done) and item.outcome.ok)]
 
 
 def observe(item: Settlement, *, counter: int, check: Check) -> Observed | None:

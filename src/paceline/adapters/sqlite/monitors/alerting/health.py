@@ -8,7 +8,7 @@ from paceline.adapters.sqlite import alerts
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.monitors.alerting.found import Remembered
-from paceline.core.monitors.alerting.observe import observe, verdict
+from paceline.core.monitors.alerting.observe import all_but_good, observe
 from paceline.core.monitors.alerting.record import HealthRecord, Subject, after_outcome, hour_ends_ms
 from paceline.core.monitors.alerting.stored import (
     HealthChange,
@@ -23,7 +23,7 @@ from paceline.core.monitors.values import Settlement
 
 def follow(db: Connection, settlements: Sequence[Settlement]) -> None:
     """Lets health follow outcomes that were just recorded. Most are good, of monitors without a record."""
-    wanted = {item.handle: item for item in settlements if verdict(item.outcome) is not True}
+    wanted = {item.handle: item for item in all_but_good(settlements)}
     if db.execute("SELECT EXISTS (SELECT 1 FROM health)").get:
         items = {item.handle: item for item in settlements}
         rows = db.execute(
