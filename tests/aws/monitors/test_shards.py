@@ -308,6 +308,21 @@ def test_requests_to_aws_per_put_are_bounded(store: AwsStore, clients: Clients) 
     assert edited == {"GetItem": 1, "BatchGetItem": 1, "TransactWriteItems": 1}
 
 
+def test_put_that_only_asks_for_a_phase_takes_no_generation(store: AwsStore, clients: Clients) -> None:
+    """Shards are filled in the order of generations: each gap would be a place that no monitor ever has."""
+    first = put(store, "a").monitor
+    assert first is not None
+    asks = PutMonitor("ann", "b", spec(every="5s"), asks_phase=True)
+    with counted(clients) as taken:
+        assert [done.disposition for done in store.put_monitors([asks], monitors_max=99, now_ms=T0_MS)] == ["unplaced"]
+    assert taken == {"GetItem": 1, "BatchGetItem": 1}
+    mixed = [asks, PutMonitor("ann", "c", spec()), PutMonitor("ann", "d", spec())]
+    made = store.put_monitors(mixed, monitors_max=99, now_ms=T0_MS)
+    assert [done.disposition for done in made] == ["unplaced", "created", "created"]
+    created = [done.monitor.generation for done in made if done.monitor is not None]
+    assert created == [first.generation + 1, first.generation + 2]
+
+
 def test_monitors_that_were_made_at_different_times_elsewhere_are_put_together(
     store: AwsStore, clients: Clients
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +12,7 @@ import msgspec
 
 from paceline.core.monitors.due import Due, OnTime
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Claimed, Moved, PurgeReport, Queue
+from paceline.core.monitors.values import Claimed, Moved, PurgeReport, Queue, Settlement
 from paceline.ports import Store
 from tests.aws.support.monitor_stage import WRITES
 from tests.world.support.batch_world import BatchWorld
@@ -51,11 +51,24 @@ class Agreed:
     ) -> list[Claimed]:
         del runs_max
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms, places=places)
-        return sorted(claimed, key=lambda run: (run.due_ms, run.owner, run.monitor, run.counter))
+        return in_order(claimed)
+
+    def settle_and_claim(
+        self, settlements: Sequence[Settlement], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
+    ) -> tuple[list[bool], list[Claimed]]:
+        del runs_max
+        won, claimed = self._inner.settle_and_claim(
+            settlements, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms, places=places
+        )
+        return won, in_order(claimed)
 
     def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
         del settled_before_ms, due_before_ms
         return self._inner.purge(settled_before_ms=0, due_before_ms=0, now_ms=now_ms, limit=limit)
+
+
+def in_order(claimed: Sequence[Claimed]) -> list[Claimed]:
+    return sorted(claimed, key=lambda run: (run.due_ms, run.owner, run.monitor, run.counter))
 
 
 class BriefWorld(World):
@@ -200,7 +213,7 @@ class Interrupted:
     """A store whose acts have a gap."""
 
     ACTS = frozenset({"react", "commit", "claim", "take", "extend", "settle", "release"}) | frozenset(
-        {"claim_calls", "settle_calls", "release_calls"}
+        {"settle_and_claim", "make_extra_runs", "claim_calls", "settle_calls", "release_calls"}
     )
 
     def __init__(self, inner: Store, gap: Gap) -> None:
