@@ -42,7 +42,7 @@ def test_the_world_notices_a_store_that_breaks_a_promise(fault: type[Faulty], sa
     def tell(seed: int, damage: Damage) -> None:
         make_world(seed, damage=damage).run(400)
 
-    seed, words = noticed(fault, tell, tried=range(100, 108))
+    seed, words = noticed(fault, tell, tried=range(100, 124))
     assert re.search(says, words)
     assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=400 " in words
 
