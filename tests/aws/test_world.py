@@ -157,7 +157,7 @@ def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine,
     assert CHOSEN or there.set_back > 0
 
 
-@pytest.mark.parametrize("seed", stories(8))
+@pytest.mark.parametrize("seed", stories(5))
 def test_the_promises_hold_though_the_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
     """An index that answers as it did before, or knows nothing yet, makes things late, and nothing else.
 
