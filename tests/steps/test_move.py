@@ -102,7 +102,7 @@ def test_a_moved_monitor_goes_on_on_its_grid_and_a_firing_that_is_owed_is_made(s
 def test_failing_monitor_moves_with_its_health_and_recovers_there(source: Store, target: Store) -> None:
     source.add_user(user("ann"))
     for name in ("bad", "good"):
-        put(source, name, now_ms=T0_MS, every="5m")
+        put(source, name, now_ms=T0_MS, every="5m", initial_delay="0s")
     run_tick(source, now_ms=T0_MS)
     for item in take(source, now_ms=T0_MS):
         ends = Done(ok=item.monitor == "good", reason="answered 500")
