@@ -118,8 +118,9 @@ def test_failing_monitor_moves_with_its_health_and_recovers_there(source: Store,
     assert len(send_all(target, now_ms=later_ms)) == 2
     take_in(target, stream, now_ms=later_ms)
     assert target.failing_monitors("ann", after="", limit=10) == []
-    (told,) = target.alerts("ann", since_ms=0, before=None, limit=10)
-    assert (told.alert.event, told.alert.data["since"]) == ("monitor.recovered", to_text(T0_MS))
+    recovered, failing = target.alerts("ann", since_ms=0, before=None, limit=10)
+    assert (recovered.alert.event, recovered.alert.data["since"]) == ("monitor.recovered", to_text(T0_MS))
+    assert (failing.alert.event, failing.state) == ("monitor.failing", "new")  # nobody was told of it before the move
 
 
 def test_promise_5_each_record_of_a_day_moved_at_noon_runs_once_and_at_its_time(source: Store, target: Store) -> None:
