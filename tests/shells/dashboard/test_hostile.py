@@ -10,6 +10,7 @@ from tests.shells.api.support.day import PROVIDER, TOMORROW
 from tests.shells.api.support.job_stage import job
 from tests.shells.dashboard.support.looking import Looking
 
+MINE = "/ui/monitors/root"
 HOSTILE = "\"'><img src=x onerror=document.title='taken'><script>document.title='taken'</script>"
 IN_URL = "%22%27%3E%3Cimg%20src=x%20onerror=document.title=1%3E"
 
@@ -47,8 +48,8 @@ def write_everywhere(world: World) -> dict[str, list[str]]:
     return {
         "/": [HOSTILE],
         "/ui/monitors": [HOSTILE, IN_URL],
-        "/ui/monitors/root/own": [HOSTILE, HOSTILE[:60]],
-        "/ui/monitors/root/web": [IN_URL],
+        f"{MINE}/own": [HOSTILE, HOSTILE[:60]],
+        f"{MINE}/web": [IN_URL],
         f"/ui/runs/{run}/why": [HOSTILE],
         "/ui/providers": [IN_URL],
         f"/ui/batches/daily/{TOMORROW}": ["home"],
@@ -57,7 +58,7 @@ def write_everywhere(world: World) -> dict[str, list[str]]:
         "/ui/accounts": [HOSTILE[:90]],
         "/ui/users": [HOSTILE[:100]],
         f"/ui/users?user={quote(HOSTILE)}": [],
-        f"/ui/monitors/root/{quote(HOSTILE, safe='')}": [],
+        f"{MINE}/{quote(HOSTILE, safe='')}": [],
         f"/ui/dead?provider={quote(HOSTILE)}": [],
         f"/ui/batches/daily/{TOMORROW}?provider={quote(HOSTILE)}": [],
         f"/ui/sign-in?next={quote('/' + HOSTILE)}": [],

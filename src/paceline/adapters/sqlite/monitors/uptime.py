@@ -1,7 +1,7 @@
 """Roll-ups of monitors: outcomes are folded into one row for each monitor, in the order of their counters.
 
-The row says up to which run it goes, and is written together with that number. So a run is folded once, whoever folds
-it: the pass that follows the queues, or the purge that is about to delete it.
+The row says up to which run it goes, and is written together with that number. So a run is folded once, either
+by the pass that follows the queues or by the purge that is about to delete it.
 """
 
 from __future__ import annotations
