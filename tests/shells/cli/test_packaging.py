@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TARGETS = {"browser", "help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
-TARGETS |= {"bench", "bench-full", "functions", "lock", "clean", "quick"}
+TARGETS |= {"bench", "bench-full", "functions", "lock", "clean", "pictures", "quick"}
 
 
 def normal(name: str) -> str:
