@@ -22,7 +22,7 @@ Event = Literal[
 EVENTS: tuple[str, ...] = get_args(Event)
 
 ADMINS = ""
-"""The user of an alert that concerns whoever is an admin when it is passed on."""
+"""The user of an alert for all admins: those who are admins when it is passed on."""
 REASON_CHARS_MAX = 500
 CHANNELS_MAX = 10
 """Channels that one definition may name."""

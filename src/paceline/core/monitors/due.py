@@ -238,8 +238,8 @@ class FiringOwed(NamedTuple):
 def decide_extra(entry: Entry, glance: Glance, *, now_ms: int) -> ExtraRun | AlreadyOpen | FiringOwed:
     """Returns what a request for a check now comes to.
 
-    A paused entry gets its extra run as any other: whoever asks wants to know now. Runs of a monitor end in order, so
-    if one is open, the newest is.
+    A paused entry gets its extra run as any other: the user who asks wants to know now. Runs of a monitor end in
+    order, so if one is open, the newest is.
     """
     if glance.open_due_ms is not None:
         return AlreadyOpen(entry.counter - 1)
