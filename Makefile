@@ -20,7 +20,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions lock clean
+.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions site lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -44,9 +44,10 @@ $(PRODUCT_STAMP): $(PRODUCT).txt pyproject.toml client/pyproject.toml
 up: $(PRODUCT_STAMP)  ## the demo, in the foreground (ARGS="--port 8081" is passed on)
 	@exec $(BIN)/paceline up --demo $(ARGS)
 
-browser:  ## Chromium and promtool for the tests that need them, where they can be installed
+browser:  ## Chromium, promtool and nginx for the tests that need them, where they can be installed
 	@scripts/install-browser
 	@scripts/install-promtool
+	@scripts/install-nginx
 
 test: $(STAMP) browser  ## the whole test suite (ARGS="-k cron" is passed on, WORKERS=2 for fewer at a time)
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
@@ -87,6 +88,9 @@ bench-full: $(STAMP)  ## the benchmarks with peers and larger sizes; writes docs
 
 functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--python 3.12" is passed on)
 	$(BIN)/python scripts/build-functions $(ARGS)
+
+site: $(STAMP)  ## the documentation as a site in build/site, made offline
+	$(BIN)/python -m docsite $(ARGS)
 
 lock:  ## resolve the dependencies anew into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv

@@ -75,10 +75,11 @@ def prose_of(file: Path) -> str:
 
 
 DOCUMENTS = documents()
+OWN_BESIDE = {f"docs/{name}.md" for name in ("README", "comparison", "concepts", "faq", "troubleshooting")}
 OWN = [
     file
     for file in DOCUMENTS
-    if file.parent == ROOT or name_of(file) in ("docs/README.md", "docs/concepts.md") or file.parent.name == "guides"
+    if file.parent in (ROOT, ROOT / "docs/guides", ROOT / "docs/recipes") or name_of(file) in OWN_BESIDE
 ]
 BLOCKS = [block for file in DOCUMENTS for block in blocks_of(file)]
 every_document = pytest.mark.parametrize("file", DOCUMENTS, ids=name_of)

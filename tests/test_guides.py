@@ -12,17 +12,15 @@ import re
 import shutil
 import sys
 import tomllib
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from paceline.simulators.http import ModelHttpServer
 from tests.aws.support.ministack import emulator
-from tests.support.terminals import Terminals, as_pattern, blocks, free_ports
+from tests.support.terminals import Terminals, as_pattern, blocks, on_this_machine, ports_of_the_docs
 
 DOCS = Path(__file__).parents[1] / "docs"
-PORTS = ("8080", "8081", "8090", "8091", "8092", "8093", "8443")
 NOT_RUN = re.compile(r"^<!-- not run: (.+) -->\n```sh$", re.MULTILINE)
 NOT_RUN_MAX = 5
 RUN = {"console", "console background"}
@@ -47,7 +45,7 @@ def pages() -> list[Path]:
 def test_the_tutorial_and_the_guides_do_what_they_say_in_order_on_one_store(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PACELINE_", "AWS_"))}
     env |= {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}", "HOME": str(tmp_path)}
-    ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+    ports = ports_of_the_docs()
     env["PACELINE_PORT"] = ports["8080"]
     with ModelHttpServer() as model, emulator() as aws, Terminals(tmp_path, env | aws.environment) as terminals:
         read = [(page.name, on_this_machine(page.read_text(), ports, model.base_url)) for page in pages()]
@@ -58,19 +56,6 @@ def test_the_tutorial_and_the_guides_do_what_they_say_in_order_on_one_store(tmp_
             except AssertionError as wrong:
                 wrong.add_note(f"in {name}")
                 raise
-
-
-def on_this_machine(text: str, ports: dict[str, str], model_url: str) -> str:
-    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-    for there, here in (
-        ("https://api.example.org/v2", model_url),
-        ("https://hooks.example.org/paceline", f"{model_url}/ok"),
-        ("https://example.org/", f"{model_url}/ok"),
-        ("example.org", "127.0.0.1"),
-        ("2026-11-20", tomorrow),
-    ):
-        text = text.replace(there, here)
-    return re.sub("|".join(ports), lambda found: ports[found[0]], text)
 
 
 def assert_nothing_leaves(tutorial: str, aws_url: str) -> None:

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -31,6 +32,7 @@ LOOKS = re.compile(
 """What only looks is asked again for a while: on a busy machine a check may take longer than the text allows."""
 MARK = "--the-command-ended-with "
 CONTROL_C = "^C"
+PORTS = ("8080", "8081", "8090", "8091", "8092", "8093", "8443")
 
 
 class Block(NamedTuple):
@@ -75,6 +77,25 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return [probe.getsockname()[1] for probe in probes]
+
+
+def ports_of_the_docs() -> dict[str, str]:
+    """A free port for each that pages name."""
+    return dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))
+
+
+def on_this_machine(text: str, ports: dict[str, str], model_url: str) -> str:
+    """The page with free ports, a model server in the place of the Internet, and tomorrow as its day."""
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+    for there, here in (
+        ("https://api.example.org/v2", model_url),
+        ("https://hooks.example.org/paceline", f"{model_url}/ok"),
+        ("https://example.org/", f"{model_url}/ok"),
+        ("example.org", "127.0.0.1"),
+        ("2026-11-20", tomorrow),
+    ):
+        text = text.replace(there, here)
+    return re.sub("|".join(ports), lambda found: ports[found[0]], text)
 
 
 class Shell:
