@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from bench.harness import Context, Result
 from paceline.core.batches.spread import place_of
 from paceline.core.monitors.phases.allot import allot_one, allot_together
-from paceline.core.monitors.phases.circle import Circle, Place, fullest_second, recount
+from paceline.core.monitors.phases.circle import Circle, Place, after_moves, fullest_second
 
 EVERY_MS, SECOND_MS, SLOT_MS = 60_000, 1_000, 50
 SIZES = {600: 20, 10_000: 500}
@@ -98,12 +98,12 @@ def _churned(name: str, size: int) -> Result:
         if METHODS[name] is by_paceline:
             host = f"host{chance.randrange(20)}"
             phase_ms = allot_one(circle, EVERY_MS, host, now_ms=NOW_MS + turn * 1_237).ms
-            circle = recount(circle, EVERY_MS, come=[Place(host, phase_ms)])
+            circle = after_moves(circle, EVERY_MS, come=[Place(host, phase_ms)])
         live.append(phase_ms)
         if turn < size:
             continue
         gone_ms = live.pop(chance.randrange(len(live)))
-        circle = recount(circle, EVERY_MS, gone=[Place("", gone_ms)]) if circle else None
+        circle = after_moves(circle, EVERY_MS, gone=[Place("", gone_ms)]) if circle else None
         worst = max(worst, fullest_second(live, EVERY_MS))
     ideal = size * SECOND_MS / EVERY_MS
     values: Result = {
@@ -123,13 +123,13 @@ def _cost(size: int) -> Result:
     hosts = [f"host{number}" for number in range(size)]
     phases = allot_together(None, EVERY_MS, hosts, now_ms=NOW_MS)
     places = [Place(host, phase.ms) for host, phase in zip(hosts, phases, strict=True)]
-    stored = msgspec.json.encode(recount(None, EVERY_MS, come=places))
+    stored = msgspec.json.encode(after_moves(None, EVERY_MS, come=places))
     decoder, rounds = msgspec.json.Decoder(Circle), 2_000
     start_s = time.process_time()
     for turn in range(rounds):
         circle = decoder.decode(stored)
         phase = allot_one(circle, EVERY_MS, "host1", now_ms=NOW_MS + turn)
-        stored = msgspec.json.encode(recount(circle, EVERY_MS, come=[Place("host1", phase.ms)]))
+        stored = msgspec.json.encode(after_moves(circle, EVERY_MS, come=[Place("host1", phase.ms)]))
     spent_s = time.process_time() - start_s
     return {
         "work": COST,

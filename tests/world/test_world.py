@@ -34,7 +34,7 @@ def test_the_promises_hold_whatever_happens(seed: int, make_world: Maker) -> Non
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 200
     assert sum(len(life.runs) for life in world.ledger.lives.values()) > STEPS // 10
     assert world.ledger.superseded
-    assert min(world.ledger.alerts.told[event] for event in ("monitor.failing", "monitor.recovered")) > STEPS // 100
+    assert min(world.ledger.alerts.told[event] for event in ("monitor.failing", "monitor.recovered")) > STEPS // 200
 
 
 @pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))

@@ -15,6 +15,10 @@ COUNTER_BEHIND = "promise 4: an entry's counter is not past its newest run"
 HEALTH_MISPLACED = "the record of a monitor's health is not where it would be found"
 ROLLUP_LEFT = "promise 3: a roll-up has no monitor (generation {})"
 ROLLUP_AHEAD = "a roll-up goes further than its monitor's runs (generation {})"
+PHASES_MISCOUNTED = (
+    "monitors that fire every {} are miscounted: new ones may crowd into one second until the daemon has counted again,"
+    " which it does once a day"
+)
 MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
 
 

@@ -17,10 +17,10 @@ from paceline.core.monitors.phases.circle import (
     HOST_NOTES,
     Circle,
     Place,
+    after_moves,
     bucket_count,
     bucket_of,
     fullest_second,
-    recount,
 )
 from paceline.core.monitors.schedule import SLOT_MS, Phase
 
@@ -49,7 +49,7 @@ def test_promise_7_fullest_second_after_an_import_has_at_most_the_ideal_and_one(
     for page, count in enumerate(pages):
         hosts = [f"h{page}-{number % 7}" for number in range(count)]
         phases = allot_together(circle, every_ms, hosts, now_ms=T0_MS)
-        circle = recount(circle, every_ms, come=places(hosts, phases))
+        circle = after_moves(circle, every_ms, come=places(hosts, phases))
         found += [phase.ms for phase in phases]
     assert fullest_second(found, every_ms) <= len(found) / every_s + 1
 
@@ -78,10 +78,10 @@ def test_promise_7_no_second_ever_has_more_than_one_above_the_largest_ideal_so_f
         if live and random.random() < 0.45:
             random.shuffle(live)
             left = random.randint(0, len(live) - 1)
-            circle, live = recount(circle, every_ms, gone=live[left:]), live[:left]
+            circle, live = after_moves(circle, every_ms, gone=live[left:]), live[:left]
             continue
         come = added(circle, every_ms, random, size)
-        circle, live = recount(circle, every_ms, come=come), live + come
+        circle, live = after_moves(circle, every_ms, come=come), live + come
         peak = max(peak, len(live))
         assert fullest_second([one.phase_ms for one in live], every_ms) <= peak / every_s + 1
 
@@ -102,10 +102,10 @@ def test_promise_7_thousands_of_random_adds_and_removes_leave_at_most_four_times
         if len(live) < size or random.random() < 0.5:
             host = f"h{random.randrange(20)}"
             come = places([host], [allot_one(circle, every_ms, host, now_ms=T0_MS + turn * 1_237)])
-            circle, live = recount(circle, every_ms, come=come), live + come
+            circle, live = after_moves(circle, every_ms, come=come), live + come
         else:
             gone = live.pop(random.randrange(len(live)))
-            circle = recount(circle, every_ms, gone=[gone])
+            circle = after_moves(circle, every_ms, gone=[gone])
         if turn % 97 == 0 and len(live) >= every_s:
             assert fullest_second([one.phase_ms for one in live], every_ms) <= 4 * len(live) / every_s
 
@@ -116,7 +116,7 @@ def test_phases_are_on_the_raster_and_inside_the_interval(every_ms: int, count: 
     now_ms = T0_MS + passed_ms
     hosts = [f"h{number % 3}" for number in range(count)]
     phases = allot_together(None, every_ms, hosts, now_ms=now_ms)
-    circle = recount(None, every_ms, come=places(hosts, phases))
+    circle = after_moves(None, every_ms, come=places(hosts, phases))
     for phase in (*phases, allot_one(circle, every_ms, "h0", now_ms=now_ms), allot_one(None, every_ms, "", now_ms=0)):
         assert 0 <= phase.ms < every_ms
         assert phase.ms % SLOT_MS == 0
@@ -132,7 +132,7 @@ def test_single_monitors_of_a_host_are_spread_over_the_whole_circle() -> None:
     circle, found = None, list[int]()
     for number in range(8):
         phase = allot_one(circle, 60_000, "a.example", now_ms=T0_MS + number)
-        circle = recount(circle, 60_000, come=[Place("a.example", phase.ms)])
+        circle = after_moves(circle, 60_000, come=[Place("a.example", phase.ms)])
         found.append(phase.ms)
     assert ratio(found, 60_000) <= 1.2
 
@@ -143,7 +143,7 @@ def test_monitors_that_come_together_have_first_checks_in_seconds_that_nobody_ha
     firsts = [phase.first_ms or T0_MS + (phase.ms - T0_MS) % HOUR_MS for phase in phases]
     assert max(firsts) < T0_MS + 25 * SECOND_MS
     assert max(Counter(ms // SECOND_MS for ms in firsts).values()) == 1
-    circle = recount(None, HOUR_MS, come=places(hosts, phases))
+    circle = after_moves(None, HOUR_MS, come=places(hosts, phases))
     more = allot_together(circle, HOUR_MS, hosts, now_ms=T0_MS)
     assert not {phase.first_ms for phase in more if phase.first_ms} & set(firsts)
 
@@ -157,16 +157,16 @@ def test_size_of_a_circle_does_not_grow_with_monitors_or_hosts() -> None:
     sizes = []
     for count in (10_000, 80_000):
         hosts = [f"h{number}" for number in range(count)]
-        circle = recount(None, 60_000, come=places(hosts, allot_together(None, 60_000, hosts, now_ms=T0_MS)))
+        circle = after_moves(None, 60_000, come=places(hosts, allot_together(None, 60_000, hosts, now_ms=T0_MS)))
         assert circle is not None
         assert len(circle.hosts) <= HOST_NOTES
         sizes.append(len(msgspec.json.encode(circle)))
     assert sizes[1] < sizes[0] + 300
-    day = recount(None, DAY_MS, come=[Place("", number * SECOND_MS) for number in range(DAY_MS // SECOND_MS)])
+    day = after_moves(None, DAY_MS, come=[Place("", number * SECOND_MS) for number in range(DAY_MS // SECOND_MS)])
     assert len(msgspec.json.encode(day)) < 16_384
 
 
 def test_circle_that_everybody_left_is_gone() -> None:
-    circle = recount(None, 60_000, come=[Place("a", 50)])
-    assert recount(circle, 60_000, gone=[Place("", 50)]) is None
-    assert recount(None, 60_000, gone=[Place("", 50)]) is None
+    circle = after_moves(None, 60_000, come=[Place("a", 50)])
+    assert after_moves(circle, 60_000, gone=[Place("", 50)]) is None
+    assert after_moves(None, 60_000, gone=[Place("", 50)]) is None

@@ -26,6 +26,7 @@ from paceline.steps.monitors.send import claim_orders, settle, settle_and_claim
 from paceline.steps.monitors.tick import pull_back, tick
 from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import purge
+from paceline.steps.upkeep.recount import recount_phases
 from tests.support import outgoing_runs
 from tests.world.support.alert_books import policy_at
 from tests.world.support.ledger import Ledger, demand
@@ -149,6 +150,7 @@ class Daemon:
         close_hours(self._store, now_ms=self._world.now_ms)
         tell_late(self._store, after=0, now_ms=self._world.now_ms)
         purge(self._store, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS, now_ms=self._world.now_ms, limit=50)
+        recount_phases(self._store, now_ms=self._world.now_ms, every_ms=60_000, pause_ms=0, limit=4)
 
     def watch_clock(self) -> None:
         ahead_ms = self._world.now_ms - self._world.true_ms

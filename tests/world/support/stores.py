@@ -30,7 +30,7 @@ from tests.world.support.ledger import Ledger, demand
 WRITES = frozenset(
     {"add_user", "edit_user", "remove_user", "put_monitors", "remove_monitors", "react", "commit", "claim", "take"}
     | {"extend", "settle", "settle_and_claim", "release", "purge", "advance_on_time", "book_catch_up"}
-    | {"make_extra_runs", "fold_runs", "change_health"}
+    | {"make_extra_runs", "fold_runs", "change_health", "write_items"}
 )
 REPEATED = ("react", "commit", "settle", "make_extra_runs")
 """What an at-least-once world may deliver again."""

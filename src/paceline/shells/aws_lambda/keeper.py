@@ -15,9 +15,12 @@ from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.steps.upkeep.recount import RecountReport, recount_phases
 
 PAGE_S = 60.0
 """With less time left no further page is begun."""
+RECOUNT_PAGES_MAX = 100
+"""Pages of the daily recount of phases in one call: a million monitors take ten calls."""
 
 
 @logger.inject_lambda_context
@@ -32,6 +35,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     report = {"set_back_ms": _clock(now)}
     report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
     report |= {"batches": _batches(now, time)} | _health(now, time) | {"alerts_purged": _alerts(now)}
+    report |= {"phases_wrong": _phases(now, time)}
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
@@ -100,6 +104,17 @@ def _alerts(now: Engine) -> int:
     if noticed is not None and any(noticed):
         logger.info("noticed", extra=noticed._asdict())
     return purge_alerts(now.store, keep_ms=duration_ms(now.system.settings.alerts_keep), now_ms=now_ms)
+
+
+def _phases(now: Engine, time: Time) -> int:
+    """Returns by how much counts of phases were wrong that a recount has set right."""
+    wrong, report, pages = 0, RecountReport(more=True), 0
+    while report.more and pages < RECOUNT_PAGES_MAX and time.left_s > PAGE_S:
+        report = recount_phases(now.store, now_ms=now.now_ms(), pause_ms=0)
+        wrong, pages = wrong + report.wrong, pages + 1
+    if wrong:
+        logger.warning("phases_recounted", extra={"wrong": wrong})
+    return wrong
 
 
 def _jobs(now: Engine, time: Time) -> int:

@@ -20,6 +20,7 @@ from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import draft_of
 from paceline.steps.upkeep import purge as purge_step
 from paceline.steps.upkeep.daemons import DaemonView, daemon_views
+from paceline.steps.upkeep.recount import phase_problems
 from paceline.steps.upkeep.secret import seal_checks
 from paceline.steps.views.service_report import ServiceStatus, service_status
 
@@ -93,7 +94,7 @@ def check(call: Call) -> int:
     from paceline.wiring import secret_problem
 
     with call.system() as system:
-        problems = system.store.verify()
+        problems = [*system.store.verify(), *phase_problems(system.store, now_ms=system.clock.now_ms())]
         if problem := secret_problem(system):
             problems.append(problem)
     output.emit(call, {"ok": not problems, "problems": problems}, "\n".join(problems) if problems else "OK")

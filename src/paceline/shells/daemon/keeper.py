@@ -20,6 +20,7 @@ from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_l
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.fold import fold_runs
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.steps.upkeep.recount import recount_phases
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
@@ -36,6 +37,8 @@ class Keeper:
     FIGURES_MS = 5_000
     NOTICE_MS = 20_000
     """How often this process asks whether it is time to look for what admins are told of: once a minute, of all."""
+    RECOUNT_MS = 600_000
+    """How often this process asks whether the daily recount of phases is due."""
     INDEXED_MAX = 500
     PAUSE_MS_MIN = 5
 
@@ -65,6 +68,7 @@ class Keeper:
         self._noted_ms: int | None = None
         self._ahead_ms: int | None = None
         self._health_ms = 0
+        self._recounted_ms = 0
         self._late_after = 0
         self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
         """What waited while nothing ran is not late yet: those who run it have as long as everybody."""
@@ -96,6 +100,8 @@ class Keeper:
             self._purge_alerts(now_ms)
         if abs(now_ms - self._health_ms) >= max(self.FIGURES_MS, keep_ms):
             self._look_after_health(now_ms)
+        if abs(now_ms - self._recounted_ms) >= self.RECOUNT_MS:
+            self._recount_phases(now_ms)
         if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
             self._offered_ms = now_ms
             store = self._system.store
@@ -114,6 +120,14 @@ class Keeper:
             self._health_ms = now_ms
         if closed or late.told:
             log.info("health_told", late=late.told, flapping=closed)
+
+    def _recount_phases(self, now_ms: int) -> None:
+        """A page each turn while a round is under way."""
+        report = recount_phases(self._system.store, now_ms=now_ms)
+        if report.wrong:
+            log.warning("phases_recounted", wrong=report.wrong)
+        if not report.more:
+            self._recounted_ms = now_ms
 
     def _watch_clock(self, now_ms: int) -> None:
         """Notes the time now and then; at once if the wall clock fell back behind the monotonic one."""

@@ -2,7 +2,8 @@
 
 A circle (``core.monitors.phases``) is one named item for each interval. It is read when a monitor needs a phase, and
 written in the commit in which the entry is armed, moved or removed. A store that cannot put both into one commit loses
-a count if the process dies between the two. Counts are hints: a lost one leaves its circle a little uneven.
+a count if the process dies between the two. Counts are hints: a lost one leaves its circle a little uneven, until the
+next recount (``steps.upkeep.recount``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.phases.allot import allot_one, allot_together
-from paceline.core.monitors.phases.circle import Circle, Place, recount
+from paceline.core.monitors.phases.circle import Circle, Place, after_moves
 from paceline.core.monitors.places import target_of
 from paceline.core.monitors.schedule import Arm, Keep, Phase, allotted_ms
 from paceline.core.monitors.values import PutMonitor, Reacted
@@ -50,7 +51,7 @@ def allot_each(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list
         every_ms, host = cadence_of(put.spec).every_ms, host_of(put.spec.check)
         phase = allot_one(circles[every_ms], every_ms, host, now_ms=now_ms)
         if len(puts) > 1:  # the next one shall know of it
-            circles[every_ms] = recount(circles[every_ms], every_ms, come=[Place(host, phase.ms)])
+            circles[every_ms] = after_moves(circles[every_ms], every_ms, come=[Place(host, phase.ms)])
         placed.append(_with_phase(put, phase))
     return placed
 
@@ -108,12 +109,12 @@ def move_of(item: Reacted) -> Move | None:
         return None
     gone = come = None
     if entry is not None and (phase_ms := allotted_ms(entry)) is not None:
-        gone = entry.cadence.every_ms, Place("", phase_ms)
+        gone = entry.cadence.every_ms, Place("", phase_ms, generation=entry.generation)
     if isinstance(item.reaction, Arm) and item.reaction.lead_ms is not None:
         assert monitor is not None
         assert monitor.spec.phase is not None
-        phase = monitor.spec.phase
-        come = item.reaction.cadence.every_ms, Place(host_of(monitor.spec.check), phase.ms, phase.first_ms or 0)
+        phase, host = monitor.spec.phase, host_of(monitor.spec.check)
+        come = item.reaction.cadence.every_ms, Place(host, phase.ms, phase.first_ms or 0, item.change.generation)
     if gone and come and (gone[0], gone[1].phase_ms) == (come[0], come[1].phase_ms):
         return None
     return Move(gone, come) if gone or come else None
@@ -130,7 +131,7 @@ def _count_page(
     for _ in range(TRIES_MAX):
         found = CIRCLES.find_many(items, [str(every_ms) for every_ms in intervals])
         after = [
-            recount(one.value, every_ms, come=come.get(every_ms, ()), gone=gone.get(every_ms, ()))
+            after_moves(one.value, every_ms, come=come.get(every_ms, ()), gone=gone.get(every_ms, ()))
             for every_ms, one in zip(intervals, found, strict=True)
         ]
         changes = [CIRCLES.change(one, value) for one, value in zip(found, after, strict=True) if one.value != value]

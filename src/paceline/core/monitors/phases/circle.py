@@ -14,6 +14,8 @@ BUCKETS_MAX = 3_600
 """An interval of up to an hour has buckets of one second, a day has buckets of 24."""
 HOST_NOTES = 64
 """Hosts share so many notes of where their monitors are: the state of a circle does not grow with the hosts."""
+MOVED_MAX = 256
+"""Buckets whose moves are kept for a recount between two of its pages."""
 _SECOND_MS = 1_000
 
 
@@ -31,9 +33,21 @@ class Place(NamedTuple):
     phase_ms: int
     first_ms: int = 0
     """When its first check is due, if that is before its grid."""
+    generation: int = 0
 
 
-class Circle(msgspec.Struct, frozen=True):
+class Walked(msgspec.Struct, frozen=True, array_like=True):
+    """How far a recount of the circle has come (``core.monitors.phases.recount``)."""
+
+    walk: int
+    """Which recount."""
+    until: int
+    """Entries up to this generation are counted again."""
+    moved: dict[int, int] = {}
+    """By how much those came and went since, by bucket: the next page takes it over."""
+
+
+class Circle(msgspec.Struct, frozen=True, omit_defaults=True):
     """The monitors of one interval, as far as allotment needs to know: hints, whose size is bounded."""
 
     counts: list[int]
@@ -43,6 +57,8 @@ class Circle(msgspec.Struct, frozen=True):
     hosts: dict[int, HostNote] = {}
     first_ms: int = 0
     """The latest first check that was ever given to a monitor of this interval."""
+    walked: Walked | None = None
+    """None: no recount is under way."""
 
 
 def bucket_count(every_ms: int) -> int:
@@ -55,7 +71,7 @@ def bucket_of(phase_ms: int, every_ms: int) -> int:
     return phase_ms % every_ms // SLOT_MS * bucket_count(every_ms) // (every_ms // SLOT_MS)
 
 
-def recount(
+def after_moves(
     circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = ()
 ) -> Circle | None:
     """The circle after monitors have come and gone; None if nobody is left on it."""
@@ -69,7 +85,21 @@ def recount(
         counts[bucket_of(place.phase_ms, every_ms)] += 1
         note = hosts.get(note_of(place.host)) or HostNote(place.phase_ms // SLOT_MS)
         hosts[note_of(place.host)] = HostNote(note.base, note.made + 1)
-    return Circle(counts, made + len(come), hosts, first_ms) if any(counts) else None
+    if not any(counts):
+        return None
+    walked = circle.walked and _after_moves(circle.walked, every_ms, come=come, gone=gone) if circle else None
+    return Circle(counts, made + len(come), hosts, first_ms, walked)
+
+
+def _after_moves(walked: Walked, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> Walked | None:
+    """What a recount has to know of these moves. None: it is given up, since nobody has gone on with it for long."""
+    moved = dict(walked.moved)
+    for places, by in ((gone, -1), (come, 1)):
+        for place in places:
+            if place.generation <= walked.until:
+                bucket = bucket_of(place.phase_ms, every_ms)
+                moved[bucket] = moved.get(bucket, 0) + by
+    return Walked(walked.walk, walked.until, moved) if len(moved) <= MOVED_MAX else None
 
 
 def fullest_second(phases_ms: Mapping[str, int] | Sequence[int], every_ms: int) -> int:
