@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
 from paceline.core.batches.calls import CallSettlement, CallState
 from paceline.core.batches.deletion import DeletePass
-from paceline.core.batches.provider import ProviderDefinition
+from paceline.core.batches.provider import Policy, ProviderDefinition
 from paceline.core.batches.values import (
     BatchPut,
     CallPurge,
@@ -27,6 +27,7 @@ from paceline.core.batches.values import (
     PutProvider,
     RecordPut,
 )
+from paceline.core.why.queued import ProviderQueue
 
 
 class BatchStore(Protocol):
@@ -49,6 +50,11 @@ class BatchStore(Protocol):
         """``in_use``: a record names it, or a run of it has not ended."""
 
     def provider_standing(self, number: int, *, now_ms: int) -> ProviderStanding: ...
+    def provider_queue(self, number: int, policy: Policy, *, limit: int) -> ProviderQueue:
+        """Returns the provider's pace, all of its runs that are out or in back-off, and its first waiting ones.
+
+        Each with what ``core.why.queued.queued_call`` says of it, in due order; at most ``limit`` that wait.
+        """
 
     # -- batches and records
 

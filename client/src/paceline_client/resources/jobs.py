@@ -11,6 +11,7 @@ from paceline_client.calls import Call, Pages, Plan, Resource, Sleep, Stream, Tr
 from paceline_client.durations import DurationLike, seconds
 from paceline_client.models.job_documents import JobDocument
 from paceline_client.models.jobs import JobAccepted, JobQuote, JobStatus, JobSummary, Result, TargetResults
+from paceline_client.models.why import Why
 from paceline_client.progress import ProgressLike, progress_of
 from paceline_client.transport import AsyncTransport, SyncTransport
 
@@ -59,6 +60,11 @@ class Jobs(Resource[Transport]):
     def get(self, job: str, *, measurements: bool = True) -> Call[JobStatus]:
         """The job as it is now. ``measurements=False`` leaves them out, for programs that look often."""
         return _get(job, measurements=measurements)
+
+    @operation
+    def why(self, job: str) -> Call[Why]:
+        """Why the job is not done: of its first measurement that waits or runs."""
+        return Call("GET", "/v1/jobs/{job}/why", Json(Why), {"job": job})
 
     @operation
     def cancel(self, job: str) -> Call[JobStatus]:

@@ -23,6 +23,7 @@ from paceline_client.models.monitors import (
     Upcoming,
     Uptime,
 )
+from paceline_client.models.why import Why
 from paceline_client.resources.editing import guarded_edit
 
 CHUNK_ITEMS = 1_000
@@ -150,6 +151,11 @@ class Monitors(Resource[Transport]):
         """When the monitor fires next, if nothing is edited: five times, or ``count``."""
         query = {"count": count}
         return Call("GET", f"{_MONITOR}/next", Json(Upcoming), {"user": user, "id": monitor}, query=query)
+
+    @operation
+    def why(self, monitor: str, *, user: str = "me") -> Call[Why]:
+        """Why the monitor does not fire: of a run that waits, else of its next firing."""
+        return Call("GET", f"{_MONITOR}/why", Json(Why), {"user": user, "id": monitor})
 
     @operation
     def uptime(self, monitor: str, *, user: str = "me") -> Call[Uptime]:

@@ -19,6 +19,7 @@ from paceline_client.models.monitors import (
     Run,
 )
 from paceline_client.models.states import OutcomeStatus
+from paceline_client.models.why import Why
 
 _RUN = "/v1/runs/{run}"
 _CLAIM = "/v1/outgoing/claim"
@@ -83,6 +84,11 @@ class Runs(Resource[Transport]):
     def get_of_batch(self, run: str) -> Call[BatchRun]:
         """A run of a batch, ``batch/record@date``. For admins."""
         return Call("GET", _RUN, Json(BatchRun), {"run": run})
+
+    @operation
+    def why(self, run: str) -> Call[Why]:
+        """Why a run waits, or went as it did: of a monitor, of a batch (for admins), or a measurement ``job/index``."""
+        return Call("GET", f"{_RUN}/why", Json(Why), {"run": run})
 
     @operation
     def claim(self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None) -> Call[ClaimedRun]:

@@ -25,6 +25,7 @@ from paceline_client.models.batches import (
     RunningDay,
 )
 from paceline_client.models.states import BatchRunState, EndState
+from paceline_client.models.why import Why
 
 SLOW_S = 3_600.0
 """A plan or an import of a million records takes minutes."""
@@ -41,6 +42,11 @@ class Records(Resource[Transport]):
         """Puts records in one request; the answer has a disposition for each. For many, see ``load``."""
         items = [given(**record) for record in records]
         return Call("PUT", _RECORDS, Json(RecordsPut), {"batch": batch}, body={"items": items})
+
+    @operation
+    def why(self, batch: str, record: str) -> Call[Why]:
+        """Why the record did not run today: of its run of the day, or why there is none."""
+        return Call("GET", f"{_RECORDS}/{{record}}/why", Json(Why), {"batch": batch, "record": record})
 
     @operation
     def load(

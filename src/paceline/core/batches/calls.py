@@ -231,4 +231,9 @@ def _settlement(
 
 def is_missed(due_ms: int, start_ms: int, end_ms: int, *, now_ms: int) -> bool:
     """Whether a run of a batch that skips what it missed comes too late. Start and end are its day's window."""
-    return (now_ms - due_ms) * MISSED_SHARE > end_ms - start_ms
+    return now_ms > missed_after_ms(due_ms, start_ms, end_ms)
+
+
+def missed_after_ms(due_ms: int, start_ms: int, end_ms: int) -> int:
+    """Returns until when such a run may start."""
+    return due_ms + (end_ms - start_ms) // MISSED_SHARE

@@ -17,6 +17,7 @@ from paceline.shells.api import (
     service,
     uptime,
     users,
+    why,
 )
 from paceline.shells.api.http.route import Group, Route
 
@@ -26,6 +27,7 @@ _GROUPS: tuple[Group, ...] = (
     uptime.UPTIME,
     channels.CHANNELS,
     outgoing.OUTGOING,
+    why.WHY,  # before the runs, whose ids may hold slashes
     outgoing.RUNS,
     providers.PROVIDERS,
     batches.BATCHES,

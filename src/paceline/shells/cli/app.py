@@ -30,6 +30,7 @@ from paceline.shells.cli.options import (
     UrlOption,
 )
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
+from paceline.shells.cli.why import commands as why
 
 app = typer.Typer(
     name="paceline",
@@ -45,6 +46,7 @@ login.register(app)
 export.register(app)
 import_.register(app)
 as_code.register(app)
+why.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_uptime.app)

@@ -10,25 +10,18 @@ from paceline.core.batches.batch import Batch, Day, day_at
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.progress import day_progress
 from paceline.core.instants import to_text
-from paceline.core.schema import Instant
 from paceline.ports import BatchStore
 from paceline.steps.views.days import DaySummary, day_summary, totals_of
+from paceline.steps.views.eta import EtaView
 
 _LEFT: tuple[CallState, ...] = ("waiting", "out", "retry", "aside")
-
-
-class DayEnds(msgspec.Struct, frozen=True, rename={"from_": "from"}):
-    """When the last run ends, at the earliest and at the latest, if nothing stands in its way."""
-
-    from_: Instant
-    to: Instant
 
 
 class RunningDay(DaySummary, frozen=True):
     """The day of a batch whose window began last.
 
-    ``planned``: runs whose time has come. ``behind``: those of them that have not ended. ``eta`` null: all runs have
-    ended, or the batch is paused.
+    ``planned``: runs whose time has come. ``behind``: those of them that have not ended. ``eta``: when the last run
+    ends, if nothing stands in its way; null: all runs have ended, or the batch is paused.
     """
 
     runs: int
@@ -36,7 +29,7 @@ class RunningDay(DaySummary, frozen=True):
     planned: int
     behind: int
     paused: bool
-    eta: DayEnds | None
+    eta: EtaView | None
 
 
 def running_days(store: BatchStore, batches: Sequence[Batch], *, now_ms: int) -> list[RunningDay]:
@@ -57,5 +50,5 @@ def _running_day(store: BatchStore, batch: Batch, day: Day, *, now_ms: int) -> R
         planned=progress.planned,
         behind=progress.behind,
         paused=batch.spec.paused,
-        eta=None if ends is None else DayEnds(*map(to_text, ends)),
+        eta=None if ends is None else EtaView(*map(to_text, ends)),
     )

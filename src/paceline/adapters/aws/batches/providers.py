@@ -15,16 +15,24 @@ from paceline.adapters.aws.batches.keys import (
     provider_number_key,
     queue_partition,
 )
-from paceline.adapters.aws.batches.lanes import LaneItem, lane_of, shard_of_lane, waiting_from, write_lane
+from paceline.adapters.aws.batches.lanes import (
+    LaneItem,
+    held_runs,
+    lane_of,
+    shard_of_lane,
+    waiting_from,
+    write_lane,
+)
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
-from paceline.core.batches.provider import ProviderDefinition, ProviderSpec, parse_stored_provider
+from paceline.core.batches.provider import Policy, ProviderDefinition, ProviderSpec, parse_stored_provider
 from paceline.core.batches.put import put_disposition
 from paceline.core.batches.run_keys import NEVER_MS
 from paceline.core.batches.values import WAITING_MAX, ProviderPut, ProviderStanding, PutProvider
+from paceline.core.why.queued import ProviderQueue, QueuedRun, queued_call
 from paceline.errors import StoreUnavailable
 
 BATCHES_MAX = 100_000
@@ -182,6 +190,20 @@ def provider_standing(store: BatchParts, number: int, *, now_ms: int) -> Provide
         head_due_ms=min(dues, default=None),
         ready_ms=item.ready_ms if item.ready_ms < NEVER_MS else None,
     )
+
+
+def provider_queue(store: BatchParts, number: int, policy: Policy, *, limit: int) -> ProviderQueue:
+    lane = lane_of(store.db, number) or LaneItem(number)
+    found = waiting_from(store.db, lane, lane.front_ms, limit=limit)
+    runs = sorted([*held_runs(lane), *found.runs])
+    wishes = store.facts.wishes(store.db, [run.run for run in runs])
+    calls = []
+    for run in runs:
+        record = wishes.record(run.run)
+        provider, options = (record["provider"], record.get("options")) if record is not None else (None, None)
+        seen = QueuedRun(run.run, run.state, run.due_ms, run.at_ms, number, provider, options)
+        calls.append(queued_call(seen, wishes.day(run.run), policy))
+    return ProviderQueue(lane.pace, calls, found.beyond_ms < NEVER_MS)
 
 
 def latencies_ms(store: BatchParts, numbers: Sequence[int], *, runs_max: int) -> dict[int, float]:

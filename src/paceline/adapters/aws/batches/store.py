@@ -24,6 +24,7 @@ class AwsBatchStore(BatchParts):
     providers = provider_items.providers
     remove_provider = provider_items.remove_provider
     provider_standing = provider_items.provider_standing
+    provider_queue = provider_items.provider_queue
     latencies_ms = provider_items.latencies_ms
 
     # -- batches and records

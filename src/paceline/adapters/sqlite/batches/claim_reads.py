@@ -11,9 +11,11 @@ from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.batch import BatchSpec, parse_stored_batch
 from paceline.core.batches.claim import GAPS_MAX, backlog, backlog_until_ms
 from paceline.core.batches.pace import Backlog, Pace
+from paceline.core.batches.provider import Policy
 from paceline.core.batches.run_keys import (
     EPOCH_MS,
     NEVER_MS,
+    RECORD_BITS,
     RECORD_MASK,
     TIME_BITS,
     TIME_MASK,
@@ -23,6 +25,7 @@ from paceline.core.batches.run_keys import (
     queue_key,
 )
 from paceline.core.batches.unwanted import DayFacts, Predecessor
+from paceline.core.why.queued import ProviderQueue, QueuedRun, queued_call
 
 HELD_MAX = 2_000
 
@@ -160,6 +163,28 @@ def held_of(db: Connection, provider: int) -> list[Run]:
 def waiting_of(db: Connection, provider: int, *, limit: int) -> list[Run]:
     """The first of a provider's runs that wait, in due order."""
     return [Run._make(row) for row in db.execute(_WAITING, (*provider_bounds(provider), limit))]
+
+
+def provider_queue(db: Connection, number: int, policy: Policy, *, limit: int) -> ProviderQueue:
+    days, paces = Days(db), paces_of(db, [number])[0]
+    waiting = waiting_of(db, number, limit=limit + 1)
+    found = [
+        queued_call(
+            QueuedRun(
+                row.run,
+                row.state,
+                row.due_ms,
+                row.at_ms,
+                number,
+                row.record_provider if row.active else None,
+                row.options,
+            ),
+            days[row.run >> RECORD_BITS],
+            policy,
+        )
+        for row in sorted([*held_of(db, number), *waiting[:limit]])
+    ]
+    return ProviderQueue(paces.get(number, Pace()), found, len(waiting) > limit)
 
 
 def predecessor_of(db: Connection, run: int, record: str, *, batch: int) -> Predecessor:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paceline.adapters.sqlite.batches import claims, dead_letters, definitions, deletion, results, upkeep
+from paceline.adapters.sqlite.batches import (
+    claim_reads,
+    claims,
+    dead_letters,
+    definitions,
+    deletion,
+    results,
+    upkeep,
+)
 from paceline.adapters.sqlite.batches import days as days_sql
 from paceline.adapters.sqlite.batches import providers as providers_sql
 from paceline.adapters.sqlite.batches import settlements as settlements_sql
@@ -30,6 +38,7 @@ class SqliteBatchStore:
     providers = reads(providers_sql.providers)
     remove_provider = writes(providers_sql.remove)
     provider_standing = reads(providers_sql.standing)
+    provider_queue = reads(claim_reads.provider_queue)
 
     # -- batches and records
 

@@ -197,7 +197,7 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "DaySummary": {"end": LATER},
     "DayReport": {"end": LATER, "runs": 1},
     "RunningDay": {"end": LATER, "runs": 1},
-    "DayEnds": {"to": LATER},
+    "EtaView": {"to": LATER},
     "JobQuote": {"cost": 120, "fits": True, "measurements": 1},
     "JobAccepted": {"cost": 120, "measurements": 1},
     "JobSummary": {"state": "running", "measurements": 1, "open": 1, "finished_at": None},

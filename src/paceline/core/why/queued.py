@@ -1,0 +1,57 @@
+"""A provider's queue as it stands: its pace, and its first runs that have not ended, in due order."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from paceline.core.batches.pace import Pace
+from paceline.core.batches.provider import Policy
+from paceline.core.batches.records.options import call_timeout_ms, parse_options
+from paceline.core.batches.unwanted import DayFacts
+
+QUEUE_READ_MAX = 1_000
+"""So many waiting runs of a provider are looked at to say what is before one of them."""
+
+
+class QueuedCall(NamedTuple):
+    """A run in a provider's queue. ``at_ms``: its due time, its next try, or its lease's end.
+
+    ``run`` is ``CallRun.handle``. ``end_ms``: the end of its day's window.
+    """
+
+    run: int
+    state: Literal["waiting", "out", "retry"]
+    due_ms: int
+    at_ms: int
+    end_ms: int
+    timeout_ms: int
+    sure: bool
+    """When its time comes it starts here: its record and its batch want it, and no other run has to be done first."""
+
+
+class ProviderQueue(NamedTuple):
+    """``more``: other runs wait behind those that were read."""
+
+    pace: Pace
+    calls: list[QueuedCall]
+    more: bool
+
+
+class QueuedRun(NamedTuple):
+    """A run as a store finds it in a queue, with its record: ``record_provider`` None if that does not want to run."""
+
+    run: int
+    state: Literal["waiting", "out", "retry"]
+    due_ms: int
+    at_ms: int
+    provider: int
+    record_provider: int | None
+    options: str | None
+
+
+def queued_call(found: QueuedRun, day: DayFacts, policy: Policy) -> QueuedCall:
+    """Returns the run with what its day and its provider say of it."""
+    wanted = found.record_provider == found.provider and parse_options(found.options).after is None
+    sure = found.state == "out" or (wanted and not day.paused and not day.skips)
+    timeout_ms = call_timeout_ms(found.options, policy)
+    return QueuedCall(found.run, found.state, found.due_ms, found.at_ms, day.end_ms, timeout_ms, sure)

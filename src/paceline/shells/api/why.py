@@ -1,0 +1,54 @@
+"""Why a run waits or went as it did; why a monitor does not fire, a record did not run, or a job is not done."""
+
+from __future__ import annotations
+
+from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.auth import viewer_of
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.outgoing import canonical_call_run, canonical_run
+from paceline.steps.batches.batches import get_batch
+from paceline.steps.monitors.define import get_monitor
+from paceline.steps.views.job_report import find_job
+from paceline.steps.why import runs, why_not
+from paceline.steps.why.view import WhyView
+
+WHY = Group("Why")
+
+
+@Route(WHY, "GET", "/v1/runs/{run}/why", {200: WhyView})
+async def explain_run(call: Call) -> Answer:
+    """Why a run waits, or went as it did: the chain of reasons, and when it starts.
+
+    A monitor's run, a measurement `job/index`, or, for admins, a batch's run.
+    """
+    api, viewer, text = call.api, viewer_of(call.user), call.params["run"]
+    run = (viewer is None and canonical_call_run(text)) or canonical_run(text)
+    view = await api.work(runs.explain_run, api.store, run, viewer=viewer, now_ms=api.now_ms())
+    return json_answer(200, view)
+
+
+@Route(WHY, "GET", "/v1/users/{user}/monitors/{id}/why", {200: WhyView})
+async def explain_monitor(call: Call) -> Answer:
+    """Why a monitor does not fire: of a run that waits, else of its next firing."""
+    api = call.api
+    monitor = await api.read(get_monitor, api.store, call.owner, call.params["id"])
+    return json_answer(200, await api.work(why_not.explain_monitor, api.store, monitor, now_ms=api.now_ms()))
+
+
+@Route(WHY, "GET", "/v1/batches/{batch}/records/{record}/why", {200: WhyView}, access="admin")
+async def explain_record(call: Call) -> Answer:
+    """Why a record did not run today: of its run of the day, or why there is none."""
+    api, params = call.api, call.params
+    batch = await api.read(get_batch, api.store, params["batch"])
+    view = await api.work(why_not.explain_record, api.store, batch, params["record"], now_ms=api.now_ms())
+    return json_answer(200, view)
+
+
+@Route(WHY, "GET", "/v1/jobs/{job}/why", {200: WhyView})
+async def explain_job(call: Call) -> Answer:
+    """Why a job is not done: of its first measurement that waits or runs."""
+    api, viewer = call.api, viewer_of(call.user)
+    job = await api.read(find_job, api.store, viewer, call.params["job"])
+    view = await api.work(why_not.explain_job, api.store, job, viewer=viewer, now_ms=api.now_ms())
+    return json_answer(200, view)

@@ -1,0 +1,38 @@
+"""The chain of reasons as REST, the command line and the pages show it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from paceline.core.instants import to_text
+from paceline.core.schema import Instant
+from paceline.core.why.chain import Eta, LinkName, Why
+from paceline.steps.views.eta import EtaView
+from paceline.steps.views.to_view import to_view
+
+
+class LinkView(msgspec.Struct, frozen=True):
+    """One reason. ``until`` null: not known, or until somebody does what ``change`` says; in the past: it is over."""
+
+    link: LinkName
+    text: str
+    since: Instant | None
+    until: Instant | None
+    change: str
+
+
+class WhyView(msgspec.Struct, frozen=True):
+    """``run``: what the chain is about; null: there is no run, and the chain says why. ``eta``: when it starts."""
+
+    run: str | None
+    state: str
+    chain: list[LinkView]
+    eta: EtaView | None
+
+
+def why_view(why: Why) -> WhyView:
+    return WhyView(why.run, why.state, [to_view(link, LinkView) for link in why.chain], _eta_view(why.eta))
+
+
+def _eta_view(eta: Eta | None) -> EtaView | None:
+    return None if eta is None else EtaView(to_text(eta.from_ms), to_text(eta.to_ms))

@@ -1,0 +1,81 @@
+"""Why a monitor does not fire, a record did not run today, or a job is not done: from what is stored."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from paceline.core.batches.batch import Batch, day_at, window_of
+from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.jobs.values import StoredJob, StoredMeasurement
+from paceline.core.monitors.definition import Monitor
+from paceline.core.why.chain import OVER, Link, Why
+from paceline.core.why.records import RecordFacts, why_no_run
+from paceline.errors import NotFound
+from paceline.ports import Store
+from paceline.steps.why.runs import (
+    count_daemons,
+    explain_call,
+    explain_check,
+    explain_firing,
+    explain_measurement,
+    first_open,
+)
+from paceline.steps.why.view import WhyView, why_view
+
+_SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sending", "ongoing")
+
+
+def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
+    """Returns why the monitor does not fire: of a run that waits, else of its next firing."""
+    entry = store.entries([monitor.generation], now_ms=now_ms).get(monitor.generation)
+    waiting = first_open(store, monitor, now_ms=now_ms)
+    if waiting is None or waiting.state == "out":
+        return why_view(explain_firing(store, monitor, entry, now_ms=now_ms))
+    return why_view(explain_check(store, monitor, entry, waiting, now_ms=now_ms))
+
+
+def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -> WhyView:
+    """Returns the chain of the record's run of the day that runs now, or why it has none."""
+    today = day_at(batch.spec, now_ms)
+    run = store.find_call_run(batch.id, record_id, today.isoformat())
+    if run is not None:
+        return why_view(explain_call(store, run, now_ms=now_ms))
+    record = store.record(batch, record_id)
+    if record is None and batch.deleting is None:
+        raise NotFound(f"Batch {batch.id!r} has no record {record_id[:300]!r}: it was deleted, or never put.")
+    facts = RecordFacts(
+        batch,
+        today.isoformat(),
+        window_of(batch.spec, today),
+        window_of(batch.spec, today + timedelta(days=1)).start_ms,
+        record,
+        store.day(batch, today.isoformat()),
+        provider_gone=record is not None and store.provider(record.provider) is None,
+        daemons=count_daemons(store, now_ms=now_ms),
+    )
+    return why_view(why_no_run(facts, now_ms=now_ms))
+
+
+def explain_job(store: Store, job: StoredJob, *, viewer: str | None, now_ms: int) -> WhyView:
+    """Returns the chain of the job's first measurement that waits or runs; of a job that finished, how it did."""
+    item = _first_open_measurement(store, job)
+    if item is None:
+        return why_view(Why(None, job.state, (_finished(job),)))
+    why = explain_measurement(store, job, item, viewer=viewer, now_ms=now_ms)
+    return why_view(why._replace(state=job.state))
+
+
+def _first_open_measurement(store: Store, job: StoredJob) -> StoredMeasurement | None:
+    """Returns a measurement that waits, else one that runs, without reading all of them."""
+    last = store.measurements(job.number, after=job.measurements - 2, limit=1) if job.open and job.owner else []
+    for state in _SOONEST if last else ():
+        found = store.measurements_of(job.owner, states=(state,), before=last[0].handle + 1, limit=1)
+        if found and found[0].job == job.id:
+            return found[0]
+    return None
+
+
+def _finished(job: StoredJob) -> Link:
+    text = f"It is {job.state}: {job.done} of {job.measurements} measurements are done, {job.failed} failed"
+    text = f"{text}, {job.cancelled} were cancelled; {job.settled:,} of {job.reserved:,} credits were spent."
+    return Link("provider", text, job.started_ms or job.created_ms, job.finished_ms, OVER)
