@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.sqlite.monitors import uptime
+from tests.world.history.support.verified import judged
 from tests.world.support.damage import FAULTS, Faulty
 from tests.world.support.seeded import Damage
 from tests.world.support.stories import STEPS, noticed, seeds, worlds
@@ -33,6 +34,7 @@ def test_the_promises_hold_whatever_happens(seed: int, make_world: Maker) -> Non
     world.run(STEPS)
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 200
     assert sum(len(life.runs) for life in world.ledger.lives.values()) > STEPS // 10
+    assert judged(world).passed, judged(world)
     assert world.ledger.superseded
     assert min(world.ledger.alerts.told[event] for event in ("monitor.failing", "monitor.recovered")) > STEPS // 200
 

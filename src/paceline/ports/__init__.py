@@ -15,6 +15,7 @@ from paceline.ports.alerts import AlertStore
 from paceline.ports.atlas import Atlas
 from paceline.ports.batches import BatchStore
 from paceline.ports.edges import Caller, Clock, Edge, Messenger, Provider, Vault
+from paceline.ports.history import HistoryStore
 from paceline.ports.items import ItemStore
 from paceline.ports.jobs import JobStore
 from paceline.ports.monitors import MonitorStore
@@ -26,6 +27,7 @@ __all__ = [
     "Caller",
     "Clock",
     "Edge",
+    "HistoryStore",
     "ItemStore",
     "JobStore",
     "Messenger",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 
-class Store(MonitorStore, BatchStore, JobStore, ItemStore, AlertStore, Protocol):
+class Store(MonitorStore, BatchStore, JobStore, ItemStore, AlertStore, HistoryStore, Protocol):
     """One SQLite file, or DynamoDB and SQS."""
 
     @property

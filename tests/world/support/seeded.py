@@ -49,6 +49,8 @@ class Seeded:
         self.trace: deque[str] = deque(maxlen=self.TRACE_LINES)
         self.now_ms = self.true_ms = T0_MS
         self.crashes = self.interruptions = self.repeats = self.jumps = 0
+        self.set_backs: list[tuple[int, int]] = []
+        """From and to which time the clock was set back."""
         self.calm = True
         self._seed = seed
         self._step_number = 0
@@ -166,6 +168,8 @@ class Seeded:
             (-3 * SECOND_MS, -2 * MINUTE_MS, -HOUR_MS, -7 * HOUR_MS, HOUR_MS // 2, 6 * HOUR_MS, 26 * HOUR_MS)
         )
         self._note(f"the clock jumps by {ms / 1000:+.0f} s")
+        if ms < 0:
+            self.set_backs.append((self.now_ms, self.now_ms + ms))
         self._set_clock(self.now_ms + ms)
 
     def _set_clock(self, now_ms: int) -> None:

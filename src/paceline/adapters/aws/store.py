@@ -17,6 +17,7 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Key, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
+from paceline.adapters.aws.history import monitors as monitor_history
 from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
 from paceline.adapters.aws.monitors.reoffer import offer_again
@@ -92,6 +93,8 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
 
     def leases(self, *, now_ms: int) -> Leases:
         return leases(self._database, now_ms=now_ms)
+
+    monitor_facts = monitor_history.monitor_facts
 
     def verify(self) -> list[str]:
         return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]

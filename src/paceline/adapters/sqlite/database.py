@@ -129,6 +129,23 @@ class Database:
         """For a single statement, which is consistent by itself: no transaction around it."""
         return _Writer(self) if self.path == MEMORY else _Peek(self)
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection of its own with one view, for a long read between which the thread may read other things.
+
+        Sorted rows go to a file: they may be as many as the store has.
+        """
+        self._refuse_if_damaged()
+        with translated_errors():
+            connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)
+            try:
+                connection.execute("PRAGMA query_only = ON")
+                connection.execute("PRAGMA temp_store = FILE")
+                connection.execute("BEGIN")
+                yield cast("Connection", connection)
+            finally:
+                connection.close()
+
     def writer(self) -> AbstractContextManager[apsw.Connection]:
         """The writing connection outside a transaction: for backup, checks and pragmas."""
         return cast("AbstractContextManager[apsw.Connection]", _Writer(self))

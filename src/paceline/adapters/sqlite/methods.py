@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from paceline.adapters.sqlite.database import Connection, Database
+from paceline.adapters.sqlite.database import MEMORY, Connection, Database
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,5 +52,25 @@ def peeks(act: Act[P, T]) -> Method[P, T]:
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._db.peek() as db:
             return act(db, *args, **kwargs)
+
+    return method
+
+
+def streams(act: Callable[[Connection], Iterator[T]]) -> Callable[[HasDatabase], Iterator[T]]:
+    """A method that yields what ``act`` yields, from one consistent view of the store.
+
+    The view is open until the last value was taken. A store in memory has one connection, so its values are collected
+    first.
+    """
+
+    @wraps(act)
+    def method(self: HasDatabase, /) -> Iterator[T]:
+        if self._db.path == MEMORY:
+            with self._db.read() as db:
+                found = list(act(db))
+            yield from found
+            return
+        with self._db.snapshot() as db:
+            yield from act(db)
 
     return method

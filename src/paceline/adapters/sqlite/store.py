@@ -12,9 +12,10 @@ from paceline.adapters.sqlite import users as users_sql
 from paceline.adapters.sqlite.batches.providers import Policies
 from paceline.adapters.sqlite.batches.store import SqliteBatchStore
 from paceline.adapters.sqlite.database import Database, file_bytes
+from paceline.adapters.sqlite.history import monitors as monitor_history
 from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.jobs.store import SqliteJobStore
-from paceline.adapters.sqlite.methods import peeks, reads, writes
+from paceline.adapters.sqlite.methods import peeks, reads, streams, writes
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.monitors.retention import Retention
 from paceline.adapters.sqlite.monitors.store import SqliteMonitorStore
@@ -93,6 +94,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
             return upkeep.status(db, bytes_used=file_bytes(self._db.path))
 
     verify = reads(upkeep.verify)
+    monitor_facts = streams(monitor_history.read_facts)
 
     def ping(self) -> None:
         with self._db.write() as db:

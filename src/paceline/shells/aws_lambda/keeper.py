@@ -12,6 +12,7 @@ from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logg
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
+from paceline.steps.history.notes import note_retention
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
@@ -59,6 +60,7 @@ def _clock(now: Engine) -> int:
 def _runs(now: Engine, time: Time) -> int:
     settings, total, expired = now.system.settings, 0, 0
     keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
+    note_retention(now.store, keep_ms=keep_ms, expire_ms=expire_ms)
     while time.left_s > PAGE_S:
         report = purge(now.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=now.now_ms())
         total += report.runs_deleted + report.runs_expired

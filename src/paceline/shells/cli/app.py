@@ -12,11 +12,24 @@ import typer
 
 from paceline import __version__
 from paceline.errors import PacelineError
-from paceline.shells.cli import aws, channels, export, import_, login, runs, simulator, tokens, up, upkeep, users
+from paceline.shells.cli import (
+    aws,
+    channels,
+    export,
+    import_,
+    login,
+    runs,
+    simulator,
+    tokens,
+    up,
+    upkeep,
+    users,
+)
 from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
+from paceline.shells.cli.history import verify
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
@@ -42,6 +55,7 @@ app = typer.Typer(
 )
 up.register(app)
 upkeep.register(app)
+verify.register(app)
 login.register(app)
 export.register(app)
 import_.register(app)

@@ -18,6 +18,7 @@ from paceline.ports import Store
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import draft_of
+from paceline.steps.history.notes import note_retention
 from paceline.steps.upkeep import purge as purge_step
 from paceline.steps.upkeep.daemons import DaemonView, daemon_views
 from paceline.steps.upkeep.recount import phase_problems
@@ -174,6 +175,7 @@ def purge(
     deleted = expired = measurements = 0
     walk = purge_step.Walk()
     with call.system(settings) as system, output.progress_bar("Purging", of_bytes=False) as progress:
+        note_retention(system.store, keep_ms=keep_ms, expire_ms=expire_ms)
         for _ in range(PURGE_PASSES_MAX):
             done: PurgeReport = purge_step.purge(
                 system.store, keep_ms=keep_ms, expire_ms=expire_ms, now_ms=system.clock.now_ms()

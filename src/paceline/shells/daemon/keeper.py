@@ -16,6 +16,7 @@ from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
+from paceline.steps.history.notes import note_retention
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.fold import fold_runs
@@ -63,6 +64,7 @@ class Keeper:
         self._noticed_ms = 0
         self._status_ms = 0
         self._walk = Walk()
+        self._retention_noted = False
         self._any_late = False
         self._deleted = self._expired = 0
         self._noted_ms: int | None = None
@@ -200,6 +202,7 @@ class Keeper:
     def _purge(self, now_ms: int) -> int:
         """One short pass. Until the next: as long again as it took, so that half of the time is everybody else's."""
         settings, began_s = self._system.settings, time.monotonic()
+        self._note_retention()
         report = purge(
             self._system.store,
             keep_ms=duration_ms(settings.runs_keep),
@@ -221,6 +224,15 @@ class Keeper:
         self._purged_ms = now_ms  # nothing left: rest until the next round
         self._tell_purged()
         return self.TURN_MS
+
+    def _note_retention(self) -> None:
+        """Once in the life of this process, whose settings do not change."""
+        if self._retention_noted:
+            return
+        settings = self._system.settings
+        keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
+        note_retention(self._system.store, keep_ms=keep_ms, expire_ms=expire_ms)
+        self._retention_noted = True
 
     def _fold(self) -> int:
         """One short pass. Until the next: as long again as it took, if there is more."""

@@ -17,6 +17,7 @@ from paceline.ports.items import ItemStore
 from paceline.steps import collection
 from paceline.steps.alerts.upkeep import pull_back_alerts
 from paceline.steps.collection import Collection
+from paceline.steps.history.notes import note_set_back
 from paceline.steps.monitors.tick import pull_back
 
 
@@ -62,6 +63,8 @@ def watch_clock(
     by_ms = max(set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms), stepped_ms)
     if not by_ms:
         return None
+
+    note_set_back(store, from_ms=now_ms + by_ms, to_ms=now_ms)
 
     def read_latest_ms() -> int:
         """Return the latest time that the clock of any process of this store may show by now."""

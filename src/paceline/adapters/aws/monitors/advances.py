@@ -298,7 +298,7 @@ def _tell_extra(store: MonitorParts, runs: Sequence[Item], extra: Sequence[Extra
 
 def _extra_run(extra: ExtraRun, item: Item, now_ms: int) -> Item:
     run = new_run(extra.entry.generation, Firing(extra.entry.counter, extra.due_ms, 0), to_place(item), now_ms=now_ms)
-    return run | {"shard": run["queue"], "at": run["from_ms"]}
+    return run | {"shard": run["queue"], "at": run["from_ms"], "extra": True}
 
 
 def _extra_act(extra: ExtraRun, run: Item) -> Act:

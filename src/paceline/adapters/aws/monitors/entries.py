@@ -233,6 +233,9 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "due": due_of(due_ms, generation) if due_ms is not None else None,
         "shard": due_shard(generation) if armed else None,
         "lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
+        # Where its grid begins, for those who judge history; nothing else reads it.
+        "base_ms": due_ms,
+        "base_lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
     }
 
 

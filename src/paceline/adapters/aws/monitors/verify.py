@@ -41,7 +41,7 @@ NOT_INDEXED = "promise 1: an armed entry is not in the due index as it should be
 SUSPECTS_MAX = 1_000
 
 
-class _Names(NamedTuple):
+class Names(NamedTuple):
     """What the scan of ``items`` found."""
 
     users: dict[int, Item]
@@ -57,12 +57,12 @@ def verify_monitors(store: MonitorParts) -> list[str]:
 
 
 def _definition_problems(db: Database) -> list[str]:
-    names = _read_names(db)
+    names = read_names(db)
     return [*_entry_problems(db, names), *_user_problems(db, names)]
 
 
-def _read_names(db: Database) -> _Names:
-    names = _Names({}, {}, set(), set())
+def read_names(db: Database) -> Names:
+    names = Names({}, {}, set(), set())
     ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
     for item in db.scan(ITEMS, filtered=ours, user="user#", monitors="monitors#", changes="changes#"):
         kind, _, rest = item["pk"].partition("#")
@@ -80,7 +80,7 @@ def _read_names(db: Database) -> _Names:
 # -- entries
 
 
-def _entry_problems(db: Database, names: _Names) -> Iterator[str]:
+def _entry_problems(db: Database, names: Names) -> Iterator[str]:
     """Checks that each definition has one entry, and that there is no other, except where a change is pending."""
     armed: set[int] = set()
     shown: Counter[str] = Counter()
@@ -115,7 +115,7 @@ def _is_indexed(entry: Item) -> bool:
     return (entry.get("shard"), entry.get("due")) == (due_shard(generation), due_of(entry["due_ms"], generation))
 
 
-def _user_problems(db: Database, names: _Names) -> list[str]:
+def _user_problems(db: Database, names: Names) -> list[str]:
     counted: dict[int, int] = dict.fromkeys(names.users, 0)
     for number, _ in names.monitors.values():
         if number in counted:

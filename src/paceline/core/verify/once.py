@@ -1,0 +1,60 @@
+"""Once: a firing makes one run, a run has one outcome, an entry has one next firing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from paceline.core.verify.facts import RunFact
+from paceline.core.verify.life import ENDED, Life, run_name
+from paceline.core.verify.rules import Rules
+from paceline.core.verify.verdict import Counterexample, Finding
+
+LEASE_MS_MIN = 1_000
+"""No lease is shorter: a run whose lease is over at once is handed out twice at a time."""
+
+
+def judge_life(life: Life, rules: Rules) -> Finding:
+    """Judges the entry and the runs of a monitor."""
+    broken = [*_entry(life), *_twins(life, rules), *_each(life, rules)]
+    return Finding("once", len(life.entries) + len(life.runs), broken)
+
+
+def _entry(life: Life) -> Iterator[Counterexample]:
+    if len(life.entries) > 1:
+        yield Counterexample(f"{life.name} has two next firings", life.entries[:2])
+        return
+    for entry in life.entries:
+        beyond = [run for run in life.runs if run.counter >= entry.counter]
+        if beyond:
+            yield Counterexample(
+                f"{run_name(life, beyond[0])} is there, and the entry will make it again", (entry, beyond[0])
+            )
+        if life.monitor.folded >= entry.counter:
+            yield Counterexample(f"the roll-up of {life.name} has a run that was never made", (life.monitor, entry))
+
+
+def _twins(life: Life, rules: Rules) -> Iterator[Counterexample]:
+    """Two runs with one counter; and two firings for one time, unless the clock has shown that time twice."""
+    for first, second in pairwise(life.runs):
+        if first.counter == second.counter:
+            yield Counterexample(f"{run_name(life, first)} was made twice", (first, second))
+    seen: dict[int, RunFact] = {}
+    for run in life.runs:
+        if run.extra or run.due_ms < rules.since_ms:
+            continue
+        before = seen.setdefault(run.due_ms, run)
+        if before.counter != run.counter and not rules.clock.excuses(run.due_ms):
+            yield Counterexample(f"{life.name} fired twice for one due time", (before, run))
+
+
+def _each(life: Life, rules: Rules) -> Iterator[Counterexample]:
+    for run in life.runs:
+        if run.open_too:
+            yield Counterexample(f"{run_name(life, run)} has ended and may be started again", (run,))
+        if run.state in ENDED and run.attempt == 0 and run.state != "dead":
+            yield Counterexample(f"{run_name(life, run)} has an outcome and nobody ever claimed it", (run,))
+        if run.state == "out" and run.until_ms is not None and run.started_ms is not None:
+            lease_ms = run.until_ms - run.started_ms
+            if lease_ms < LEASE_MS_MIN and not rules.clock.touches(run.started_ms, run.until_ms):
+                yield Counterexample(f"{run_name(life, run)} is out under a lease of {lease_ms} ms", (run,))

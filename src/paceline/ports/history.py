@@ -1,0 +1,19 @@
+"""What is kept of the past, for those who judge it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from paceline.core.verify.facts import Fact
+
+
+class HistoryStore(Protocol):
+    """Reads of the whole ledger, row by row, as it is stored: no rule of a writer is applied to what is found.
+
+    The facts of one group come one after the other. Memory does not grow with the number of runs. SQLite reads one
+    consistent view; DynamoDB is read while others write, so the newest facts may not fit together.
+    """
+
+    def monitor_facts(self) -> Iterator[Fact]:
+        """Yields for each generation its MonitorFact, then its EntryFacts, then its RunFacts in order of counter."""

@@ -1,0 +1,30 @@
+"""Notes without which history cannot be judged: when the clock was set back, and how long runs were kept."""
+
+from __future__ import annotations
+
+from paceline.core.verify.facts import RetentionFact, SetBackFact
+from paceline.ports.items import ItemStore
+from paceline.steps.collection import Collection
+
+SET_BACKS = Collection("set_back", SetBackFact)
+RETENTION = Collection("retention", RetentionFact)
+SHORTEST = "shortest"
+SET_BACK_KEPT_MS = 400 * 86_400_000
+"""Longer than anything is kept that a set-back may excuse."""
+
+
+def note_set_back(store: ItemStore, *, from_ms: int, to_ms: int) -> None:
+    """Note that a clock which showed the one time was set back to the other."""
+    note = SetBackFact(from_ms, to_ms)
+    SET_BACKS.put(store, f"{to_ms:015}-{from_ms:015}", note, expires_ms=from_ms + SET_BACK_KEPT_MS)
+
+
+def note_retention(store: ItemStore, *, keep_ms: int, expire_ms: int) -> None:
+    """Note how long ended runs are kept and others may wait, if one of the two is shorter than it ever was."""
+
+    def shortest(known: RetentionFact | None) -> RetentionFact:
+        if known is None:
+            return RetentionFact(keep_ms, expire_ms)
+        return RetentionFact(min(known.keep_ms, keep_ms), min(known.expire_ms, expire_ms))
+
+    RETENTION.edit(store, SHORTEST, shortest)

@@ -1,0 +1,101 @@
+"""Judge history: stream the facts of a store past the judges of core, holding one group of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+import msgspec
+
+from paceline.core.verify.facts import Fact, RetentionFact, RunFact, SetBackFact
+from paceline.core.verify.judge import judge_life, lives
+from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.verdict import Court, Verdict
+from paceline.ports import Store
+from paceline.steps.history.notes import RETENTION, SET_BACKS, SHORTEST
+
+REPORT_EVERY = 10_000
+Progress = Callable[[int, int | None], None]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What the judges say of each promise, and how many runs there were."""
+
+    verdicts: list[Verdict]
+    runs: int
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+
+def note_facts(store: Store) -> Iterator[Fact]:
+    """Yields the notes that come before everything else: set-backs of the clock and the retention."""
+    yield from (found.value for found in SET_BACKS.walk(store) if found.value is not None)
+    retention = RETENTION.get(store, SHORTEST)
+    if retention is not None:
+        yield retention
+
+
+def store_facts(store: Store) -> Iterator[Fact]:
+    """Yields all facts of a store, the notes first."""
+    return chain(note_facts(store), store.monitor_facts())
+
+
+def verify(store: Store, rules: Rules, *, progress: Progress) -> Report:
+    """Judge all that the store has kept.
+
+    An engine that is read while others write is read twice if something seems wrong, and only what was wrong both
+    times is told.
+    """
+    report = judge(store_facts(store), rules, apart_ms=store.traits.apart_ms, progress=progress)
+    if report.passed or not store.traits.remote:
+        return report
+    again = judge(store_facts(store), rules, apart_ms=store.traits.apart_ms, progress=progress)
+    return again if again.passed else report
+
+
+def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: Progress) -> Report:
+    """Judge a stream of facts. Set-backs and the retention, where there are some, stand before the rest."""
+    notes, rest = _split(iter(facts))
+    rules = _with_notes(rules, notes, apart_ms=apart_ms)
+    court, counted = Court(), _Counted(progress)
+    for life in lives(counted.count(rest)):
+        court.hear(judge_life(life, rules))
+    return Report(court.verdicts(), counted.runs)
+
+
+def _with_notes(rules: Rules, notes: list[Fact], *, apart_ms: int) -> Rules:
+    """Runs were kept for as long as the settings say now, unless a note says that it was once less."""
+    set_backs = [note for note in notes if isinstance(note, SetBackFact)]
+    shortest = [note for note in notes if isinstance(note, RetentionFact)]
+    return rules._replace(
+        clock=Clock(set_backs, apart_ms=apart_ms),
+        keep_ms=min([rules.keep_ms, *(note.keep_ms for note in shortest)]),
+        expire_ms=min([rules.expire_ms, *(note.expire_ms for note in shortest)]),
+    )
+
+
+def _split(facts: Iterator[Fact]) -> tuple[list[Fact], Iterator[Fact]]:
+    notes: list[Fact] = []
+    for fact in facts:
+        if not isinstance(fact, SetBackFact | RetentionFact):
+            return notes, chain((fact,), facts)
+        notes.append(fact)
+    return notes, iter(())
+
+
+class _Counted:
+    """Counts runs as they pass, and tells now and then."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.runs = 0
+        self._progress = progress
+
+    def count(self, facts: Iterable[Fact]) -> Iterator[Fact]:
+        for fact in facts:
+            if isinstance(fact, RunFact):
+                self.runs += 1
+                if self.runs % REPORT_EVERY == 0:
+                    self._progress(self.runs, None)
+            yield fact

@@ -1,0 +1,31 @@
+"""Verdicts: findings add up, and the smallest counterexample is kept."""
+
+from __future__ import annotations
+
+from paceline.core.verify.facts import RunFact, SetBackFact
+from paceline.core.verify.rules import Clock
+from paceline.core.verify.verdict import PROMISES, Counterexample, Court, Finding, Verdict
+
+RUN = RunFact(1, 0, 0, "ok")
+
+
+def test_court_adds_findings_up_and_keeps_the_first_of_the_smallest_counterexamples() -> None:
+    court = Court()
+    court.hear([Finding("once", 3, [Counterexample("large", (RUN, RUN)), Counterexample("small", (RUN,))])])
+    court.hear([Finding("once", 4, [Counterexample("as small", (RUN,))]), Finding("fair", 2)])
+    verdicts = {verdict.promise: verdict for verdict in court.verdicts()}
+    assert list(verdicts) == list(PROMISES)
+    assert verdicts["once"] == Verdict("once", 7, 3, Counterexample("small", (RUN,)))
+    assert verdicts["fair"].passed
+    assert not verdicts["once"].passed
+
+
+def test_clock_excuses_times_in_a_span_that_it_has_shown_twice() -> None:
+    clock = Clock([SetBackFact(50_000, 20_000), SetBackFact(30_000, 10_000), SetBackFact(200_000, 100_000)])
+    assert clock.excuses(12_000, 48_000)
+    assert not clock.excuses(12_000, 60_000)
+    assert clock.touches(60_000, 120_000)
+    assert not clock.touches(60_000, 90_000)
+    assert clock.is_before(60_000, 90_000)
+    assert not clock.is_before(60_000, 60_500)
+    assert not clock.is_before(110_000, 190_000)

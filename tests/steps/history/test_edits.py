@@ -1,0 +1,65 @@
+"""Seeded edits of rows behind a store's back: ``verify`` names the promise that each breaks, and misses none."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import apsw
+import pytest
+
+from paceline.adapters.sqlite.monitors import uptime
+from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.verify.rules import Rules
+from paceline.steps.history.verify import Report, verify
+from tests.steps.history.support.monitor_edits import MONITOR_EDITS, Edit
+from tests.world.history.support.verified import SteadyWorld
+from tests.world.support.actors import EXPIRE_MS, KEEP_MS
+
+SEEDS = range(2)
+
+
+class Past:
+    """A store with a history, in a file that is copied for each edit."""
+
+    def __init__(self, path: Path, now_ms: int) -> None:
+        self.path = path
+        self.now_ms = now_ms
+
+    def judged(self, path: Path) -> Report:
+        rules = Rules(self.now_ms, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS)
+        with closing(SqliteStore(str(path), synchronous="normal")) as store:
+            return verify(store, rules, progress=lambda _done, _total: None)
+
+    def edited(self, path: Path, edit: Edit, seed: int) -> Report:
+        shutil.copy(self.path, path)
+        with closing(apsw.Connection(str(path))) as db:
+            db.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")
+            edit.act(db, Random(seed))
+        return self.judged(path)
+
+
+@pytest.fixture(scope="module")
+def monitors(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    folder = tmp_path_factory.mktemp("past")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uptime, "FOLD_EVERY", 5)
+        with closing(SteadyWorld(5, folder)) as world:
+            world.live(700)
+    return Past(folder / "5.db", world.now_ms)
+
+
+def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:
+    report = monitors.judged(monitors.path)
+    assert report.passed, report
+    assert report.runs > 200
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("edit", MONITOR_EDITS, ids=lambda edit: edit.name)
+def test_edit_of_a_monitor_s_rows_is_named(edit: Edit, seed: int, monitors: Past, tmp_path: Path) -> None:
+    report = monitors.edited(tmp_path / "edited.db", edit, seed)
+    broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
+    assert edit.promises <= broken, report

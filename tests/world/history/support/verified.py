@@ -1,0 +1,57 @@
+"""What ``paceline verify`` says of the store that a world leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from paceline.core.verify.rules import Rules
+from paceline.ports import Store
+from paceline.steps.history.notes import note_set_back
+from paceline.steps.history.verify import Report, verify
+from tests.world.support.actors import EXPIRE_MS, KEEP_MS
+from tests.world.support.broken import Broken
+from tests.world.support.seeded import Seeded
+from tests.world.support.world import World
+
+GOES_ON = (Broken, AssertionError, LookupError)
+"""What a broken store does to a world that knows better: it looks away and goes on."""
+
+
+def judged(world: Seeded, store: Store | None = None) -> Report:
+    """Judges the world's store. Every daemon sees its own clock go back, so each set-back is noted first."""
+    store = store or world._real[0]
+    for from_ms, to_ms in world.set_backs:
+        note_set_back(store, from_ms=from_ms, to_ms=to_ms)
+    rules = Rules(world.now_ms, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS)
+    return verify(store, rules, progress=lambda _done, _total: None)
+
+
+class BlindWorld(World):
+    """The same story, told by somebody who does not notice what goes wrong."""
+
+    def begin(self) -> None:
+        self._set_clock(self.now_ms)
+        for owner in ("ann", "bob", "1-a", "1"):
+            self._users.add(owner)
+
+    def live(self, steps: int) -> None:
+        self.begin()
+        self._live(steps)
+
+    def judged(self) -> Report:
+        return judged(self, cast("Any", self._watched[0])._inner)
+
+    def _step(self) -> None:
+        try:
+            super()._step()
+        except GOES_ON:
+            self._cut_in = False
+
+    def _look(self, number: int) -> None:
+        """Nobody looks."""
+
+
+class SteadyWorld(BlindWorld):
+    """A world whose clock is right."""
+
+    FLOWS = ((0.70, 1_500), (0.94, 20_000), (1.0, 480_000))
