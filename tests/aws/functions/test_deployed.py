@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -49,6 +50,31 @@ def test_the_package_needs_nothing_but_a_python_and_lambda_takes_it() -> None:
     files = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
     assert sum(map(len, files)) < 250 * MB
     assert sum(len(zlib.compress(file, 1)) for file in files) < 50 * MB, "what may be uploaded without a bucket"
+
+
+def test_package_is_compiled_for_its_python_and_needs_no_dates() -> None:
+    folder = package()
+    tag = f"cpython-{PYTHON.replace('.', '')}"
+    modules = [file for file in (folder / "paceline").rglob("*.py") if "__pycache__" not in file.parts]
+    assert len(modules) > 300
+    for module in modules:
+        compiled = (module.parent / "__pycache__" / f"{module.stem}.{tag}.pyc").read_bytes()
+        flags = int.from_bytes(compiled[4:8], "little")
+        # Bit 0: by hash of the source instead of its date. Bit 1 would let Python read the source at each import.
+        assert flags == 0b01, module
+        assert compiled[:4] == importlib.util.MAGIC_NUMBER, module
+        assert compiled[8:16] == importlib.util.source_hash(module.read_bytes()), module
+    (others,) = {
+        len(list((folder / name).rglob("*.pyc"))) > 0 for name in ("boto3", "botocore", "msgspec", "starlette")
+    }
+    assert others
+
+
+def test_build_of_functions_says_what_to_do_where_their_python_is_missing() -> None:
+    done = subprocess.run([sys.executable, SCRIPT, "--python=3.99"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "There is no Python 3.99 here to compile the package with." in done.stderr
+    assert "--uncompiled" in done.stderr
 
 
 def test_the_package_is_made_for_the_templates_python_where_it_looks_for_it() -> None:

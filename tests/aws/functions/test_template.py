@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -124,6 +125,48 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_table_outlives_its_stack_but_not_a_first_deployment_that_failed() -> None:
     for one in of_type("AWS::DynamoDB::Table").values():
         assert (one["DeletionPolicy"], one["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+
+
+def test_readme_of_the_template_lists_its_parameters_functions_and_queues() -> None:
+    text = TEMPLATE.with_name("README.md").read_text()
+    defaults = {name: one["Default"] for name, one in template()["Parameters"].items()}
+    told = dict(re.findall(r"^\| `([A-Z]\w+)` \| (.+?) \|", text, re.MULTILINE))
+    assert {name: str(value) or "none" for name, value in defaults.items()} == {
+        name: value.strip("`") for name, value in told.items()
+    }
+    runs = text.partition("## What runs")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in runs.splitlines() if line.startswith("|")]
+    listed_functions = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+    names = {one["Properties"]["FunctionName"]["Fn::Sub"].removeprefix("${Prefix}-") for one in functions().values()}
+    assert listed_functions == names
+    dead = [one for one in tables.QUEUES if "dead" in one.name]
+    assert f"each of the {['zero', 'one', 'two', 'three', 'four', 'five', 'six'][len(dead)]} queues" in text
+
+
+def test_guide_and_readme_deploy_with_the_same_command() -> None:
+    guide = (TEMPLATE.parents[2] / "docs" / "guides" / "aws.md").read_text()
+    commands = [
+        re.findall(r"^sam deploy .+$", text, re.MULTILINE)
+        for text in (guide, TEMPLATE.with_name("README.md").read_text())
+    ]
+    assert commands[0] == commands[1] != []
+
+
+def test_log_of_every_function_is_kept_for_a_stated_time_and_is_its_own() -> None:
+    groups = of_type("AWS::Logs::LogGroup")
+    assert len(groups) == len(functions())
+    for one in functions().values():
+        properties = one["Properties"]
+        group = groups[properties["LoggingConfig"]["LogGroup"]["Ref"]]["Properties"]
+        name = properties["FunctionName"]["Fn::Sub"]
+        assert group == {"LogGroupName": {"Fn::Sub": f"/aws/lambda/{name}"}, "RetentionInDays": {"Ref": "LogDays"}}
+        written = [
+            (listed(statement["Action"]), statement["Resource"]["Fn::Sub"].rpartition(":log-group:")[2])
+            for statement in statements(properties["Role"]["Fn::GetAtt"].removesuffix(".Arn"))
+            if listed(statement["Action"])[0].startswith("logs:")
+        ]
+        # A function that could make its group would make it again, without an end, after somebody deleted it.
+        assert written == [(["logs:CreateLogStream", "logs:PutLogEvents"], f"/aws/lambda/{name}:*")]
 
 
 def test_the_queues_are_those_of_the_code() -> None:

@@ -29,8 +29,10 @@ def package() -> Path:
         shutil.rmtree(folder / "paceline")
         caches = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "src" / "paceline", folder / "paceline", ignore=caches)
-        for left_out in runpy.run_path(str(SCRIPT))["OURS_LEFT_OUT"]:
+        script = runpy.run_path(str(SCRIPT))
+        for left_out in script["OURS_LEFT_OUT"]:
             shutil.rmtree(folder / "paceline" / left_out)
+        script["compile_all"](folder / "paceline", sys.executable, at="/var/task/paceline")
     return folder
 
 
