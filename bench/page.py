@@ -23,6 +23,7 @@ TITLES = {
     "tick": "Tick: due entries to committed entries and runs",
     "edit": "Edit: put, replace, delete",
     "lists": "Lists: a page of monitors, filtered and sorted",
+    "ahead": "Ahead: the next hours of everybody's monitors",
     "lateness": "Lateness of the real daemon",
     "scale": "Claimed and never settled",
     "checks": "HTTP checks per CPU-second",
@@ -51,6 +52,9 @@ one commit.""",
 The first page of 100 of each list, at a million monitors and at a thousand; half of them are one user's. The ratio
 counts a page of less than 1 ms as one of 1 ms. A page that finds few or none has looked at as many monitors as a page
 may, and has a cursor to go on with. The first rows: how fast the keeper brings new monitors into the indexes.""",
+    "ahead": """\
+The whole answer for an admin, in CPU time, at a million monitors and at a thousand: intervals from 10 s to a day, 72
+cron times with their zones, and delays of their own. Found are firings.""",
     "lateness": """\
 `paceline up` on a file, monitors of kind `outgoing` with random phases, and a checker that claims every run over
 REST while it is measured.""",

@@ -46,6 +46,7 @@ CORE_MAY_IMPORT = {
     "heapq",
     "ipaddress",
     "itertools",
+    "math",
     "json",
     "msgspec",
     "paceline",

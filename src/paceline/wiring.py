@@ -27,9 +27,11 @@ from paceline.core.jobs.job import JobLimits
 from paceline.core.monitors.definition import SpecLimits, duration_ms
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.places import ceiling_of
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Messenger, Provider, Store, Vault
 from paceline.ports.record_table import RecordTable
+from paceline.steps.ahead.facts import Places as AheadPlaces
 from paceline.steps.upkeep.clock import Waits
 from paceline.steps.upkeep.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
@@ -127,6 +129,12 @@ class System:
             per_second=settings.catch_up_per_second,
             waiting_max=settings.waiting_runs_max,
         )
+
+    @property
+    def ahead_places(self) -> AheadPlaces:
+        settings = self.settings
+        of_one = settings.checks_per_owner_max or ceiling_of(settings.check_places)
+        return AheadPlaces(settings.check_places, of_one, settings.atlas_sends_max)
 
     @property
     def traits(self) -> EngineTraits:

@@ -39,7 +39,7 @@ BODIES: dict[str, Any] = {
 }
 OWN = {("POST", "/v1/outgoing/claim"): {"items": []}, ("GET", "/v1/jobs"): {"items": [], "next_cursor": None}}
 """Routes that name nobody: without a name each user has their own, and bob has nothing."""
-NAMED = {("POST", "/v1/jobs"): "?user=alice"}
+NAMED = {("POST", "/v1/jobs"): "?user=alice", ("GET", "/v1/ahead"): "?user=alice"}
 """Routes where somebody else is named in the query."""
 BULK = ("POST", "/v1/outgoing/outcomes")
 """Its items name runs, and each has its own answer."""

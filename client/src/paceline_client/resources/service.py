@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline_client.answers import Json, Page, Text
 from paceline_client.calls import Call, Pages, Resource, Transport, listing, operation
+from paceline_client.models.ahead import Ahead
 from paceline_client.models.service import Alive, Ready, SchedulerEntry, Status
 
 
@@ -23,6 +24,11 @@ class Service(Resource[Transport]):
     def status(self) -> Call[Status]:
         """Counts and ages of everything. For admins."""
         return Call("GET", "/v1/status", Json(Status))
+
+    @operation
+    def ahead(self, *, hours: int | None = None, user: str | None = None) -> Call[Ahead]:
+        """The next hours: starts against capacity, and the worst minutes. For admins of everybody, or of one user."""
+        return Call("GET", "/v1/ahead", Json(Ahead), query={"hours": hours, "user": user})
 
     @operation
     def alive(self) -> Call[Alive]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paceline.shells.api import (
     accounts,
+    ahead,
     batches,
     channels,
     days,
@@ -38,6 +39,7 @@ _GROUPS: tuple[Group, ...] = (
     jobs.BUDGETS,
     accounts.ACCOUNTS,
     users.USERS,
+    ahead.AHEAD,
     service.SERVICE,
 )
 

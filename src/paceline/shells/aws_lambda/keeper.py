@@ -9,6 +9,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.definition import duration_ms
 from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
+from paceline.steps.ahead.counts import count_page
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
@@ -36,7 +37,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     report = {"set_back_ms": _clock(now)}
     report |= {"runs": _runs(now, time), "calls": _calls(now, time), "measurements": _jobs(now, time)}
     report |= {"batches": _batches(now, time)} | _health(now, time) | {"alerts_purged": _alerts(now)}
-    report |= {"phases_wrong": _phases(now, time)}
+    report |= {"phases_wrong": _phases(now, time), "counted": _cadences(now, time)}
     metrics.add_metric("DeadLetters", MetricUnit.Count, now.store.dead_letters())
     logger.info("purged", extra=report)
     return report
@@ -117,6 +118,15 @@ def _phases(now: Engine, time: Time) -> int:
     if wrong:
         logger.warning("phases_recounted", extra={"wrong": wrong})
     return wrong
+
+
+def _cadences(now: Engine, time: Time) -> int:
+    """Returns how many monitors of an older store were counted by their cadence."""
+    total, more = 0, True
+    while more and time.left_s > PAGE_S:
+        page = count_page(now.store, now_ms=now.now_ms())
+        total, more = total + page.counted, page.more
+    return total
 
 
 def _jobs(now: Engine, time: Time) -> int:

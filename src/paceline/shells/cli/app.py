@@ -25,6 +25,7 @@ from paceline.shells.cli import (
     upkeep,
     users,
 )
+from paceline.shells.cli.ahead import commands as ahead
 from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
@@ -56,6 +57,7 @@ app = typer.Typer(
 up.register(app)
 upkeep.register(app)
 verify.register(app)
+ahead.register(app)
 login.register(app)
 export.register(app)
 import_.register(app)

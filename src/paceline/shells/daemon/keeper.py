@@ -13,6 +13,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
 from paceline.shells.daemon.loop import Loop, Turn
 from paceline.shells.daemon.metrics import Metrics
+from paceline.steps.ahead.counts import count_page
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
 from paceline.steps.batches.deletion import go_on_deleting
@@ -69,6 +70,7 @@ class Keeper:
         self._deleted = self._expired = 0
         self._noted_ms: int | None = None
         self._ahead_ms: int | None = None
+        self._counted = False
         self._health_ms = 0
         self._recounted_ms = 0
         self._late_after = 0
@@ -94,7 +96,7 @@ class Keeper:
         pause_ms = self._fold()
         if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
             pause_ms = min(pause_ms, self._purge(now_ms))
-        pause_ms = min(pause_ms, self._index_monitors())
+        pause_ms = min(pause_ms, self._index_monitors(), self._count_cadences(now_ms))
         if abs(now_ms - self._batches_ms) >= max(self.FIGURES_MS, keep_ms):
             pause_ms = min(pause_ms, self._delete_batches(now_ms))
         if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
@@ -192,6 +194,14 @@ class Keeper:
         began_s = time.monotonic()
         if not self._system.store.index_monitors(limit=self.INDEXED_MAX):
             return self.TURN_MS
+        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
+
+    def _count_cadences(self, now_ms: int) -> int:
+        """One short pass over monitors of an older store, until all are counted. Until the next: as long as it took."""
+        if self._counted:
+            return self.TURN_MS
+        began_s = time.monotonic()
+        self._counted = not count_page(self._system.store, now_ms=now_ms).more
         return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _read_ms(self) -> int:

@@ -12,7 +12,8 @@ from paceline.core.batches.batch import DATES_FROM, DATES_TO, Batch, Day, Window
 from paceline.core.batches.day_plan import plan_window, without_missed
 from paceline.core.batches.reruns import RERUNS_MAX, is_round
 from paceline.core.batches.run_keys import NEVER_MS
-from paceline.ports import BatchStore
+from paceline.ports import BatchStore, Store
+from paceline.steps.ahead.day_providers import keep_day_providers
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.batches.preview import preview, read_page, read_plan
 
@@ -61,7 +62,7 @@ class DueReport(msgspec.Struct, frozen=True):
 
 
 def plan_day(
-    store: BatchStore,
+    store: Store,
     batch: Batch,
     day: date,
     *,
@@ -84,7 +85,7 @@ def plan_day(
     return _with_already(store, batch, day, msgspec.structs.replace(mine, enqueued=mine.enqueued + late))
 
 
-def plan_pages(store: BatchStore, batch: Batch, day: Day, *, now_ms: int) -> Iterator[PlanReport]:
+def plan_pages(store: Store, batch: Batch, day: Day, *, now_ms: int) -> Iterator[PlanReport]:
     """One bounded act for each page; tells what this planner has made so far, and at the end that it is finished."""
     plan, begin = read_plan(store, batch, day)
     enqueued = skipped = 0
@@ -92,6 +93,7 @@ def plan_pages(store: BatchStore, batch: Batch, day: Day, *, now_ms: int) -> Ite
         ending = begin >= plan.records
         if ending:
             won = store.close_day(day)
+            keep_day_providers(store, batch, day, plan.providers)
         else:
             cursor, planned = plan.cursor_after(begin), read_page(store, plan, begin)
             page, missed = without_missed(planned, batch.spec, Window(day.start_ms, day.end_ms), now_ms=now_ms)
@@ -110,7 +112,7 @@ def plan_pages(store: BatchStore, batch: Batch, day: Day, *, now_ms: int) -> Ite
     yield PlanReport(enqueued, 0, skipped, records=plan.records)
 
 
-def plan_due(store: BatchStore, *, now_ms: int, keep_on: Callable[[], bool] = lambda: True) -> DueReport:
+def plan_due(store: Store, *, now_ms: int, keep_on: Callable[[], bool] = lambda: True) -> DueReport:
     """What the daemon plans by itself: windows that have begun, plans that were cut short, and newcomers."""
     days: list[PlannedDay] = []
     newcomers, next_ms = 0, NEVER_MS

@@ -9,6 +9,7 @@ from paceline.core.monitors import schedule
 from paceline.core.monitors.definition import wish_of
 from paceline.core.monitors.values import Change, Reacted
 from paceline.ports import Store
+from paceline.steps.ahead.counts import beside_all, count_cadences
 from paceline.steps.monitors.phases import count_moves
 
 CHANGES_MAX = 5_000
@@ -35,7 +36,7 @@ def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactRe
     if not changes:
         return ReactReport(0, 0, more=False, followed=[])
     reacted = [Reacted(change, _decide(change, now_ms)) for change in changes]
-    won = store.react(reacted, now_ms=now_ms, beside=count_moves(reacted))
+    won = store.react(reacted, now_ms=now_ms, beside=beside_all(count_moves(reacted), count_cadences(reacted)))
     followed = [item for item, moved in zip(reacted, won, strict=True) if moved]
     return ReactReport(len(followed), len(won) - len(followed), more=not all(won), followed=followed)
 

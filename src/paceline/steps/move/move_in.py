@@ -28,6 +28,7 @@ from paceline.core.users import Token, User, UserEdit
 from paceline.errors import AlreadyExists, InvalidInput, LimitReached, MalformedBody, PacelineError
 from paceline.ports import Store, Vault
 from paceline.steps.access import TOKENS_MAX
+from paceline.steps.ahead.counts import beside_all, count_cadences
 from paceline.steps.batches.headers import open_headers
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.monitors.check_secrets import open_spec, seal_spec
@@ -262,7 +263,8 @@ class _Move:
         new = [change for generation, change in changes.items() if generation not in there]
         reacted = [Reacted(one, self._reaction(one, wanted[one.generation])) for one in new]
         if reacted:
-            won = self._store.react(reacted, now_ms=self._now_ms, beside=count_moves(reacted))
+            beside = beside_all(count_moves(reacted), count_cadences(reacted))
+            won = self._store.react(reacted, now_ms=self._now_ms, beside=beside)
             self.unplaced += won.count(False)
         if any(result.disposition == "replaced" for result in results):
             react_to_all(self._store, now_ms=self._now_ms)

@@ -39,10 +39,20 @@ def percentiles(counts: Counter[int]) -> Percentiles:
     return Percentiles(*(_at(ranked, -(-total * percent // 100)) for percent in (50, 95, 99)))
 
 
+def mean_ms(counts: Counter[int]) -> float | None:
+    """Returns the mean latency, as exact as the buckets are; None: no latency is known."""
+    total = counts.total()
+    return sum(_middle_ms(bucket) * count for bucket, count in counts.items()) / total if total else None
+
+
 def _at(ranked: list[tuple[int, int]], rank: int) -> float:
     """Returns the latency of this rank, counted from 1."""
     for bucket, count in ranked:
         rank -= count
         if rank <= 0:
-            return round(_BOUNDS_MS[bucket] * 2 / (1 + GROWTH), 3)
+            return round(_middle_ms(bucket), 3)
     raise AssertionError("a rank is at most the number of latencies")
+
+
+def _middle_ms(bucket: int) -> float:
+    return _BOUNDS_MS[bucket] * 2 / (1 + GROWTH)
