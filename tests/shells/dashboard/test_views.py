@@ -12,7 +12,12 @@ from tests.shells.api.conftest import Client
 from tests.shells.cli.support.program import Program, Running, eventually
 from tests.shells.dashboard.support.looking import Looking
 
-MEDIA = {"wide, light": (1280, False), "wide, dark": (1280, True), "narrow, light": (390, False)}
+MEDIA = {
+    "wide, light": (1280, False),
+    "wide, dark": (1280, True),
+    "narrow, light": (390, False),
+    "narrow, dark": (390, True),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,15 @@ def newest_run(demo: Running, monitor: str) -> str:
 def views(demo: Running) -> dict[str, tuple[str, ...]]:
     """Addresses, and words that must be seen there."""
     return {
-        "/": ("Needs attention", "broken", "Status 503, expected 2xx", "Credits left today", "Dead letters"),
+        "/": (
+            "Next 24 hours",
+            "can start in a minute",
+            "Needs attention",
+            "broken",
+            "Status 503, expected 2xx",
+            "Credits left today",
+            "Dead letters",
+        ),
         "/ui/monitors": ("web", "flapping", "by-hand", "Waiting for a checker", "Failing"),
         "/ui/monitors/demo/broken": (
             "Failing",

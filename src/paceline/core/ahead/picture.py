@@ -10,6 +10,7 @@ from paceline.core.ahead.minutes import Span
 Kind = Literal["monitors", "batches", "jobs"]
 KINDS: tuple[Kind, ...] = ("monitors", "batches", "jobs")
 WORST = 3
+APART = 24
 ASKS = 3
 
 
@@ -82,9 +83,10 @@ def windows(parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, width
 def worst_minutes(
     parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, from_minute: int, width: int
 ) -> list[Worst]:
-    """The minutes in which a limit has the largest share of it asked for, at most one of a window and WORST in all.
+    """The minutes in which a limit has the largest share of it asked for, WORST at most, each from another time of day.
 
-    A limit that allows nothing, such as a paused provider, comes before all others; of equal shares the earlier first.
+    Two are at least a 24th of the span apart. A limit that allows nothing, such as a paused provider, comes before all
+    others; of equal shares the earlier first.
     """
     ranked: list[tuple[float, int, int, int]] = []
     for index, limit in enumerate(limits):
@@ -93,15 +95,14 @@ def worst_minutes(
             mine = range(max(begin, from_minute), min(begin + width, span.minutes))
             shares = [(-_share(asked[at], limit.capacity[at]), at, index, asked[at]) for at in mine if asked[at]]
             ranked += [min(shares)] if shares else []
-    found: dict[int, Worst] = {}
+    found: list[Worst] = []
     for _, at, index, starts in sorted(ranked):
         if len(found) == WORST:
             break
-        if at // width not in found:
-            limit = limits[index]
-            asks = _asks(parts, limit, at)
-            found[at // width] = Worst(span.first + at, limit, starts, limit.capacity[at], asks)
-    return list(found.values())
+        minute, limit = span.first + at, limits[index]
+        if all(abs(minute - one.minute) * APART >= span.minutes for one in found):
+            found.append(Worst(minute, limit, starts, limit.capacity[at], _asks(parts, limit, at)))
+    return found
 
 
 def _asked(parts: Sequence[Part], limit: Limit, minutes: int) -> list[int]:

@@ -89,6 +89,76 @@ def meter(*parts: tuple[str, float], of: float) -> list[Part]:
     return found
 
 
+class Flag(NamedTuple):
+    """A numbered mark above a bar: where it stands in percent, and how far down its line goes."""
+
+    number: int
+    x: float
+    y: float
+
+
+class AheadChart(NamedTuple):
+    """The next hours. ``capacity`` empty: it lies above the picture."""
+
+    height: int
+    windows: int
+    series: tuple[tuple[str, str], ...]
+    over: str
+    capacity: str
+    values: list[Tick]
+    times: list[Tick]
+    flags: list[Flag]
+
+
+CAPACITY_SHOWN = 3
+"""A capacity of more than so many times the busiest minute is told and not drawn: the bars would be a line."""
+
+
+def ahead_chart(ahead: dict[str, Any], height: int = 168) -> AheadChart:
+    """Stacked bars of the busiest minute of each window, against what the limits allow in it."""
+    windows = ahead["windows"]
+    busiest = [window["busiest"] for window in windows]
+    totals = [one["monitors"] + one["batches"] + one["jobs"] for one in busiest]
+    capacity = [one["capacity"] for one in busiest]
+    most = max(totals)
+    is_drawn = 0 < min(capacity) <= CAPACITY_SHOWN * most
+    top = nice_top(max(most, *capacity) if is_drawn and max(capacity) <= CAPACITY_SHOWN * most else most)
+    series, floor_values = [], [0] * len(windows)
+    for kind, paint in (("monitors", "fa"), ("batches", "fb"), ("jobs", "fc")):
+        values = [one[kind] for one in busiest]
+        series.append((paint, bars(values, top, height, floor_values)))
+        floor_values = [low + value for low, value in zip(floor_values, values, strict=True)]
+    over = bars([max(0, total - cap) for total, cap in zip(totals, capacity, strict=True)], top, height, capacity)
+    starts = [datetime.fromisoformat(window["start"]).astimezone(UTC) for window in windows]
+    end = starts[-1] + timedelta(hours=ahead["hours"]) / len(windows)
+    flags = []
+    for number, worst in enumerate(ahead["worst"], 1):
+        at = datetime.fromisoformat(worst["start"]).astimezone(UTC)
+        index = max(place for place, start in enumerate(starts) if start <= at)
+        flags.append(Flag(number, round(100 * (index + 0.5) / len(windows), 2), height * (1 - totals[index] / top) + 8))
+    return AheadChart(
+        height,
+        len(windows),
+        tuple(series),
+        over,
+        _steps([min(value, top) for value in capacity], top, height) if is_drawn else "",
+        value_ticks(top, height),
+        time_ticks(starts[0], end),
+        flags,
+    )
+
+
+def _steps(values: Sequence[float], top: float, height: float) -> str:
+    """A line that keeps each value for one unit."""
+    path, before = [], None
+    for index, value in enumerate(values):
+        if value != before:
+            y = f"{height * (1 - value / top):.1f}"
+            path.append(f"M0 {y}" if before is None else f"H{index}V{y}")
+            before = value
+    return "".join(path) + f"H{len(values)}"
+
+
 class StatusDay(NamedTuple):
     """One bar of the picture of days: ``tone`` ok, bad or none; the heights of its bad and good parts; its words."""
 

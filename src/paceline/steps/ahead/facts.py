@@ -75,7 +75,7 @@ def all_monitors(store: Store, span: Span, places: Places, *, processes: int, no
     monitors = store.monitors_by_generation([row.entry.generation for row in some])
     capacity = places.checks * max(1, processes) * _a_minute(_usual_ms(store, list(monitors.values()), now_ms=now_ms))
     parts, left_out = _firings(_merged(loads), span)
-    return Asked(parts, [Limit("monitors", "", [int(capacity)] * span.minutes)], left_out, complete)
+    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, complete)
 
 
 def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms: int) -> Asked:
@@ -93,7 +93,7 @@ def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms
         by_key.setdefault(key, {})[bucket] = count
     parts, left_out = _firings([load_of_key(key, counts) for key, counts in by_key.items()], span)
     capacity = places.checks_of_one * _a_minute(_usual_ms(store, sample, now_ms=now_ms))
-    return Asked(parts, [Limit("monitors", "", [int(capacity)] * span.minutes)], left_out, read < OWN_MAX)
+    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, read < OWN_MAX)
 
 
 def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
@@ -143,8 +143,14 @@ def provider_capacity(provider: ProviderDefinition, latency_ms: float) -> int:
     policy = policy_of(provider.spec)
     if policy.paused:
         return 0
-    by_places = policy.max_in_flight * _a_minute(latency_ms)
-    return int(min(by_places, MINUTE_MS * 1_000 / policy.rate_gap_us) if policy.rate_gap_us else by_places)
+    by_places = rounded(policy.max_in_flight * _a_minute(latency_ms))
+    return min(by_places, MINUTE_MS * 1_000 // policy.rate_gap_us) if policy.rate_gap_us else by_places
+
+
+def rounded(estimate: float) -> int:
+    """An estimate with two figures: latencies change from moment to moment, and what is shown should not."""
+    size = int("1".ljust(max(1, len(str(int(estimate))) - 1), "0"))
+    return int(estimate) // size * size
 
 
 def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]:

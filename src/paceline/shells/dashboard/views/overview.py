@@ -9,6 +9,7 @@ from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.pictures import ahead_chart
 from paceline.shells.dashboard.rendering import Place, page
 from paceline.shells.dashboard.views.finding import attention_monitors, whose_of, with_share
 from paceline.shells.dashboard.words import count, joined, number, sentence
@@ -25,12 +26,15 @@ async def show_overview(call: Call) -> Answer:
     """Whether all is well, what is wrong and why, and how the work goes on."""
     api = Api(call)
     whose = whose_of(call)
-    monitors, jobs, budget = await together(
+    mine = {"user": api.user.id} if whose == "mine" else {}
+    monitors, ahead, jobs, budget = await together(
         attention_monitors(api, whose),
-        api.get("/v1/jobs", {"limit": JOBS_SHOWN, **({"user": api.user.id} if whose == "mine" else {})}),
+        api.get("/v1/ahead", mine),
+        api.get("/v1/jobs", {"limit": JOBS_SHOWN, **mine}),
         api.get("/v1/users/{user}/budget", user="me"),
     )
     values: dict[str, Any] = {"whose": whose, "monitors": monitors, "jobs": jobs["items"], "budget": budget}
+    values |= {"ahead": ahead, "chart": ahead_chart(ahead) if ahead["parts"] else None}
     values |= await _of_admins(api) if api.user.role == "admin" else {"status": None}
     heading = _heading(values)
     return await page(call, "overview.html", Place("overview", "Overview"), heading=heading, **values)

@@ -1,0 +1,52 @@
+"""The picture of the next hours: stacked bars, capacity, what lies over it, and marks at the worst minutes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from paceline.shells.dashboard.pictures import ahead_chart
+
+START = datetime(2026, 11, 18, 12, tzinfo=UTC)
+
+
+def ahead(loads: list[tuple[int, int, int]], *, capacity: int, worst: tuple[int, ...] = ()) -> dict[str, Any]:
+    def at(hour: int) -> str:
+        return f"{START + timedelta(hours=hour):%Y-%m-%dT%H:%M:%S.000Z}"
+
+    windows = [
+        {"start": at(hour), "busiest": {"monitors": a, "batches": b, "jobs": c, "capacity": capacity}}
+        for hour, (a, b, c) in enumerate(loads)
+    ]
+    return {"hours": len(loads), "windows": windows, "worst": [{"start": at(hour)} for hour in worst]}
+
+
+def test_bars_of_the_kinds_stand_on_each_other() -> None:
+    chart = ahead_chart(ahead([(10, 5, 5), (10, 0, 0)], capacity=40), height=100)
+    paths = dict(chart.series)
+    assert paths["fa"].startswith("M0.07 100.0V75.0h0.86V100.0z")
+    assert paths["fb"] == "M0.07 75.0V62.5h0.86V75.0z"
+    assert paths["fc"] == "M0.07 62.5V50.0h0.86V62.5z"
+    assert (chart.capacity, chart.over) == ("M0 0.0H2", "")
+    assert [tick.text for tick in chart.values] == ["0", "10", "20", "30", "40"]
+    assert (chart.times[0].text, chart.times[-1].text) == ("12:00", "14:00")
+
+
+def test_what_lies_over_capacity_is_drawn_above_its_line_and_marked() -> None:
+    chart = ahead_chart(ahead([(10, 0, 0), (30, 0, 0)], capacity=20, worst=(1, 0)), height=90)
+    assert chart.capacity == "M0 30.0H2"
+    assert chart.over == "M1.07 30.0V0.0h0.86V30.0z"
+    assert [(flag.number, flag.x) for flag in chart.flags] == [(1, 75.0), (2, 25.0)]
+    assert chart.flags[0].y < chart.flags[1].y
+
+
+def test_capacity_far_above_the_load_is_not_drawn() -> None:
+    chart = ahead_chart(ahead([(10, 0, 0)], capacity=30_000), height=100)
+    assert chart.capacity == ""
+    assert chart.values[-1].text == "10"
+
+
+def test_limits_that_allow_nothing_leave_all_of_the_load_over_them() -> None:
+    chart = ahead_chart(ahead([(0, 4, 0)], capacity=0), height=100)
+    assert chart.capacity == ""
+    assert chart.over == dict(chart.series)["fb"]
