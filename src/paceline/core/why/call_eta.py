@@ -47,6 +47,8 @@ def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: in
         return None
     soon_ms, late_ms = min(times), max(times)
     slack_ms = _slack_ms(queue, run, late_ms)
+    if len(sure) < len(queue.calls):
+        late_ms += -(-rules.policy.rate_gap_us // 1_000)
     return Eta(max(soon_ms - slack_ms, _earliest_ms(queue, run, rules, now_ms=now_ms)), late_ms + slack_ms)
 
 
@@ -64,8 +66,8 @@ def _slack_ms(queue: ProviderQueue, run: int, late_ms: int) -> int:
     """
     calls = queue.calls
     mine = next(index for index, call in enumerate(calls) if call.run == run)
-    if not mine or late_ms - calls[mine].at_ms <= LATE_MS:
-        return 0
+    if len(calls) == 1 or (mine == 0 and calls[mine].state == "waiting") or late_ms - calls[mine].at_ms <= LATE_MS:
+        return 0  # a run in back-off may be passed by those behind it
     return max(backlog([call.due_ms for call in calls[: GAPS_MAX + 1]], end_ms=calls[mine].due_ms).gap_ms, 1)
 
 
