@@ -34,7 +34,7 @@ def why(store: Store, job: StoredJob, index: int = 0, *, viewer: str | None = "a
 
 
 def links(view: WhyView) -> list[str]:
-    return [link.link for link in view.chain][1:]
+    return [str(link.link) for link in view.chain[1:]]
 
 
 def texts(view: WhyView) -> str:

@@ -33,6 +33,20 @@ def newest_run(demo: Running, monitor: str) -> str:
     return next(str(run["run"]) for run in runs if run["outcome"])
 
 
+def next_firing(demo: Running, monitor: str) -> str:
+    """The id of the run that the monitor makes next."""
+    client = Client(urlsplit(demo.said["url"]).port or 0, demo.said["token"])
+    schedule = client("GET", f"/v1/users/me/monitors/{monitor}").json["schedule"]
+    return f"{schedule['key']}#{schedule['generation']}@{schedule['counter']}"
+
+
+def last_record(demo: Running) -> str:
+    """The id of one of today's runs of the demo's batch."""
+    client = Client(urlsplit(demo.said["url"]).port or 0, demo.said["token"])
+    runs = client("GET", f"/v1/batches/demo/days/{datetime.now(UTC):%Y-%m-%d}/runs?limit=100").json["items"]
+    return str(max(runs, key=lambda run: run["due"])["run"])
+
+
 def views(demo: Running) -> dict[str, tuple[str, ...]]:
     """Addresses, and words that must be seen there."""
     return {
@@ -65,7 +79,19 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
         "/ui/accounts": ("demo-1", "demo key 1", "left of 100"),
         "/ui/channels": ("Channels", "nobody is told", "Alerts"),
         "/ui/users": ("Tokens of demo", "made by up --demo"),
-        f"/ui/runs/{quote(newest_run(demo, 'broken'), safe='')}/why": ("broken ended: status 503", "Attempt"),
+        f"/ui/runs/{quote(newest_run(demo, 'broken'), safe='')}/why": (
+            "broken ended: status 503",
+            "From due to end",
+            "It ended as failed",
+            "Attempt",
+        ),
+        f"/ui/runs/{quote(next_firing(demo, 'each-minute'), safe='')}/why": (
+            "each-minute waits",
+            "Its time",
+            "It starts",
+        ),
+        f"/ui/runs/{quote(demo.said['job'] + '/0', safe='')}/why": ("Measurement 0", "Budget", "credits were reserved"),
+        f"/ui/runs/{quote(last_record(demo), safe='')}/why": ("The plan of demo", "Record", "Change"),
     }
 
 

@@ -47,8 +47,8 @@ def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: in
         return None
     soon_ms, late_ms = min(times), max(times)
     slack_ms = _slack_ms(queue, run, late_ms)
-    if len(sure) < len(queue.calls):
-        late_ms += -(-rules.policy.rate_gap_us // 1_000)
+    if len(sure) < len(queue.calls) and any(call.run == run and call.state == "retry" for call in sure):
+        late_ms += -(-rules.policy.rate_gap_us // 1_000)  # one behind it may start before, and take the rate's turn
     return Eta(max(soon_ms - slack_ms, _earliest_ms(queue, run, rules, now_ms=now_ms)), late_ms + slack_ms)
 
 

@@ -14,7 +14,6 @@ from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Eta, Link, Why, 
 from paceline.core.why.queued import QUEUE_READ_MAX, ProviderQueue, QueuedCall
 
 CAN_START = "It is due and nothing is in its way: it starts at the next look of a daemon."
-DUE_CHANGE = "nobody: it passes by itself; an admin may run the day again, or edit the batch for the days to come"
 
 
 class CallFacts(NamedTuple):
@@ -55,7 +54,7 @@ def why_call(facts: CallFacts, *, now_ms: int) -> Why:
 def _due(facts: CallFacts) -> Link:
     run = facts.run
     since_ms = facts.day.start_ms if facts.day is not None and facts.day.start_ms <= run.due_ms else None
-    return Link("due", f"The plan of {run.batch} has it due then.", since_ms, run.due_ms, DUE_CHANGE)
+    return Link("due", f"The plan of {run.batch} has it due then.", since_ms, run.due_ms, NOBODY)
 
 
 def _tried(facts: CallFacts) -> list[Link]:

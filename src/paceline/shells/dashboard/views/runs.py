@@ -1,41 +1,106 @@
-"""One run: what is known of it, and why it is as it is."""
+"""One run: why it waits or went as it did, and what else is known of it."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
+from paceline.core.ids import parse_call_run_id, parse_run_id
+from paceline.core.instants import to_datetime
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard.asking import Api
 from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.words import moment
 
 PAGES = Group("Dashboard")
+ENDED = ("ok", "done", "failed", "unknown", "dead", "skipped", "cancelled")
+_CHIPS = {"ok": "good", "planned": "waiting"}
+TITLES = {
+    "due": "Its time",
+    "order": "Order",
+    "place": "Place",
+    "rate": "Rate",
+    "pause": "Pause",
+    "breaker": "Breaker",
+    "retry_after": "Next try",
+    "turn": "Turn",
+    "budget": "Budget",
+    "account": "Account",
+    "target": "Target",
+    "provider": "Provider",
+    "lease": "Who has it",
+}
 
 
 @Route(PAGES, "GET", "/ui/runs/{run}/why", {200: "text/html"}, page=True)
 async def show_why(call: Call) -> Answer:
-    """One run of a monitor or of a batch, with its reason."""
-    run = await Api(call).get("/v1/runs/{run}", run=call.params["run"])
-    if "monitor" in run:
-        monitor = f"/ui/monitors/{quote(run['user'], safe='')}/{quote(run['monitor'], safe='')}"
-        crumbs = (("Monitors", "/ui/monitors"), (run["monitor"], monitor))
-        place = Place("monitors", "Run", crumbs)
-    else:
-        place = Place("batches", "Run", (("Batches", "/ui/batches"), (run["batch"], "/ui/batches")))
-    return await page(call, "why.html", place, run=run, heading=_heading(run))
+    """One run, firing or measurement, with its chain of reasons and when it starts."""
+    api, name = Api(call), call.params["run"]
+    why = await api.get("/v1/runs/{run}/why", run=name)
+    run = await api.find("/v1/runs/{run}", run=name)
+    links = _links(why, to_datetime(api.now_ms))
+    return await page(
+        call,
+        "why.html",
+        _place(why["run"]),
+        why=why,
+        run=run,
+        links=links,
+        heading=_heading(why, links, _short(why["run"]), run["reason"] if run else ""),
+        state=_CHIPS.get(why["state"], why["state"]),
+    )
 
 
-def _heading(run: dict[str, Any]) -> str:
-    name = run.get("record") or run.get("monitor")
-    reason = run["reason"]
-    match run["state"]:
+def _place(run: str) -> Place:
+    """Where the page stands: below its monitor, its batch or its job."""
+    if (check := parse_run_id(run)) is not None:
+        address = f"/ui/monitors/{quote(check.owner, safe='')}/{quote(check.monitor, safe='')}"
+        return Place("monitors", "Why", (("Monitors", "/ui/monitors"), (check.monitor, address)))
+    if (called := parse_call_run_id(run)) is not None:
+        address = f"/ui/batches/{quote(called.batch, safe='')}/{quote(called.date, safe='')}"
+        crumbs = (("Batches", "/ui/batches"), (f"{called.batch}, {called.date}", address))
+        return Place("batches", "Why", crumbs)
+    job = run.partition("/")[0]
+    return Place("jobs", "Why", (("Jobs", "/ui/jobs"), (job, f"/ui/jobs/{quote(job, safe='')}")))
+
+
+def _short(run: str) -> str:
+    """The run in a heading: its monitor, its record, or which measurement it is."""
+    if (check := parse_run_id(run)) is not None:
+        return check.monitor
+    if (called := parse_call_run_id(run)) is not None:
+        return called.record
+    return f"Measurement {run.partition('/')[2]}"
+
+
+def _links(why: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
+    """The chain with a title for each link, and what is over, what holds, and what would come then.
+
+    ``change`` in parts: every second one is a command or the name of a setting.
+    """
+    found: list[dict[str, Any]] = []
+    for link in why["chain"]:
+        over = link["until"] is not None and moment(link["until"]) <= now
+        ended = why["state"] in ENDED
+        held = any(one["mark"] in ("holds", "time") for one in found)
+        mark = "over" if over or ended else "then" if held else "time" if link["link"] == "due" else "holds"
+        change = list(enumerate(link["change"].split("`")))
+        found.append(link | {"title": TITLES[link["link"]], "mark": mark, "change": change})
+    return found
+
+
+def _heading(why: dict[str, Any], links: list[dict[str, Any]], name: str, reason: str) -> str:
+    """What a person wants to know first. ``reason``: of the run itself, if it has one."""
+    holds = next((link for link in links if link["mark"] in ("holds", "time")), links[-1])
+    match why["state"]:
         case "ok" | "done":
             return f"{name} went well."
-        case "failed" | "unknown" | "dead" | "skipped":
-            return f"{name} ended: {reason}." if reason else f"{name} ended without a run."
-        case "out":
+        case "failed" | "unknown" | "dead" | "skipped" | "cancelled":
+            return f"{name} ended: {reason}." if reason else f"{name} ended as {why['state']}."
+        case "out" | "sending" | "ongoing":
             return f"{name} is running."
         case _:
-            return f"{name} waits: {reason}." if reason else f"{name} waits for its time."
+            return f"{name} waits for its time." if holds["link"] == "due" else f"{name} waits. {holds['text']}"
