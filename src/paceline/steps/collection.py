@@ -15,7 +15,7 @@ Items stay with their store: an export (``steps.move``) has lines only for what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -35,6 +35,7 @@ from paceline.ports.items import (
 )
 
 T = TypeVar("T", bound=msgspec.Struct)
+U = TypeVar("U", bound=msgspec.Struct)
 
 TRIES_MAX = 20
 PAGE = 100
@@ -73,8 +74,14 @@ class Collection(Generic[T]):
     def find_many(self, store: ItemStore, keys: Sequence[str]) -> list[Found[T]]:
         """Return the items in the order of the keys, at most GETS_MAX of them, in one read."""
         assert len(keys) <= GETS_MAX
-        stored = store.get_items([ItemKey(self._kind, key) for key in keys]) if keys else {}
-        return [self._found(key, stored.get(ItemKey(self._kind, key))) for key in keys]
+        return self.among(store.get_items([self.at(key) for key in keys]) if keys else {}, keys)
+
+    def among(self, stored: Mapping[ItemKey, bytes], keys: Sequence[str]) -> list[Found[T]]:
+        """Return the items of these keys among those that were read."""
+        return [self._found(key, stored.get(self.at(key))) for key in keys]
+
+    def at(self, key: str) -> ItemKey:
+        return ItemKey(self._kind, key)
 
     def page(self, store: ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
         """Return the items in order of key, strictly after ``after`` and with the prefix in front of more."""
@@ -144,6 +151,16 @@ class Collection(Generic[T]):
         stored = None if value is None else msgspec.json.encode(value)
         assert stored is None or len(stored) <= VALUE_BYTES_MAX
         return ItemWrite(ItemKey(self._kind, key), stored, believed, expires_ms)
+
+
+def find_both(
+    store: ItemStore, one: tuple[Collection[T], Sequence[str]], other: tuple[Collection[U], Sequence[str]]
+) -> tuple[list[Found[T]], list[Found[U]]]:
+    """Return items of two collections, at most GETS_MAX together, in one read."""
+    places = [collection.at(key) for collection, keys in (one, other) for key in keys]
+    assert len(places) <= GETS_MAX
+    stored = store.get_items(places) if places else {}
+    return one[0].among(stored, one[1]), other[0].among(stored, other[1])
 
 
 def write(store: ItemStore, writes: Sequence[ItemWrite]) -> bool:

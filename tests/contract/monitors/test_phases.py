@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -15,7 +16,7 @@ from paceline.core.users import UserEdit
 from paceline.ports import Store
 from paceline.steps import access
 from paceline.steps.monitors import define
-from paceline.steps.monitors.phases import CIRCLES
+from paceline.steps.monitors.phases import CIRCLES, host_of
 from paceline.steps.monitors.tick import tick
 from tests.contract.support.stage import MINUTE_MS, MONITORS_MAX, T0_MS
 
@@ -54,6 +55,28 @@ def test_promise_7_bulk_put_fills_no_second_above_the_ideal_and_one(store: Store
     assert max(Counter(due_ms // SECOND_MS for due_ms in dues).values()) <= 150 / 60 + 1
     assert all(T0_MS <= due_ms <= T0_MS + MINUTE_MS for due_ms in dues)
     assert counted(other, MINUTE_MS) == 150
+
+
+def test_promise_7_hosts_of_an_import_in_several_requests_are_spaced_over_all_of_them(store: Store) -> None:
+    for page in range(4):
+        put_all(store, [a_put(f"m{page}-{number:02}", host=f"h{number % 5}.example") for number in range(25)])
+    phases: dict[str, list[int]] = {}
+    for one in store.monitors("ann", after="", limit=1_000):
+        assert one.spec.phase is not None
+        phases.setdefault(host_of(one.spec.check), []).append(one.spec.phase.ms)
+    for mine in phases.values():
+        rising = sorted(mine)
+        gap_ms = max(later - sooner for sooner, later in pairwise([*rising, rising[0] + MINUTE_MS]))
+        assert len(rising) == 20
+        assert gap_ms < 2 * MINUTE_MS / 20 + 2 * SECOND_MS
+
+
+def test_hosts_of_a_circle_that_everybody_left_begin_anew(store: Store) -> None:
+    put_all(store, [a_put(name) for name in "abc"])
+    define.remove_monitors(store, [RemoveMonitor("ann", name) for name in "abc"], now_ms=T0_MS)
+    put_all(store, [a_put(name) for name in "wxyz"])
+    phases = sorted(one.spec.phase.ms for one in store.monitors("ann", after="", limit=9) if one.spec.phase)
+    assert {later - sooner for sooner, later in pairwise(phases)} == {15_000}
 
 
 def test_single_put_is_due_at_once_and_joins_its_grid(store: Store, other: Store) -> None:

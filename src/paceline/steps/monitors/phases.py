@@ -8,24 +8,26 @@ next recount (``steps.upkeep.recount``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.definition import cadence_of
-from paceline.core.monitors.phases.allot import allot_one, allot_together
+from paceline.core.monitors.phases.allot import allot_one, allot_together, notes_after
 from paceline.core.monitors.phases.circle import Circle, Place, after_moves
+from paceline.core.monitors.phases.hosts import HostNote, HostNotes, after_come, notes_in, shard_of
 from paceline.core.monitors.places import target_of
 from paceline.core.monitors.schedule import Arm, Keep, Phase, allotted_ms
 from paceline.core.monitors.values import PutMonitor, Reacted
 from paceline.ports import Store
-from paceline.ports.items import GETS_MAX, WRITES_MAX, ItemStore
+from paceline.ports.items import GETS_MAX, WRITES_MAX, ItemStore, ItemWrite
 from paceline.ports.monitors import Beside
-from paceline.steps.collection import Collection, write
+from paceline.steps.collection import Collection, Found, find_both, write
 
 CIRCLES = Collection("phases", Circle)
+HOSTS = Collection("phase-hosts", HostNotes)
 TRIES_MAX = 10
 """After so many writes of others in between, a count is given up."""
 
@@ -45,27 +47,30 @@ class Move(NamedTuple):
 
 def allot_each(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list[PutMonitor]:
     """Return the puts with a phase each, as monitors that come one by one: first checks are due at once."""
-    circles = _read(store, puts)
+    known = {every_ms: (one.circle, one.notes) for every_ms, one in _read(store, puts).items()}
     placed: list[PutMonitor] = []
     for put in puts:
         every_ms, host = cadence_of(put.spec).every_ms, host_of(put.spec.check)
-        phase = allot_one(circles[every_ms], every_ms, host, now_ms=now_ms)
+        circle, notes = known[every_ms]
+        phase = allot_one(circle, notes.get(host), every_ms, now_ms=now_ms)
         if len(puts) > 1:  # the next one shall know of it
-            circles[every_ms] = after_moves(circles[every_ms], every_ms, come=[Place(host, phase.ms)])
+            come = [Place(host, phase.ms)]
+            after = after_moves(circle, every_ms, come=come, hosts=host not in notes)
+            known[every_ms] = after, notes | notes_after(circle, notes, every_ms, come)
         placed.append(_with_phase(put, phase))
     return placed
 
 
 def allot_all(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list[PutMonitor]:
     """Return the puts with a phase each, as monitors that come together: first checks take turns."""
-    circles = _read(store, puts)
+    known = _read(store, puts)
     members: dict[int, list[int]] = {}
     for index, put in enumerate(puts):
         members.setdefault(cadence_of(put.spec).every_ms, []).append(index)
     placed = list(puts)
     for every_ms, mine in members.items():
         hosts = [host_of(puts[index].spec.check) for index in mine]
-        phases = allot_together(circles[every_ms], every_ms, hosts, now_ms=now_ms)
+        phases = allot_together(known[every_ms].circle, known[every_ms].notes, every_ms, hosts, now_ms=now_ms)
         for index, phase in zip(mine, phases, strict=True):
             placed[index] = _with_phase(puts[index], phase)
     return placed
@@ -97,8 +102,8 @@ def count_on_circles(items: ItemStore, moves: Iterable[Move]) -> int:
             gone.setdefault(move.gone[0], []).append(move.gone[1])
         if move.come is not None:
             come.setdefault(move.come[0], []).append(move.come[1])
-    intervals = sorted(gone.keys() | come.keys())
-    pages = [intervals[start : start + WRITES_MAX] for start in range(0, len(intervals), WRITES_MAX)]
+    hosts = {one: {place.host for place in come.get(one, ())} for one in gone.keys() | come.keys()}
+    pages = _pages(hosts, items_max=WRITES_MAX)
     return sum(0 if _count_page(items, page, come, gone) else len(page) for page in pages)
 
 
@@ -126,28 +131,89 @@ def host_of(check: Check) -> str:
 
 
 def _count_page(
-    items: ItemStore, intervals: Sequence[int], come: dict[int, list[Place]], gone: dict[int, list[Place]]
+    items: ItemStore, hosts: Mapping[int, set[str]], come: Mapping[int, list[Place]], gone: Mapping[int, list[Place]]
 ) -> bool:
     for _ in range(TRIES_MAX):
-        found = CIRCLES.find_many(items, [str(every_ms) for every_ms in intervals])
-        after = [
-            after_moves(one.value, every_ms, come=come.get(every_ms, ()), gone=gone.get(every_ms, ()))
-            for every_ms, one in zip(intervals, found, strict=True)
-        ]
-        changes = [CIRCLES.change(one, value) for one, value in zip(found, after, strict=True) if one.value != value]
-        if not changes or write(items, changes):
+        writes: list[ItemWrite] = []
+        for every_ms, known in _find(items, hosts).items():
+            writes += known.after(every_ms, come=come.get(every_ms, ()), gone=gone.get(every_ms, ()))
+        if not writes or write(items, writes):
             return True
     return False
 
 
-def _read(store: Store, puts: Sequence[PutMonitor]) -> dict[int, Circle | None]:
-    intervals = sorted({cadence_of(put.spec).every_ms for put in puts})
-    circles: dict[int, Circle | None] = {}
-    for start in range(0, len(intervals), GETS_MAX):
-        page = intervals[start : start + GETS_MAX]
-        found = CIRCLES.find_many(store, [str(every_ms) for every_ms in page])
-        circles |= {every_ms: one.value for every_ms, one in zip(page, found, strict=True)}
-    return circles
+class _Known(NamedTuple):
+    """A circle and the notes of some hosts on it, as they were read."""
+
+    found: Found[Circle]
+    shards: dict[int, Found[HostNotes]]
+    notes: dict[str, HostNote]
+
+    @property
+    def circle(self) -> Circle | None:
+        return self.found.value
+
+    def after(self, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> list[ItemWrite]:
+        """Returns what is written when these have come and gone."""
+        new = {place.host for place in come} - self.notes.keys()
+        circle = after_moves(self.circle, every_ms, come=come, gone=gone, hosts=len(new))
+        writes = [CIRCLES.change(self.found, circle)] if circle != self.circle else []
+        if circle is None or not come:
+            return writes
+        by_shard: dict[int, dict[str, HostNote]] = {}
+        for host, note in notes_after(self.circle, self.notes, every_ms, come).items():
+            by_shard.setdefault(shard_of(host), {})[host] = note
+        for shard, notes in by_shard.items():
+            found = self.shards[shard]
+            writes.append(HOSTS.change(found, after_come(found.value, notes, born=circle.born)))
+        return writes
+
+
+def _read(store: Store, puts: Sequence[PutMonitor]) -> dict[int, _Known]:
+    hosts: dict[int, set[str]] = {}
+    for put in puts:
+        hosts.setdefault(cadence_of(put.spec).every_ms, set()).add(host_of(put.spec.check))
+    return {
+        every_ms: known for page in _pages(hosts, items_max=GETS_MAX) for every_ms, known in _find(store, page).items()
+    }
+
+
+def _find(items: ItemStore, hosts: Mapping[int, set[str]]) -> dict[int, _Known]:
+    """Reads the circles of the intervals, and the notes of the hosts on each, in one read."""
+    shards = [(every_ms, shard) for every_ms, mine in hosts.items() for shard in sorted(set(map(shard_of, mine)))]
+    circles, notes = find_both(
+        items,
+        (CIRCLES, [str(every_ms) for every_ms in hosts]),
+        (HOSTS, [f"{every_ms}/{shard}" for every_ms, shard in shards]),
+    )
+    found = dict(zip(shards, notes, strict=True))
+    known: dict[int, _Known] = {}
+    for (every_ms, mine), circle in zip(hosts.items(), circles, strict=True):
+        here = {shard: found[every_ms, shard] for shard in sorted(set(map(shard_of, mine)))}
+        known[every_ms] = _Known(circle, here, _notes_of(circle, here, mine))
+    return known
+
+
+def _notes_of(circle: Found[Circle], shards: Mapping[int, Found[HostNotes]], hosts: set[str]) -> dict[str, HostNote]:
+    if circle.value is None:
+        return {}
+    born = circle.value.born
+    return {host: note for one in shards.values() for host, note in notes_in(one.value, hosts, born=born).items()}
+
+
+def _pages(hosts: Mapping[int, set[str]], *, items_max: int) -> Iterator[dict[int, set[str]]]:
+    """Intervals whose circles, with the notes of these hosts, are no more items than that together."""
+    page: dict[int, set[str]] = {}
+    held = 0
+    for every_ms, mine in sorted(hosts.items()):
+        more = 1 + len(set(map(shard_of, mine)))
+        if page and held + more > items_max:
+            yield page
+            page, held = {}, 0
+        page[every_ms] = mine
+        held += more
+    if page:
+        yield page
 
 
 def _with_phase(put: PutMonitor, phase: Phase) -> PutMonitor:

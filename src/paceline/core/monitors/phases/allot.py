@@ -1,43 +1,45 @@
 """Phases of interval monitors: who fires when on the circle of an interval, so that monitors share it evenly.
 
-The circle of an interval is cut into buckets of one second, or wider ones if the interval is long. A monitor only ever
-comes into one of the emptiest buckets, and nobody is moved. From this alone follows the bound, whatever was added and
-removed in whichever order: the fullest bucket has at most one more than the average at the time when it got its newest
-monitor, so at most one more than the largest average there ever was.
+The circle of an interval is cut into buckets of one second, or wider ones if the interval is long. A monitor that comes
+alone only ever comes into one of the emptiest buckets, monitors that come together only into buckets that have no more
+than the average and one, and nobody is moved. So the fullest bucket has at most one more than the largest average
+there ever was, whatever was added and removed in whichever order.
 
-Monitors that come together on a level circle are spaced exactly evenly, and dealt to their hosts as the slots of a day
-are dealt to providers (``core.batches.spread``): two neighbours of a host are less than two of its ideal gaps apart.
+Monitors belong where their host has the widest gap (``core.monitors.phases.hosts``), and are moved aside from there as
+little as the buckets ask for (``core.monitors.phases.level``). If hosts that are all new would then have neighbours
+that are two ideal gaps apart, slots are dealt to them as those of a day are dealt to providers
+(``core.batches.spread``), which is always less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from heapq import heapify, heapreplace
+from itertools import pairwise
 
 from paceline.core.batches.spread import assign_slots
-from paceline.core.monitors.phases.circle import Circle, bucket_count, bucket_of, note_of
+from paceline.core.monitors.phases.circle import Circle, Place, bucket_count, bucket_of
+from paceline.core.monitors.phases.hosts import PARTS, HostNote, Notes, base_of, inverse, point_of
+from paceline.core.monitors.phases.level import FEW, Wanted, level
 from paceline.core.monitors.schedule import SLOT_MS, SOON_MS, Phase, on_raster
 
 COMBS_MAX = 16
 FIRST_CHECKS_MS = 3_600_000
 """First checks of monitors that come together are due within this time; the others begin on their grids."""
 _SECOND_MS = 1_000
-_PARTS = 1 << 16
 
 
-def allot_one(circle: Circle | None, every_ms: int, host: str, *, now_ms: int) -> Phase:
-    """The phase of a monitor that is put by itself; its first check is due at once.
+def allot_one(circle: Circle | None, note: HostNote | None, every_ms: int, *, now_ms: int) -> Phase:
+    """The phase of a monitor that is put by itself; its first check is due at once. ``note``: of its host.
 
     Of the emptiest buckets it gets the one nearest to where its host has the widest gap. The first monitor of a host is
     aimed at now, so that its first check is on its grid already.
     """
     now_ms = on_raster(now_ms)
     slots = every_ms // SLOT_MS
-    note = circle.hosts.get(note_of(host)) if circle else None
-    aim = now_ms // SLOT_MS % slots
-    if note is not None:
-        aim = (note.base + _inverse(note.made) * slots // _PARTS) % slots
+    aim = now_ms // SLOT_MS % slots if note is None else point_of(note, 0) * slots // PARTS
     if circle is None:
         return Phase(aim * SLOT_MS, now_ms)
     buckets, wanted = len(circle.counts), aim * len(circle.counts) // slots
@@ -47,22 +49,78 @@ def allot_one(circle: Circle | None, every_ms: int, host: str, *, now_ms: int) -
     return Phase(aim * SLOT_MS, now_ms)
 
 
-def allot_together(circle: Circle | None, every_ms: int, hosts: Sequence[str], *, now_ms: int) -> list[Phase]:
+def allot_together(
+    circle: Circle | None, notes: Notes, every_ms: int, hosts: Sequence[str], *, now_ms: int
+) -> list[Phase]:
     """The phases of monitors that come together, in the order of their hosts.
 
     Seconds of the circle that nobody has are used for first checks, one each, from now on. Where there are none left,
     monitors begin on their grids.
     """
     circle = circle or Circle([0] * bucket_count(every_ms))
-    positions = _comb(circle, every_ms, len(hosts)) or _fill(circle, every_ms, len(hosts))
     members: dict[str, list[int]] = {}
     for index, host in enumerate(hosts):
         members.setdefault(host, []).append(index)
-    phases = [Phase(0)] * len(hosts)
+    slots = every_ms // SLOT_MS
+    found = _by_sequence(circle, first_notes(circle, notes, members), members, slots=slots)
+    if notes.keys().isdisjoint(members) and _is_any_apart(found, members, slots=slots):
+        found = _by_parts(circle, every_ms, members)
+    return _with_first_checks(circle, every_ms, [Phase(slot * SLOT_MS) for slot in found], now_ms=now_ms)
+
+
+def first_notes(circle: Circle | None, notes: Notes, hosts: Iterable[str]) -> dict[str, HostNote]:
+    """Returns the notes of these hosts, each named once; those that have none get one, in their order."""
+    known, new = circle.hosts_made if circle else 0, 0
+    found: dict[str, HostNote] = {}
+    for host in hosts:
+        note = notes.get(host)
+        if note is None:
+            note, new = HostNote(base_of(known + new)), new + 1
+        found[host] = note
+    return found
+
+
+def notes_after(circle: Circle | None, notes: Notes, every_ms: int, come: Sequence[Place]) -> dict[str, HostNote]:
+    """Returns the notes of the hosts whose monitors have come. One that came alone is where its host begins."""
+    counts = Counter(place.host for place in come)
+    first = first_notes(circle, notes, counts)
+    for place in come:
+        if place.host not in notes and counts[place.host] == 1:
+            first[place.host] = HostNote(-(-place.phase_ms * PARTS // every_ms) % PARTS)
+    return {host: HostNote(note.base, note.made + counts[host]) for host, note in first.items()}
+
+
+def _by_sequence(circle: Circle, notes: Notes, members: dict[str, list[int]], *, slots: int) -> list[int]:
+    """A slot for each monitor, near where its host has the widest gap."""
+    wanted: list[Wanted] = []
+    for host, mine in members.items():
+        note, weight = notes[host], notes[host].made + len(mine) + FEW
+        wanted += [
+            Wanted(point_of(note, position) * slots // PARTS, index, weight) for position, index in enumerate(mine)
+        ]
+    most = (sum(circle.counts) + len(wanted)) // len(circle.counts) + 1
+    return level(circle.counts, wanted, most=most, slots=slots)
+
+
+def _is_any_apart(found: Sequence[int], members: dict[str, list[int]], *, slots: int) -> bool:
+    """True if two neighbours of a host are two of its ideal gaps apart, or more, and a slot."""
+    for mine in members.values():
+        rising = sorted(found[index] for index in mine)
+        gap = max(later - sooner for sooner, later in pairwise([*rising, rising[0] + slots]))
+        if (gap - 1) * len(mine) >= 2 * slots:
+            return True
+    return False
+
+
+def _by_parts(circle: Circle, every_ms: int, members: dict[str, list[int]]) -> list[int]:
+    """A slot for each monitor: exactly even ones, or those of the emptiest buckets, dealt to the hosts by parts."""
+    count = sum(map(len, members.values()))
+    positions = _comb(circle, every_ms, count) or _fill(circle, every_ms, count)
+    found = [0] * count
     for mine, slots in zip(members.values(), assign_slots([len(one) for one in members.values()]), strict=True):
         for index, slot in zip(mine, slots, strict=True):
-            phases[index] = Phase(positions[slot] * SLOT_MS)
-    return _with_first_checks(circle, every_ms, phases, now_ms=now_ms)
+            found[index] = positions[slot]
+    return found
 
 
 def _with_first_checks(circle: Circle, every_ms: int, phases: Sequence[Phase], *, now_ms: int) -> list[Phase]:
@@ -96,8 +154,8 @@ def _comb(circle: Circle, every_ms: int, count: int) -> list[int] | None:
     buckets = len(counts)
     most = (sum(counts) + count) // buckets + 1
     for turn in range(COMBS_MAX):
-        shift = _inverse(circle.made // count + turn)
-        positions = [(index * _PARTS + shift) * slots // (count * _PARTS) for index in range(count)]
+        shift = inverse(circle.made // count + turn)
+        positions = [(index * PARTS + shift) * slots // (count * PARTS) for index in range(count)]
         after = list(counts)
         for position in positions:
             after[position * buckets // slots] += 1
@@ -132,15 +190,10 @@ def _nearest(counts: Sequence[int], wanted: int) -> int:
 def _slot_in(bucket: int, lap: int, *, buckets: int, slots: int) -> int:
     """A slot of the bucket: another one in each lap around the circle, and the same for all buckets of a lap."""
     first, behind = -(-bucket * slots // buckets), -(-(bucket + 1) * slots // buckets)
-    return first + (behind - first) * _inverse(lap) // _PARTS
+    return first + (behind - first) * inverse(lap) // PARTS
 
 
 @lru_cache(maxsize=64)
 def _places(buckets: int) -> tuple[int, ...]:
     """The order in which equal buckets are filled: wherever it stops, they are from all over the circle."""
-    return tuple(_inverse(bucket) for bucket in range(buckets))
-
-
-def _inverse(number: int) -> int:
-    """The bits of the number mirrored at the point, in parts of 65,536: 0, 1/2, 1/4, 3/4, 1/8 and so on."""
-    return int(f"{number % _PARTS:016b}"[::-1], 2)
+    return tuple(inverse(bucket) for bucket in range(buckets))

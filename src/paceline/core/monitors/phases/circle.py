@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 
@@ -12,18 +11,9 @@ from paceline.core.monitors.schedule import SLOT_MS
 
 BUCKETS_MAX = 3_600
 """An interval of up to an hour has buckets of one second, a day has buckets of 24."""
-HOST_NOTES = 64
-"""Hosts share so many notes of where their monitors are: the state of a circle does not grow with the hosts."""
 MOVED_MAX = 256
 """Buckets whose moves are kept for a recount between two of its pages."""
 _SECOND_MS = 1_000
-
-
-class HostNote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the first monitor of a host was put, in slots, and how many have come since."""
-
-    base: int = 0
-    made: int = 0
 
 
 class Place(NamedTuple):
@@ -54,9 +44,12 @@ class Circle(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many are in each bucket."""
     made: int = 0
     """How many were ever added."""
-    hosts: dict[int, HostNote] = {}
+    hosts_made: int = 0
+    """How many hosts were ever noted (``core.monitors.phases.hosts``)."""
     first_ms: int = 0
     """The latest first check that was ever given to a monitor of this interval."""
+    born: int = 0
+    """The generation of the first monitor that came: a circle that everybody left and that is made again is another."""
     walked: Walked | None = None
     """None: no recount is under way."""
 
@@ -72,23 +65,22 @@ def bucket_of(phase_ms: int, every_ms: int) -> int:
 
 
 def after_moves(
-    circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = ()
+    circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = (), hosts: int = 0
 ) -> Circle | None:
-    """The circle after monitors have come and gone; None if nobody is left on it."""
+    """The circle after monitors have come and gone, ``hosts`` of them new; None if nobody is left on it."""
     counts = list(circle.counts) if circle else [0] * bucket_count(every_ms)
-    made, hosts = (circle.made, dict(circle.hosts)) if circle else (0, dict[int, HostNote]())
+    made, known = (circle.made, circle.hosts_made) if circle else (0, 0)
     first_ms = max([circle.first_ms if circle else 0, *(one.first_ms for one in come)])
     for place in gone:
         bucket = bucket_of(place.phase_ms, every_ms)
         counts[bucket] = max(0, counts[bucket] - 1)
     for place in come:
         counts[bucket_of(place.phase_ms, every_ms)] += 1
-        note = hosts.get(note_of(place.host)) or HostNote(place.phase_ms // SLOT_MS)
-        hosts[note_of(place.host)] = HostNote(note.base, note.made + 1)
     if not any(counts):
         return None
     walked = circle.walked and _after_moves(circle.walked, every_ms, come=come, gone=gone) if circle else None
-    return Circle(counts, made + len(come), hosts, first_ms, walked)
+    born = circle.born if circle else max((one.generation for one in come[:1]), default=0)
+    return Circle(counts, made + len(come), known + hosts, first_ms, born, walked)
 
 
 def _after_moves(walked: Walked, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> Walked | None:
@@ -109,7 +101,3 @@ def fullest_second(phases_ms: Mapping[str, int] | Sequence[int], every_ms: int) 
         second = phase_ms % every_ms // _SECOND_MS
         seconds[second] = seconds.get(second, 0) + 1
     return max(seconds.values(), default=0)
-
-
-def note_of(host: str) -> int:
-    return crc32(host.encode("utf-8", "surrogatepass")) % HOST_NOTES
