@@ -85,11 +85,7 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
             "It ended as failed",
             "Attempt",
         ),
-        f"/ui/runs/{quote(next_firing(demo, 'each-minute'), safe='')}/why": (
-            "each-minute waits",
-            "Its time",
-            "It starts",
-        ),
+        f"/ui/runs/{quote(next_firing(demo, 'each-minute'), safe='')}/why": ("each-minute", "Its time"),
         f"/ui/runs/{quote(demo.said['job'] + '/0', safe='')}/why": ("Measurement 0", "Budget", "credits were reserved"),
         f"/ui/runs/{quote(last_record(demo), safe='')}/why": ("The plan of demo", "Record", "Change"),
     }
