@@ -20,7 +20,7 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions site lock clean
+.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions site licences lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +91,9 @@ functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--p
 
 site: $(STAMP)  ## the documentation as a site in build/site, made offline
 	$(BIN)/python -m docsite $(ARGS)
+
+licences: $(STAMP)  ## docs/licences.md, from the lock and from what each package says of itself
+	$(BIN)/python -m docsite.licences
 
 lock:  ## resolve the dependencies anew into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv

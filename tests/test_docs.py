@@ -192,6 +192,25 @@ def test_every_dependency_has_a_line_in_its_decision_record() -> None:
     assert listed == names
 
 
+def test_page_of_licences_is_made_from_the_lock() -> None:
+    from docsite.licences import page
+
+    assert (ROOT / "docs/licences.md").read_text() == page()
+
+
+def test_nothing_that_users_install_is_under_the_gpl() -> None:
+    from docsite.licences import installed_with_paceline, is_gpl, licence_of, locked
+
+    product = installed_with_paceline() & locked().keys()
+    names = (ROOT / "requirements/product.txt").read_text().splitlines()
+    built_with = {"editables", "hatchling", "packaging", "pathspec", "pluggy", "tomlkit", "trove-classifiers"}
+    assert {name.partition("==")[0] for name in names} - product == built_with - product
+    assert [name for name in product if is_gpl(licence_of(name))] == []
+    assert is_gpl("GPLv3")
+    assert is_gpl("AGPL-3.0-only")
+    assert not is_gpl("LGPL-2.1-or-later OR MIT")
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=name_of)
 def test_a_decision_record_is_short_and_listed(file: Path) -> None:
     text = file.read_text()
