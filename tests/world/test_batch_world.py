@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.values import ClaimedCall
+from tests.world.history.support.verified import judged
 from tests.world.support.batch_world import BatchWorld
 from tests.world.support.damage import Faulty
 from tests.world.support.seeded import Damage
@@ -31,6 +32,7 @@ def test_batches_keep_the_promises_whatever_happens(seed: int, make_world: Maker
     world = make_world(seed)
     world.run(STEPS)
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 300
+    assert judged(world).passed, judged(world)
     assert len(world.ledger.runs) > STEPS // 100
     assert sum(book.state == "done" for book in world.ledger.runs.values()) > STEPS // 200
 

@@ -17,3 +17,6 @@ class HistoryStore(Protocol):
 
     def monitor_facts(self) -> Iterator[Fact]:
         """Yields for each generation its MonitorFact, then its EntryFacts, then its RunFacts in order of counter."""
+
+    def call_facts(self) -> Iterator[Fact]:
+        """Yields all DayFacts; then for each provider its ProviderFact and its CallFacts in order of due time."""

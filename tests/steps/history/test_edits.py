@@ -14,6 +14,9 @@ from paceline.adapters.sqlite.monitors import uptime
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.verify.rules import Rules
 from paceline.steps.history.verify import Report, verify
+from tests.contract.support.stage import DAY_MS
+from tests.steps.history.support.batch_edits import BATCH_EDITS
+from tests.steps.history.support.batch_past import live_two_days
 from tests.steps.history.support.monitor_edits import MONITOR_EDITS, Edit
 from tests.world.history.support.verified import SteadyWorld
 from tests.world.support.actors import EXPIRE_MS, KEEP_MS
@@ -24,12 +27,13 @@ SEEDS = range(2)
 class Past:
     """A store with a history, in a file that is copied for each edit."""
 
-    def __init__(self, path: Path, now_ms: int) -> None:
+    def __init__(self, path: Path, now_ms: int, *, keep_ms: int = KEEP_MS) -> None:
         self.path = path
         self.now_ms = now_ms
+        self._keep_ms = keep_ms
 
     def judged(self, path: Path) -> Report:
-        rules = Rules(self.now_ms, keep_ms=KEEP_MS, expire_ms=EXPIRE_MS)
+        rules = Rules(self.now_ms, keep_ms=self._keep_ms, expire_ms=EXPIRE_MS)
         with closing(SqliteStore(str(path), synchronous="normal")) as store:
             return verify(store, rules, progress=lambda _done, _total: None)
 
@@ -51,6 +55,14 @@ def monitors(tmp_path_factory: pytest.TempPathFactory) -> Past:
     return Past(folder / "5.db", world.now_ms)
 
 
+@pytest.fixture(scope="module")
+def batches(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    path = tmp_path_factory.mktemp("past") / "batches.db"
+    with closing(SqliteStore(str(path), synchronous="normal")) as store:
+        now_ms = live_two_days(store)
+    return Past(path, now_ms, keep_ms=7 * DAY_MS)
+
+
 def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:
     report = monitors.judged(monitors.path)
     assert report.passed, report
@@ -61,5 +73,18 @@ def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:
 @pytest.mark.parametrize("edit", MONITOR_EDITS, ids=lambda edit: edit.name)
 def test_edit_of_a_monitor_s_rows_is_named(edit: Edit, seed: int, monitors: Past, tmp_path: Path) -> None:
     report = monitors.edited(tmp_path / "edited.db", edit, seed)
+    broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
+    assert edit.promises <= broken, report
+
+
+def test_history_of_batches_that_nobody_edited_passes(batches: Past) -> None:
+    report = batches.judged(batches.path)
+    assert report.passed, report
+    assert report.runs > 20
+
+
+@pytest.mark.parametrize("edit", BATCH_EDITS, ids=lambda edit: edit.name)
+def test_edit_of_a_batch_s_rows_is_named(edit: Edit, batches: Past, tmp_path: Path) -> None:
+    report = batches.edited(tmp_path / "edited.db", edit, seed=1)
     broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
     assert edit.promises <= broken, report

@@ -89,3 +89,55 @@ class RunFact(Fact, frozen=True, gc=False):
     open_too: bool = False
     """It has an outcome and is still among those that have none."""
     reason: str = ""
+
+
+# -- batches
+
+
+class DayFact(Fact, frozen=True, gc=False):
+    """A day of a batch, or a rerun of one. They come before all providers."""
+
+    number: int
+    batch: str
+    date: str
+    start_ms: int
+    end_ms: int
+    planned: bool = False
+    runs: int | None = None
+    """How many runs were made of it. None: the engine does not count them exactly."""
+    deleting: bool = False
+    """Its batch is being deleted."""
+
+
+class ProviderFact(Fact, frozen=True, gc=False):
+    """A provider: the first of its facts."""
+
+    number: int
+    id: str = ""
+    max_in_flight: int = 0
+    """0: not known, as the provider was removed."""
+    updated_ms: int = 0
+    """When its policy came into force."""
+
+
+class CallFact(Fact, frozen=True, gc=False):
+    """A run of a batch where it stands among its provider's, in order of due time.
+
+    ``state`` is empty if the ledger says that the run is here, and it is not.
+    """
+
+    provider: int
+    due_ms: int
+    day: int
+    record: int
+    state: str
+    in_ledger: bool = True
+    """False: the ledger has this run at another place, or has no such run."""
+    attempt: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    until_ms: int | None = None
+    follows: bool = False
+    """Its record comes after another one."""
+    dead: bool = False
+    reason: str = ""

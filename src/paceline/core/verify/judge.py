@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from paceline.core.verify import grid, lost, once, order
+from paceline.core.verify.call_judges import CallJudges
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Finding
 
-_JUDGES = (once.judge_life, order.judge_life, grid.judge_life, lost.judge_life)
+_LIFE_JUDGES = (once.judge_life, order.judge_life, grid.judge_life, lost.judge_life)
 
 
-def lives(facts: Iterable[Fact]) -> Iterator[Life]:
-    """Yields the facts of each generation together, in the order in which they come."""
-    monitor: MonitorFact | None = None
-    entries: list[EntryFact] = []
-    runs: list[RunFact] = []
-    for fact in facts:
+class LifeJudges:
+    """Collects the facts of a generation of a monitor, and judges them when the next generation begins."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._monitor: MonitorFact | None = None
+        self._entries: list[EntryFact] = []
+        self._runs: list[RunFact] = []
+
+    def see(self, fact: Fact) -> Iterator[Finding]:
         match fact:
             case RunFact():
-                runs.append(fact)
+                self._runs.append(fact)
             case EntryFact():
-                entries.append(fact)
+                self._entries.append(fact)
             case MonitorFact():
-                if monitor is not None:
-                    yield Life(monitor, tuple(entries), runs)
-                monitor, entries, runs = fact, [], []
+                yield from self.end()
+                self._monitor = fact
             case _:
                 pass
-    if monitor is not None:
-        yield Life(monitor, tuple(entries), runs)
+
+    def end(self) -> Iterator[Finding]:
+        if self._monitor is not None:
+            life = Life(self._monitor, tuple(self._entries), self._runs)
+            yield from (judge(life, self._rules) for judge in _LIFE_JUDGES)
+        self._monitor, self._entries, self._runs = None, [], []
 
 
-def judge_life(life: Life, rules: Rules) -> Iterator[Finding]:
-    """Yields what each judge finds in a generation of a monitor."""
-    return (judge(life, rules) for judge in _JUDGES)
+class Judges:
+    """All judges. Facts are given to them one by one, and findings come whenever a group is over."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._all = (LifeJudges(rules), CallJudges(rules))
+
+    def see(self, fact: Fact) -> Iterator[Finding]:
+        for judges in self._all:
+            yield from judges.see(fact)
+
+    def end(self) -> Iterator[Finding]:
+        for judges in self._all:
+            yield from judges.end()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from paceline.core.monitors.leases import EXPIRED
-from paceline.core.verify.facts import Fact, RunFact
+from paceline.core.verify.calls import CALL_ENDED, CALL_WAITING, Books, call_name
+from paceline.core.verify.facts import CallFact, Fact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
@@ -89,3 +91,42 @@ def _health(life: Life) -> Iterator[Counterexample]:
         yield Counterexample(f"{run_name(life, newest)} failed, and nothing of it is remembered", facts)
     if newest.state == "ok" and life.monitor.failures:
         yield Counterexample(f"{run_name(life, newest)} went well, and is remembered as a failure", facts)
+
+
+class CallJudge:
+    """Judges the runs of all providers: each stands somewhere, and a day has as many as were made of it."""
+
+    def __init__(self, books: Books, rules: Rules) -> None:
+        self._books, self._rules = books, rules
+        self._judged = 0
+        self._counts: Counter[int] = Counter()
+        self._broken: list[Counterexample] = []
+
+    def see(self, call: CallFact) -> None:
+        self._judged += 1
+        if call.in_ledger:
+            self._counts[call.day] += 1
+        name = call_name(self._books, call)
+        if call.state not in CALL_ENDED:
+            if call.state not in CALL_WAITING:
+                self._broken.append(Counterexample(f"{name} has neither ended nor waits", (call,)))
+            return
+        if call.ended_ms is None:
+            self._broken.append(Counterexample(f"{name} has ended and nobody knows when", (call,)))
+        if call.state in ("failed", "unknown") and not call.reason:
+            self._broken.append(Counterexample(f"{name} is {call.state} for no reason", (call,)))
+        if call.dead and call.state not in ("failed", "unknown"):
+            self._broken.append(Counterexample(f"{name} is {call.state} and a dead letter", (call,)))
+
+    def finding(self) -> Finding:
+        return Finding("nothing lost", self._judged + len(self._books.days), [*self._broken, *self._days()])
+
+    def _days(self) -> Iterator[Counterexample]:
+        """Runs are deleted once their day is over and they ended so long ago; before that all of them are there."""
+        kept_ms = self._rules.now_ms - self._rules.keep_ms
+        for day in self._books.days.values():
+            young = day.end_ms > kept_ms and not self._rules.clock.touches(day.start_ms, self._rules.now_ms)
+            if day.runs is not None and young and not day.deleting and self._counts[day.number] != day.runs:
+                gone = day.runs - self._counts[day.number]
+                says = f"{gone} runs of {day.batch}@{day.date} are gone" if gone > 0 else f"{-gone} runs are too many"
+                yield Counterexample(says, (day,))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from paceline.core.verify.facts import RunFact
+from paceline.core.verify.calls import Books, call_name
+from paceline.core.verify.facts import CallFact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
@@ -58,3 +59,31 @@ def _each(life: Life, rules: Rules) -> Iterator[Counterexample]:
             lease_ms = run.until_ms - run.started_ms
             if lease_ms < LEASE_MS_MIN and not rules.clock.touches(run.started_ms, run.until_ms):
                 yield Counterexample(f"{run_name(life, run)} is out under a lease of {lease_ms} ms", (run,))
+
+
+class CallJudge:
+    """Judges the runs of one provider: each stands in one place, which is the one that the ledger has."""
+
+    def __init__(self, books: Books, rules: Rules) -> None:
+        self._books, self._rules = books, rules
+        self._judged = 0
+        self._broken: list[Counterexample] = []
+        self._before: CallFact | None = None
+
+    def see(self, call: CallFact) -> None:
+        self._judged += 1
+        name, before = call_name(self._books, call), self._before
+        if call.state and not call.in_ledger:
+            self._broken.append(Counterexample(f"{name} stands where the ledger does not have it", (call,)))
+        if before is not None and before.due_ms == call.due_ms:
+            self._broken.append(Counterexample(f"{name} shares its place with another run", (before, call)))
+        if call.state == "done" and call.attempt == 0:
+            self._broken.append(Counterexample(f"{name} has an outcome and nobody ever claimed it", (call,)))
+        if call.state == "out" and call.until_ms is not None and call.started_ms is not None:
+            lease_ms = call.until_ms - call.started_ms
+            if lease_ms < LEASE_MS_MIN and not self._rules.clock.touches(call.started_ms, call.until_ms):
+                self._broken.append(Counterexample(f"{name} is out under a lease of {lease_ms} ms", (call,)))
+        self._before = call
+
+    def finding(self) -> Finding:
+        return Finding("once", self._judged, self._broken)

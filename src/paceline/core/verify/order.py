@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from itertools import pairwise
 
-from paceline.core.verify.facts import RunFact
+from paceline.core.verify.calls import CALL_ENDED, Books, call_name
+from paceline.core.verify.facts import CallFact, ProviderFact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
@@ -50,3 +53,72 @@ def _pair(life: Life, first: RunFact, second: RunFact, rules: Rules) -> Iterator
         yield Counterexample(f"{run_name(life, second)} started and the run before it has not ended", (first, second))
     elif first.ended_ms is not None and rules.clock.is_before(started_ms, first.ended_ms):
         yield Counterexample(f"{run_name(life, second)} started before the run before it had ended", (first, second))
+
+
+class CallJudge:
+    """Judges the runs of one provider: none starts before it is due, and no more are out at once than are allowed.
+
+    With one place, the runs of a day start in due order. A run of a record that comes after another may be passed, and
+    so may one that was tried again, or that came late from another provider: the days on which that happened are told
+    from the others by their grid (``evenly``).
+    """
+
+    def __init__(self, provider: ProviderFact, books: Books, rules: Rules) -> None:
+        self._provider, self._books, self._rules = provider, books, rules
+        self._judged = 0
+        self._broken: list[Counterexample] = []
+        self._starts, self._ends = array("q"), array("q")
+        self._latest: dict[int, CallFact] = {}
+        self.suspects: list[tuple[int, Counterexample]] = []
+        """Pairs of a day that started in the wrong order, unless one of them came late from another provider."""
+
+    def see(self, call: CallFact) -> None:
+        started_ms = call.started_ms
+        if started_ms is None or call.attempt == 0 or call.due_ms < self._rules.since_ms:
+            return
+        self._judged += 1
+        self._judge_times(call, started_ms)
+        if call.state in CALL_ENDED and call.ended_ms is not None and started_ms > self._provider.updated_ms:
+            self._starts.append(started_ms)
+            self._ends.append(max(call.ended_ms, started_ms))
+            if self._provider.max_in_flight == 1 and call.attempt == 1 and not call.follows:
+                self._judge_order(call, started_ms)
+
+    def _judge_times(self, call: CallFact, started_ms: int) -> None:
+        clock, name = self._rules.clock, call_name(self._books, call)
+        if clock.is_before(started_ms, call.due_ms):
+            self._broken.append(Counterexample(f"{name} started before it was due", (call,)))
+        if call.state in CALL_ENDED and call.ended_ms is not None and clock.is_before(call.ended_ms, started_ms):
+            self._broken.append(Counterexample(f"{name} ended before it started", (call,)))
+        latest_ms = max(started_ms, call.ended_ms or 0)
+        if latest_ms > self._rules.now_ms + clock.tolerance_ms and not clock.touches(self._rules.now_ms, latest_ms):
+            self._broken.append(Counterexample(f"{name} has a time that has not come yet", (call,)))
+
+    def _judge_order(self, call: CallFact, started_ms: int) -> None:
+        before, clock = self._latest.get(call.day), self._rules.clock
+        if before is None or before.started_ms is None or started_ms >= before.started_ms:
+            self._latest[call.day] = call
+            return
+        late = started_ms > call.due_ms + clock.tolerance_ms
+        if late and clock.is_before(started_ms, before.started_ms):
+            names = f"{call_name(self._books, call)} and {call_name(self._books, before)}"
+            says = f"{names} started in another order than they were due"
+            self.suspects.append((call.day, Counterexample(says, (before, call))))
+
+    def finding(self) -> Finding:
+        return Finding("in order", self._judged, [*self._broken, *self._crowd()])
+
+    def _crowd(self) -> Iterator[Counterexample]:
+        """Walks along the starts and counts calls that had not ended; the first crowd is told."""
+        allowed, clock = self._provider.max_in_flight, self._rules.clock
+        if not allowed:
+            return
+        out: list[int] = []
+        for start_ms, end_ms in sorted(zip(self._starts, self._ends, strict=True)):
+            while out and out[0] <= start_ms + clock.tolerance_ms:
+                heappop(out)
+            heappush(out, end_ms)
+            if len(out) > allowed and not clock.touches(start_ms, max(out)):
+                says = f"{len(out)} calls of {self._provider.id} were out at once, where {allowed} are allowed"
+                yield Counterexample(says, (self._provider,))
+                return

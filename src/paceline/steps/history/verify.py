@@ -7,8 +7,8 @@ from itertools import chain
 
 import msgspec
 
-from paceline.core.verify.facts import Fact, RetentionFact, RunFact, SetBackFact
-from paceline.core.verify.judge import judge_life, lives
+from paceline.core.verify.facts import CallFact, Fact, RetentionFact, RunFact, SetBackFact
+from paceline.core.verify.judge import Judges
 from paceline.core.verify.rules import Clock, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.ports import Store
@@ -39,7 +39,7 @@ def note_facts(store: Store) -> Iterator[Fact]:
 
 def store_facts(store: Store) -> Iterator[Fact]:
     """Yields all facts of a store, the notes first."""
-    return chain(note_facts(store), store.monitor_facts())
+    return chain(note_facts(store), store.monitor_facts(), store.call_facts())
 
 
 def verify(store: Store, rules: Rules, *, progress: Progress) -> Report:
@@ -60,8 +60,10 @@ def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: P
     notes, rest = _split(iter(facts))
     rules = _with_notes(rules, notes, apart_ms=apart_ms)
     court, counted = Court(), _Counted(progress)
-    for life in lives(counted.count(rest)):
-        court.hear(judge_life(life, rules))
+    judges = Judges(rules)
+    for fact in counted.count(rest):
+        court.hear(judges.see(fact))
+    court.hear(judges.end())
     return Report(court.verdicts(), counted.runs)
 
 
@@ -94,7 +96,7 @@ class _Counted:
 
     def count(self, facts: Iterable[Fact]) -> Iterator[Fact]:
         for fact in facts:
-            if isinstance(fact, RunFact):
+            if isinstance(fact, RunFact | CallFact):
                 self.runs += 1
                 if self.runs % REPORT_EVERY == 0:
                     self._progress(self.runs, None)

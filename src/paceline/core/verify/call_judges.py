@@ -1,0 +1,54 @@
+"""Brings the facts of batches before the judges, one provider after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paceline.core.verify import evenly, lost, once, order
+from paceline.core.verify.calls import Books
+from paceline.core.verify.facts import CallFact, DayFact, Fact, ProviderFact
+from paceline.core.verify.rules import Rules
+from paceline.core.verify.verdict import Counterexample, Finding
+
+
+class CallJudges:
+    """Takes facts one by one; ``findings`` are what is known when a provider, or all of it, is over."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._books = Books()
+        self._lost = lost.CallJudge(self._books, rules)
+        self._evenly = evenly.CallJudge(self._books, rules)
+        self._provider: tuple[once.CallJudge, order.CallJudge] | None = None
+        self._suspects: list[tuple[int, Counterexample]] = []
+
+    def see(self, fact: Fact) -> Iterator[Finding]:
+        match fact:
+            case DayFact():
+                self._books.days[fact.number] = fact
+            case ProviderFact():
+                yield from self._end_provider()
+                self._provider = (
+                    once.CallJudge(self._books, self._rules),
+                    order.CallJudge(fact, self._books, self._rules),
+                )
+            case CallFact():
+                for judge in (*(self._provider or ()), self._lost, self._evenly):
+                    judge.see(fact)
+            case _:
+                pass
+
+    def end(self) -> Iterator[Finding]:
+        yield from self._end_provider()
+        yield self._lost.finding()
+        yield self._evenly.finding()
+        yield Finding("in order", 0, [one for day, one in self._suspects if day in self._evenly.plain])
+
+    def _end_provider(self) -> Iterator[Finding]:
+        if self._provider is None:
+            return
+        once_judge, order_judge = self._provider
+        yield once_judge.finding()
+        yield order_judge.finding()
+        self._suspects += order_judge.suspects
+        self._provider = None

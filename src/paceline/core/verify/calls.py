@@ -1,0 +1,21 @@
+"""What the judges of batches share: the days, and how a run is named."""
+
+from __future__ import annotations
+
+from paceline.core.verify.facts import CallFact, DayFact
+
+CALL_ENDED = frozenset({"done", "failed", "unknown", "skipped"})
+CALL_WAITING = frozenset({"waiting", "out", "retry", "aside"})
+
+
+class Books:
+    """The days by number. A provider's runs belong to days of several batches."""
+
+    def __init__(self) -> None:
+        self.days: dict[int, DayFact] = {}
+
+
+def call_name(books: Books, call: CallFact) -> str:
+    """Names a run for people; the ledger knows its record by number."""
+    day = books.days.get(call.day)
+    return f"{day.batch}/(record {call.record})@{day.date}" if day else f"(day {call.day}, record {call.record})"
