@@ -25,6 +25,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("PACELINE_TEST_PROFILE", "house"))
 
+os.environ.pop("COLUMNS", None)  # set by the runner of tests; commands would fit their tables to it
+
 MEMORY = Path("/dev/shm")  # noqa: S108  pytest makes a folder of its own in it
 MEMORY_BYTES_MIN = 4 * 1024**3
 """A container has 64 MB unless it says otherwise: too little. Nor may it be closed to programs: some tests make one."""

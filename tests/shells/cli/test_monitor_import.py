@@ -65,6 +65,24 @@ def test_import_keeps_good_lines_and_names_bad_lines(alice: Program) -> None:
     assert told.out == "0 created, 0 replaced, 2 unchanged, 5 refused\n"
 
 
+def test_import_groups_refused_lines_by_reason_and_the_commonest_comes_first(alice: Program) -> None:
+    lines = [json.dumps(monitor("good")), json.dumps(monitor("a b")), '{"id": "cut"', '{"id": "also-cut"']
+    lines += [json.dumps(monitor(f"often-{number}", every="1ms")) for number in range(7)]
+    ended = alice.run("monitor", "import", "-", stdin="\n".join(lines))
+    often, broken, name = ended.err.splitlines()
+    assert often.startswith("7 lines (5, 6, 7, 8, 9, …): /every: must be from 1s")
+    assert broken.startswith("2 lines (3, 4): ")
+    assert name.startswith("line 2 (a b): /id: ")
+    assert ended.out == "1 created, 0 replaced, 0 unchanged, 10 refused\n"
+
+
+def test_import_of_many_reasons_counts_those_that_are_not_shown(alice: Program) -> None:
+    lines = [json.dumps(monitor(f"m{number}") | {"x" * (number + 1): 1}) for number in range(23)]
+    ended = alice.run("monitor", "import", "-", stdin="\n".join(lines))
+    told = ended.err.splitlines()
+    assert (len(told), told[-1]) == (21, "and 3 more refused for other reasons")
+
+
 def test_an_array_that_breaks_off_keeps_what_came_before(alice: Program) -> None:
     text = f"[\n{json.dumps(monitor('one'))},\n{json.dumps(monitor('two'))},\n oops]"
     ended = alice.run("monitor", "import", "-", stdin=text)

@@ -14,7 +14,7 @@ from paceline.shells.cli.app import app
 from tests.shells.cli.support.commands import Command, commands
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
-SHARED = {"--config", "--store", "--json", "--help"}
+SHARED = {"--config", "--store", "--json", "--utc", "--help"}
 
 
 def sections() -> dict[str, str]:
@@ -51,7 +51,7 @@ def test_the_shared_options_are_listed() -> None:
     text = (REFERENCE / "cli.md").read_text()
     command = next(commands()).command
     shared = [parameter for parameter in command.params if parameter.opts[0] in SHARED]
-    assert len(shared) == 3
+    assert len(shared) == 4
     assert [parameter for parameter in shared if entry(parameter) not in text] == []
 
 

@@ -42,6 +42,7 @@ from paceline.shells.cli.options import (
     TokenFileOption,
     TokenOption,
     UrlOption,
+    UtcOption,
 )
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.why import commands as why
@@ -97,12 +98,13 @@ def _root(
     token_file: TokenFileOption = None,
     ca_file: CaFileOption = None,
     as_json: JsonOption = False,
+    utc: UtcOption = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     del version
-    ctx.obj = Call(config, store, as_json, RemoteOptions(url, token, token_file, ca_file))
+    ctx.obj = Call(config, store, as_json, RemoteOptions(url, token, token_file, ca_file), utc)
 
 
 def main(arguments: list[str] | None = None) -> int:

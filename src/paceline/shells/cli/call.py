@@ -14,7 +14,7 @@ import typer
 
 from paceline.errors import InvalidInput, NoStore, StoreUnavailable
 from paceline.shells.cli.logins import Login, RemoteOptions, find_login, named_url
-from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption
+from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption, UtcOption
 from paceline.shells.cli.output import print_note
 from paceline.steps import access
 from paceline.steps.views.report import UserView
@@ -34,6 +34,7 @@ class Call(NamedTuple):
     store: str | None = None
     as_json: bool = False
     remote: RemoteOptions = RemoteOptions()
+    utc: bool = False
 
     def with_later(self, later: Call) -> Call:
         """Returns the options with those given after the command's name in front."""
@@ -42,6 +43,7 @@ class Call(NamedTuple):
             later.store or self.store,
             later.as_json or self.as_json,
             self.remote,
+            later.utc or self.utc,
         )
 
     def settings(self, **flags: Any) -> Settings:
@@ -175,11 +177,12 @@ def command(
         groups = {p.name: p.annotation for p in signature.parameters.values() if _is_group(p.annotation)}
 
         @functools.wraps(function)
-        def run(ctx: typer.Context, *, config: Path | None, store: str | None, as_json: bool, **own: Any) -> int | None:
+        def run(ctx: typer.Context, **own: Any) -> int | None:
+            later = Call(own.pop("config"), own.pop("store"), own.pop("as_json"), utc=own.pop("utc"))
             earlier = ctx.obj if isinstance(ctx.obj, Call) else Call()
             for group, type_ in groups.items():
                 own[group] = type_(**{field: own.pop(field) for field in type_._fields})
-            return function(earlier.with_later(Call(config, store, as_json)), **own, **fixed)
+            return function(earlier.with_later(later), **own, **fixed)
 
         offered = _offered(signature)
         run.__signature__ = offered  # type: ignore[attr-defined]  # how a decorator tells what it takes
@@ -221,6 +224,7 @@ def _offered(own: inspect.Signature) -> inspect.Signature:
         _option("config", ConfigOption, None),
         _option("store", StoreOption, None),
         _option("as_json", JsonOption, False),
+        _option("utc", UtcOption, False),
     ]
     context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     return own.replace(parameters=[context, *declared, *shared], return_annotation=int | None)

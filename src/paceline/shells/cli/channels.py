@@ -17,6 +17,7 @@ from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
+from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.alerts import channels, silences
 from paceline.steps.views import alert_report
@@ -31,25 +32,29 @@ silence_app = typer.Typer(name="silence", help="Hold back the alerts of monitors
 alert_app = typer.Typer(name="alert", help="See what was told to whom.")
 
 CHANNEL_COLUMNS: Columns = {
-    "CHANNEL": "id",
-    "KIND": "kind",
-    "DEFAULT": lambda view: "yes" if view.default else "no",
-    "CHANGED": "updated_at",
+    "CHANNEL": ident("id"),
+    "KIND": word("kind"),
+    "DEFAULT": word("default", 1),
+    "CHANGED": when("updated_at", 2),
 }
 SILENCE_COLUMNS: Columns = {
-    "SILENCE": "id",
-    "OF": lambda view: view.monitor or f"tag {view.tag}",
-    "UNTIL": "until",
-    "REASON": "reason",
+    "SILENCE": ident("id"),
+    "OF": ident(lambda view: view.monitor or f"tag {view.tag}"),
+    "UNTIL": when("until"),
+    "REASON": words("reason", 1),
 }
 ALERT_COLUMNS: Columns = {
-    "AT": "at",
-    "EVENT": "event",
-    "SUBJECT": "subject",
-    "STATE": "state",
-    "TOLD": lambda view: ", ".join(f"{one.channel}: {one.state}" for one in view.deliveries) or view.note,
-    "REASON": "reason",
+    "AT": when("at"),
+    "EVENT": word("event"),
+    "SUBJECT": ident("subject"),
+    "STATE": word("state", 2),
+    "TOLD": words(lambda view: ", ".join(f"{one.channel}: {one.state}" for one in view.deliveries) or view.note, 3),
+    "REASON": words("reason", 1),
 }
+_NO_SILENCE = (
+    "Nothing is silenced. To silence: paceline silence add TAG --for 2h, or paceline monitor silence ID --for 2h"
+)
+_NO_ALERT = "There is no alert. Who would be told: paceline channel list"
 _CHANNELS = "/v1/users/{user}/channels"
 _CHANNEL = f"{_CHANNELS}/{{channel}}"
 _SILENCES = "/v1/users/{user}/silences"
@@ -93,7 +98,12 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
         lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
         lambda remote: remote.every(_CHANNELS, ChannelView, names={"user": owner_over_rest(remote, user)}),
     )
-    emit_page(call, views, CHANNEL_COLUMNS, none="There is no channel yet: paceline channel set ID --url URL --default")
+    emit_page(
+        call,
+        views,
+        CHANNEL_COLUMNS,
+        none="There is no channel yet. Set one: paceline channel set ID --url URL --default",
+    )
 
 
 @command(app, "test")
@@ -152,7 +162,7 @@ def list_silences(call: Call, *, user: UserOption = None) -> None:
         lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
         lambda remote: remote.every(_SILENCES, SilenceView, names=_owner(remote, user)),
     )
-    emit_page(call, views, SILENCE_COLUMNS, none="There is no silence.")
+    emit_page(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
 
 
 @command(silence_app, "end")
@@ -181,7 +191,7 @@ def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100
             "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, names=_owner(remote, user)
         ),
     )
-    emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none="There is no alert.")
+    emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none=_NO_ALERT)
 
 
 def silence_now(system: System, user: str | None, make: Any) -> SilenceView:

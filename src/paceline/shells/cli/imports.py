@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -15,6 +16,11 @@ from paceline.shells.cli.call import Call
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit, progress_bar
 
 REFUSALS_KEPT_MAX = 1_000
+REASONS_KEPT_MAX = 1_000
+REASONS_SHOWN = 20
+LINES_SHOWN = 5
+_FIGURES = re.compile(r"[0-9]+")
+"""Texts that differ in figures alone, such as the place in a line, are one reason."""
 T = TypeVar("T")
 
 
@@ -23,6 +29,19 @@ class Refusal(NamedTuple):
     id: str | None
     code: str
     detail: str
+
+
+class Group:
+    """Lines that were refused for the same reason: how many, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Refusal] = []
+
+    def add(self, refusal: Refusal) -> None:
+        self.count += 1
+        # Pages come in order, and a page is settled in two passes: the first lines are the smallest.
+        self.first = sorted([*self.first, refusal], key=lambda one: one.line)[:LINES_SHOWN]
 
 
 class Reason(Protocol):
@@ -70,13 +89,18 @@ class Tally:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter({"created": 0, "replaced": 0, "unchanged": 0, "refused": 0})
         self.refusals: list[Refusal] = []
+        self.groups: dict[tuple[str, str], Group] = {}
         self.only_limits = True
 
     def refuse(self, line: int, item_id: str | None, error: Reason) -> None:
         self.counts["refused"] += 1
         self.only_limits &= error.code == "limit_reached"
+        refusal = Refusal(line, item_id, error.code, error.detail)
         if len(self.refusals) < REFUSALS_KEPT_MAX:
-            self.refusals.append(Refusal(line, item_id, error.code, error.detail))
+            self.refusals.append(refusal)
+        same = (error.code, _FIGURES.sub("", error.detail))
+        if same in self.groups or len(self.groups) < REASONS_KEPT_MAX:
+            self.groups.setdefault(same, Group()).add(refusal)
 
     @property
     def exit_code(self) -> int:
@@ -98,11 +122,24 @@ def import_items(
 
 
 def emit_tally(call: Call, tally: Tally) -> int:
-    """Prints the counts, for people after a note for each refusal. Returns the exit code."""
+    """Prints the counts, for people after a note for each reason of refusals. Returns the exit code."""
     refusals = sorted(tally.refusals, key=lambda one: one.line)
-    notes = [Note(f"line {one.line}{f' ({one.id})' if one.id else ''}: {one.detail} ({one.code})") for one in refusals]
-    if unshown := tally.counts["refused"] - len(refusals):
-        notes.append(Note(f"and {unshown} more refused"))
+    # The reason that most lines have in common comes first: it is what to mend.
+    groups = sorted(tally.groups.values(), key=lambda one: (-one.count, one.first[0].line))[:REASONS_SHOWN]
+    notes = [Note(_group_text(one)) for one in groups]
+    if unshown := tally.counts["refused"] - sum(one.count for one in groups):
+        notes.append(Note(f"and {unshown} more refused for other reasons"))
     counts = ", ".join(f"{count} {disposition}" for disposition, count in tally.counts.items())
     emit(call, {**tally.counts, "refusals": [one._asdict() for one in refusals]}, *notes, counts)
     return tally.exit_code
+
+
+def _group_text(group: Group) -> str:
+    """Returns the reason, behind the line that was refused for it, or how many there are and the first of them."""
+    first = group.first[0]
+    if group.count == 1:
+        where = f"line {first.line}{f' ({first.id})' if first.id else ''}"
+    else:
+        lines = ", ".join(str(one.line) for one in group.first)
+        where = f"{group.count} lines ({lines}{', …' if group.count > len(group.first) else ''})"
+    return f"{where}: {first.detail} ({first.code})"

@@ -33,6 +33,7 @@ CaFileOption = Annotated[
     typer.Option("--ca-file", metavar="FILE", help="Whom to trust for --url, PEM. [default: $PACELINE_CA_FILE]"),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
+UtcOption = Annotated[bool, typer.Option("--utc", help="Show exact times, not how far away they are.")]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Set the whole: what no option names gets its default.")]
 UserOption = Annotated[
     str | None,

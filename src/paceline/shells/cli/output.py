@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,10 +12,11 @@ import msgspec
 
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
+from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
+from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_table, form_of, printable
+from paceline.shells.cli.text.times import long_time
 
-if TYPE_CHECKING:  # rich is slow to import, and `--json` does not need it
-    from rich.console import Console
-
+if TYPE_CHECKING:
     from paceline.shells.cli.call import Call
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_LIMIT = 0, 1, 2, 3, 4
@@ -33,8 +34,6 @@ _EXIT_CODES = {
     "over_daily_credits": EXIT_LIMIT,
     "throttled": EXIT_LIMIT,
 }
-_WIDE = 10_000
-_WHOLE = frozenset({"DUE", "NEXT DUE", "CREATED", "STATE", "HEALTH"})  # columns that are never wrapped
 _STYLES = {"ok": "green", "failing": "red", "failed": "red", "late": "yellow", "dead": "red", "unknown": "yellow"}
 
 
@@ -69,12 +68,12 @@ class RemoteError(Exception):
         return self.problem.detail
 
 
-Columns = Mapping[str, str | Callable[[Any], Any]]
-"""The columns of a table: heading, and the attribute of a view that stands below it, or a function of the view."""
+Columns = Mapping[str, Cell | Column]
+"""The columns of a list: heading, and what stands below it. A bare cell is text, and left out sooner further right."""
 
 
 class Table(NamedTuple):
-    columns: Sequence[str]
+    columns: Sequence[str | Heading]
     rows: Iterable[Sequence[Any]]
 
 
@@ -84,10 +83,20 @@ class Fields(NamedTuple):
     pairs: Iterable[tuple[str, Any]]
 
 
+class Moment(NamedTuple):
+    """A time on a line of its own; on a terminal with how far away it is."""
+
+    text: str
+
+
 class Note(NamedTuple):
     """An aside for people; it goes to stderr, out of what a program would read."""
 
     text: str
+
+
+Text = str | Note | Moment | Table | Fields | None
+"""A part of what a command prints for people."""
 
 
 class Progress(Protocol):
@@ -119,7 +128,7 @@ def print_problem(problem: Problem, *, as_json: bool) -> None:
     print(f"error: {printable(problem.detail)} ({problem.code})", file=sys.stderr)
 
 
-def emit(call: Call, document: Any, *text: str | Note | Table | Fields | None) -> None:
+def emit(call: Call, document: Any, *text: Text) -> None:
     """Prints the answer of a command: the document with ``--json``, else the text for people, part by part.
 
     It is flushed at once, because a program may be waiting for it at a pipe.
@@ -127,7 +136,7 @@ def emit(call: Call, document: Any, *text: str | Note | Table | Fields | None) -
     if call.as_json:
         print_json(document)
     else:
-        print_text(*text)
+        _print_parts(form_of(utc=call.utc), text)
     sys.stdout.flush()
 
 
@@ -148,17 +157,26 @@ def emit_page(
 
 def table(columns: Columns, views: Iterable[Any]) -> Table:
     """A row for each view."""
-    cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
-    return Table([*columns], ([cell(view) for cell in cells] for view in views))
+    headings = [Heading(name, one.kind, one.rank) if isinstance(one, Column) else name for name, one in columns.items()]
+    found = [one.cell if isinstance(one, Column) else one for one in columns.values()]
+    cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in found]
+    return Table(headings, ([cell(view) for cell in cells] for view in views))
 
 
-def print_text(*text: str | Note | Table | Fields | None) -> None:
+def print_text(*text: Text) -> None:
+    _print_parts(form_of(utc=True), text)
+
+
+def _print_parts(form: Form, text: Sequence[Text]) -> None:
     for part in text:
         match part:
             case Table():
-                _print_table(part)
-            case Fields():
-                _print_fields(part)
+                _print_table(form, part)
+            case Fields(pairs):
+                for line in draw_fields(form, pairs):
+                    print(line)
+            case Moment(moment):
+                print(long_time(moment, form.now_ms) if form.relative else moment)
             case Note(note):
                 print(printable(note), file=sys.stderr)
             case str():
@@ -173,29 +191,27 @@ def print_note(text: str) -> None:
     print_text(Note(text))
 
 
-def _print_table(shown: Table) -> None:
-    """On a terminal framed and coloured; elsewhere plain columns that are never cut short."""
-    from rich import table as rich_table
-    from rich.box import SIMPLE_HEAD
-    from rich.text import Text
-
-    console = _console()
-    table = rich_table.Table(box=SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, show_edge=False)
-    for column in shown.columns:
-        table.add_column(column, overflow="fold", no_wrap=column in _WHOLE)
-    for row in shown.rows:
-        cells = [_shown(cell) for cell in row]
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
-    with console.capture() as captured:
-        console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+def _print_table(form: Form, shown: Table) -> None:
+    """Prints the table; a note says which columns did not fit."""
+    headings = [heading_of(one, n) for n, one in enumerate(shown.columns)]
+    drawn = draw_table(form, headings, shown.rows, _STYLES)
+    if sys.stdout.isatty():
+        _print_coloured(drawn.lines)
+    else:
+        for line in drawn.lines:
+            print("".join(one.text for one in line))
+    if drawn.left_out:
+        sys.stdout.flush()
+        print_note(f"A wider terminal or --json shows: {', '.join(drawn.left_out)}")
 
 
-def _print_fields(fields: Fields) -> None:
-    pairs = [(name, _shown(value)) for name, value in fields.pairs]
-    width = max((len(name) for name, _ in pairs), default=0)
-    for name, value in pairs:
-        print(f"{name:<{width}}  {value}")
+def _print_coloured(lines: Sequence[Sequence[Piece]]) -> None:
+    from rich.console import Console  # slow to import, and pipes do not need it
+    from rich.text import Text as RichText
+
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(RichText.assemble(*((one.text, one.style) for one in line)), soft_wrap=True)
 
 
 @contextmanager
@@ -214,11 +230,6 @@ def progress_bar(title: str, *, of_bytes: bool) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def printable(text: str) -> str:
-    """The text without control characters: what one user stored must not steer the terminal of another."""
-    return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
 def byte_text(count: int) -> str:
     """The size in the unit a person would choose."""
     size, unit = float(count), "B"
@@ -227,25 +238,6 @@ def byte_text(count: int) -> str:
             break
         size, unit = size / 1000, larger
     return f"{size:.1f} {unit}" if unit != "B" else f"{count} B"
-
-
-def _shown(value: Any) -> str:
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.1f}"
-    if isinstance(value, list | tuple):
-        return printable(", ".join(str(item) for item in value)) or "-"
-    return printable(str(value))
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
 def _write_json(stream: Any, value: Any) -> None:

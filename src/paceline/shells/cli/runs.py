@@ -13,6 +13,7 @@ from paceline.errors import NotFound
 from paceline.ports import JobStore
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import Columns, Fields, emit
+from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.views import job_report, report
 from paceline.steps.views.days import CallRunView, show_call_run
 from paceline.steps.views.job_report import JobView, MeasurementView
@@ -26,16 +27,16 @@ app = typer.Typer(name="run", help="Look at single runs.")
 
 _MEASUREMENT = re.compile(r"([0-9a-z]{1,64})/([0-9]{1,6})", re.ASCII)
 _SHARED_COLUMNS: Columns = {
-    "DUE": "due",
-    "STATE": "state",
-    "LATENCY": lambda view: None if view.latency_ms is None else f"{view.latency_ms:.1f} ms",
-    "CODE": "status_code",
-    "ATTEMPT": "attempt",
-    "REASON": "reason",
+    "DUE": when("due"),
+    "STATE": word("state"),
+    "LATENCY": word(lambda view: None if view.latency_ms is None else f"{view.latency_ms:.1f} ms", 3),
+    "CODE": word("status_code", 4),
+    "ATTEMPT": word("attempt", 5),
+    "REASON": words("reason", 1),
 }
-RUN_COLUMNS: Columns = {**_SHARED_COLUMNS, "RUN": "run"}
+RUN_COLUMNS: Columns = {**_SHARED_COLUMNS, "RUN": ident("run")}
 """Columns of a monitor's runs."""
-CALL_RUN_COLUMNS: Columns = {**_SHARED_COLUMNS, "PROVIDER": "provider", "RUN": "run"}
+CALL_RUN_COLUMNS: Columns = {**_SHARED_COLUMNS, "PROVIDER": ident("provider", 2), "RUN": ident("run")}
 """Columns of a batch's runs."""
 
 

@@ -12,6 +12,7 @@ from paceline.errors import NotFound
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.options import UserOption
 from paceline.shells.cli.output import Columns, Note, RemoteError, emit, emit_page
+from paceline.shells.cli.text.columns import ident, when, words
 from paceline.steps import access
 from paceline.steps.views import report
 from paceline.steps.views.report import TokenView
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 app = typer.Typer(name="token", help="Make, list and revoke tokens.")
 
 TOKEN_COLUMNS: Columns = {
-    "TOKEN ID": "id",
-    "LABEL": "label",
-    "SCOPE": "scope",
-    "EXPIRES": "expires",
-    "CREATED": "created_at",
+    "TOKEN ID": ident("id"),
+    "LABEL": words("label", 1),
+    "SCOPE": words("scope", 2),
+    "EXPIRES": when("expires", 3),
+    "CREATED": when("created_at", 4),
 }
 _TOKENS = "/v1/users/{user}/tokens"
 UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
@@ -63,7 +64,8 @@ def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = Non
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
         lambda remote: remote.every(_TOKENS, TokenView, names={"user": owner_over_rest(remote, name or user)}),
     )
-    emit_page(call, sorted(views, key=lambda view: (view.created_at, view.id)), TOKEN_COLUMNS)
+    shown = sorted(views, key=lambda view: (view.created_at, view.id))
+    emit_page(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
 
 
 @command(app, "revoke")

@@ -14,6 +14,7 @@ from paceline.errors import InvalidInput
 from paceline.ports import Store
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
+from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
 from paceline.steps.jobs.webhook import webhook_secret
 from paceline.steps.views import report
@@ -29,12 +30,12 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's id
 PAGE = 1_000
 _USER = "/v1/users/{user}"
 USER_COLUMNS: Columns = {
-    "USER": "id",
-    "ROLE": "role",
-    "STATE": lambda view: "disabled" if view.disabled else "enabled",
-    "MONITORS": "monitors",
-    "DAILY CREDITS": "daily_credits",
-    "CREATED": "created_at",
+    "USER": ident("id"),
+    "ROLE": word("role", 1),
+    "STATE": word(lambda view: "disabled" if view.disabled else "enabled"),
+    "MONITORS": word("monitors", 2),
+    "DAILY CREDITS": word("daily_credits", 3),
+    "CREATED": when("created_at", 4),
 }
 CreditsOption = Annotated[
     int | None, typer.Option("--daily-credits", metavar="N", help="Credits the user may spend in a day.")
@@ -78,7 +79,7 @@ def list_users(call: Call) -> None:
         lambda at: [report.user_view(user) for user in _all_users(at.store)],
         lambda remote: remote.every("/v1/users", UserView),
     )
-    emit_page(call, views, USER_COLUMNS)
+    emit_page(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
 
 
 @command(app, "limit")

@@ -41,6 +41,7 @@ from paceline.shells.cli.options import (
 )
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
+from paceline.shells.cli.text.columns import ident, when, word
 from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import batches, deletion, export
 from paceline.steps.edit import edit, unless_changed
@@ -58,25 +59,27 @@ PLAN_S = 600.0
 """A plan of many records takes its time."""
 T = TypeVar("T")
 BATCH_COLUMNS: Columns = {
-    "BATCH": "id",
-    "START": "start",
-    "WINDOW": "window",
-    "ZONE": "timezone",
-    "JITTER": "jitter",
-    "MISSED": "missed",
-    "PAUSED": "paused",
-    "NEXT START": "next_start",
+    "BATCH": ident("id"),
+    "START": word("start", 2),
+    "WINDOW": word("window", 3),
+    "ZONE": word("timezone", 4),
+    "JITTER": word("jitter", 6),
+    "MISSED": word("missed", 5),
+    "PAUSED": word("paused", 1),
+    "NEXT START": when("next_start"),
 }
 DAY_COLUMNS: Columns = {
-    "DATE": "date",
-    "RERUN": lambda day: day.rerun or None,
-    "STATE": "state",
-    "START": "start",
-    "END": "end",
-    "ENQUEUED": "enqueued",
-    "SKIPPED": "skipped",
+    "DATE": ident("date"),
+    "RERUN": word(lambda day: day.rerun or None, 4),
+    "STATE": word("state"),
+    "START": when("start", 2),
+    "END": when("end", 1),
+    "ENQUEUED": word("enqueued"),
+    "SKIPPED": word("skipped", 3),
 }
 
+_NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
+_NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.")]
 BatchOption = Annotated[
     str | None,
@@ -143,7 +146,14 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
         lambda at: _list(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
     )
-    emit_page(call, views, BATCH_COLUMNS, next_cursor=following, more="There are more: paceline batch list")
+    emit_page(
+        call,
+        views,
+        BATCH_COLUMNS,
+        next_cursor=following,
+        more="There are more: paceline batch list",
+        none="There is no batch yet. Set one: paceline batch set ID --start 02:00 --window 6h",
+    )
 
 
 @command(
@@ -227,7 +237,7 @@ def list_days(
             names={"batch": batch_over_rest(remote, batch or name).id},
         ),
     )
-    emit_page(call, views, DAY_COLUMNS, next_cursor=following)
+    emit_page(call, views, DAY_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DAY)
 
 
 @command(app, "show")
@@ -264,7 +274,7 @@ def list_runs(
             names=day_over_rest(remote, batch, day),
         ),
     )
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:")
+    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "export")

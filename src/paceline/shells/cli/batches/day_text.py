@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from paceline.shells.cli.output import Columns, Fields, Note, Table, table
+from paceline.shells.cli.text.columns import Heading, ident, word
 from paceline.steps.views.days import CALL_STATES, DayReport, EvennessView, WindowView
 
 if TYPE_CHECKING:
@@ -31,7 +32,13 @@ def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
     yield from _chart(report.histogram)
     shown = report.providers[:PROVIDERS_SHOWN]
     states = [state for state in CALL_STATES if any(one.totals[state] for one in shown)]
-    columns = ["PROVIDER", "RUNS", *(state.upper() for state in states), "IDEAL GAP", "MAX GAP"]
+    columns = [
+        Heading("PROVIDER", "ident"),
+        Heading("RUNS", "word"),
+        *(Heading(state.upper(), "word", 1) for state in states),
+        Heading("IDEAL GAP", "word", 3),
+        Heading("MAX GAP", "word", 2),
+    ]
     gaps = [(_gap_text(one.evenness.ideal_gap_ms), _gap_text(one.evenness.max_gap_ms)) for one in shown]
     counts = [[one.totals[state] for state in states] for one in shown]
     rows = zip(shown, counts, gaps, strict=True)
@@ -88,11 +95,11 @@ def _gap_text(ms: float) -> str:
 
 
 _PREVIEW_COLUMNS: Columns = {
-    "PROVIDER": "provider",
-    "RECORDS": "records",
-    "IDEAL GAP": lambda one: _gap_text(one.gap_ms),
-    "MAX GAP": lambda one: _gap_text(one.max_gap_ms),
-    "AT ONCE": "max_in_flight",
-    "RATE": "rate",
-    "LATENCY": lambda one: None if one.latency_ms is None else _gap_text(one.latency_ms),
+    "PROVIDER": ident("provider"),
+    "RECORDS": word("records"),
+    "IDEAL GAP": word(lambda one: _gap_text(one.gap_ms), 1),
+    "MAX GAP": word(lambda one: _gap_text(one.max_gap_ms), 2),
+    "AT ONCE": word("max_in_flight", 5),
+    "RATE": word("rate", 3),
+    "LATENCY": word(lambda one: None if one.latency_ms is None else _gap_text(one.latency_ms), 4),
 }

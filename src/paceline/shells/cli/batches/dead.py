@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paceline.wiring import System
 
 _REDRIVE = "/v1/dead/redrive"
+_NO_DEAD = "There is no dead letter. How a day goes: paceline batch show"
 MESSAGES_MAX = 10_000
 """How many messages of each dead queue one command replays at most."""
 
@@ -49,7 +50,7 @@ def list_dead(
         lambda at: _list(at, choice, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/dead", CallRunView, limit=limit, cursor=cursor, query=asked),
     )
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:")
+    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DEAD)
 
 
 @command(app, "redrive")

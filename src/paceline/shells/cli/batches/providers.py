@@ -32,6 +32,7 @@ from paceline.shells.cli.options import (
     merged,
 )
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page
+from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import providers
 from paceline.steps.edit import edit, unless_changed
@@ -54,15 +55,15 @@ PATHS = {
 }
 """Options whose name is not their place in the provider's document."""
 PROVIDER_COLUMNS: Columns = {
-    "PROVIDER": "id",
-    "STATE": "standing.state",
-    "WAITING": "standing.waiting",
-    "IN FLIGHT": "standing.in_flight",
-    "AT ONCE": "max_in_flight",
-    "RATE": "rate",
-    "NEXT DUE": "standing.next_due",
-    "REASON": "standing.reason",
-    "BASE URL": "base_url",
+    "PROVIDER": ident("id"),
+    "STATE": word("standing.state"),
+    "WAITING": word("standing.waiting"),
+    "IN FLIGHT": word("standing.in_flight", 2),
+    "AT ONCE": word("max_in_flight", 6),
+    "RATE": word("rate", 5),
+    "NEXT DUE": when("standing.next_due", 3),
+    "REASON": words("standing.reason", 1),
+    "BASE URL": address("base_url", 4),
 }
 
 
@@ -160,7 +161,14 @@ def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorO
         lambda at: _list(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
     )
-    emit_page(call, views, PROVIDER_COLUMNS, next_cursor=following, more="There are more: paceline provider list")
+    emit_page(
+        call,
+        views,
+        PROVIDER_COLUMNS,
+        next_cursor=following,
+        more="There are more: paceline provider list",
+        none="There is no provider yet. Set one: paceline provider set ID --base-url URL",
+    )
 
 
 @command(app, "show")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -15,6 +14,7 @@ from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_ov
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
 from paceline.shells.cli.output import Columns, emit, emit_page
+from paceline.shells.cli.text.columns import address, ident, word
 from paceline.shells.cursors import make_cursor, position_of, records_of
 
 if TYPE_CHECKING:
@@ -24,9 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["app"]  # the batch commands, with these
 
 RECORD_COLUMNS: Columns = {
-    name.upper(): partial(lambda field, record: record.get(field), field)
-    for name, field in (("record", "id"), *((name, name) for name in ("provider", "method", "endpoint", "active")))
+    "RECORD": ident(lambda record: record["id"]),
+    "PROVIDER": ident(lambda record: record["provider"], 2),
+    "METHOD": word(lambda record: record.get("method"), 3),
+    "ENDPOINT": address(lambda record: record.get("endpoint"), 1),
+    "ACTIVE": word(lambda record: record.get("active")),
 }
+_NO_RECORD = "There is no such record. Put some: paceline batch import FILE --batch BATCH"
 BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
 DateArgument = Annotated[str, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15.")]
 RecordsOption = Annotated[
@@ -62,7 +66,7 @@ def list_records(
         return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, names=names)
 
     views, following = call.answer(on_store, over_rest)
-    emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:")
+    emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RECORD)
 
 
 @command(app, "rerun")

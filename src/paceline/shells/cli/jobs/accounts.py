@@ -10,6 +10,7 @@ from paceline.core.jobs.values import AccountSpec
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import ReplaceOption, given
 from paceline.shells.cli.output import Note, Table, emit
+from paceline.shells.cli.text.columns import Heading
 from paceline.steps.jobs import accounts
 from paceline.steps.views.account_report import AccountView, account_view, account_views
 
@@ -18,7 +19,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="account", help="Set RIPE Atlas accounts and see what is left of each.")
 
-COLUMNS = ("ACCOUNT", "STATE", "METER", "SPENT", "HELD", "ELSEWHERE", "LIMIT", "REASON")
+COLUMNS = (
+    Heading("ACCOUNT", "ident"),
+    Heading("STATE", "word"),
+    Heading("METER", "word"),
+    Heading("SPENT", "word"),
+    Heading("HELD", "word", 2),
+    Heading("ELSEWHERE", "word", 3),
+    Heading("LIMIT", "word"),
+    Heading("REASON", "words", 1),
+)
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The account's id; a name of your own for it.")]
 
 

@@ -36,6 +36,7 @@ from paceline.shells.cli.output import (
     print_note,
     table,
 )
+from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps import access
 from paceline.steps.views import job_report
@@ -50,6 +51,7 @@ app = typer.Typer(name="job", help="Submit jobs of RIPE Atlas measurements, watc
 MEASUREMENTS_SHOWN = 100
 READ_ADVICE = "Make several jobs of it, or raise PACELINE_BODY_BYTES_MAX."
 
+_NO_JOB = "There is no job yet. Price one first: paceline job submit FILE --dry-run"
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
@@ -122,7 +124,7 @@ def list_jobs(
         on_store,
         lambda remote: remote.page("/v1/jobs", JobSummary, limit=limit, cursor=cursor, query={"user": named}),
     )
-    emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:")
+    emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:", none=_NO_JOB)
 
 
 @command(app, "show")
@@ -238,25 +240,25 @@ def _state(view: JobSummary) -> str:
 
 
 JOB_COLUMNS: Columns = {
-    "JOB": "job",
-    "USER": "user",
-    "STATE": _state,
-    "MEASUREMENTS": lambda view: f"{view.measurements}: {', '.join(_counts(view.counts))}",
-    "CREDITS": lambda view: _credits(view.cost),
-    "CREATED": "created_at",
-    "TITLE": "title",
+    "JOB": ident("job"),
+    "USER": ident("user", 3),
+    "STATE": word(_state),
+    "MEASUREMENTS": words(lambda view: f"{view.measurements}: {', '.join(_counts(view.counts))}"),
+    "CREDITS": words(lambda view: _credits(view.cost), 4),
+    "CREATED": when("created_at", 2),
+    "TITLE": words("title", 1),
 }
 MEASUREMENT_COLUMNS: Columns = {
-    "INDEX": "index",
-    "STATE": "state",
-    "TYPES": "types",
-    "TARGETS": "targets",
-    "PROBES": "probes",
-    "RIPE ID": "atlas_ids",
-    "ACCOUNT": "account",
-    "RESULTS": "results",
-    "COST": "cost",
-    "SETTLED": "settled",
-    "NEXT TRY": "next_try",
-    "REASON": "reason",
+    "INDEX": ident("index"),
+    "STATE": word("state"),
+    "TYPES": words("types", 5),
+    "TARGETS": address("targets", 1),
+    "PROBES": word("probes", 7),
+    "RIPE ID": ident("atlas_ids", 4),
+    "ACCOUNT": ident("account", 3),
+    "RESULTS": word("results", 6),
+    "COST": word("cost", 8),
+    "SETTLED": word("settled", 9),
+    "NEXT TRY": when("next_try", 5),
+    "REASON": words("reason", 2),
 }

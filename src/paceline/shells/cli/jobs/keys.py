@@ -13,6 +13,7 @@ import typer
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
+from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.jobs import accounts
 from paceline.steps.views.account_report import AccountView, AddedKeyView, KeyView, added_key_view, key_view
 
@@ -28,13 +29,13 @@ TRIAL_S = 120.0
 _KEYS = "/v1/accounts/{account}/keys"
 _KEY = f"{_KEYS}/{{key}}"
 KEY_COLUMNS: Columns = {
-    "ACCOUNT": "account",
-    "KEY": "id",
-    "ENDS IN": "last_four",
-    "STATE": "state",
-    "LABEL": "label",
-    "CREATED": "created_at",
-    "REASON": "reason",
+    "ACCOUNT": ident("account"),
+    "KEY": ident("id"),
+    "ENDS IN": word("last_four", 2),
+    "STATE": word("state"),
+    "LABEL": words("label", 3),
+    "CREATED": when("created_at", 4),
+    "REASON": words("reason", 1),
 }
 ON_COMMAND_LINE = (
     "Warning: a key on the command line can be read by other users of this machine and stays in the shell's history."

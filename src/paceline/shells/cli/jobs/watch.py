@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.jobs.sources import JobSource
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, emit, print_note, print_text, printable
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, emit, print_note, print_text
+from paceline.shells.cli.text.form import printable
 from paceline.steps.views.job_report import JobView, WaitingView
 
 if TYPE_CHECKING:  # rich is slow to import, and `--json` needs it not

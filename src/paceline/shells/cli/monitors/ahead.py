@@ -20,7 +20,7 @@ from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
 from paceline.shells.cli.options import PAGE_MAX, UserOption
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Note, emit, print_note
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Note, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
@@ -93,7 +93,7 @@ def list_next_times(
             names={"user": owner_over_rest(remote, user), "id": monitor_id},
         ),
     )
-    emit(call, view, *view.items, Note(_REASONS[view.reason]) if view.reason else None)
+    emit(call, view, *map(Moment, view.items), Note(_REASONS[view.reason]) if view.reason else None)
 
 
 @command(app, "export")

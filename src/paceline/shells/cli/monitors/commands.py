@@ -25,6 +25,7 @@ from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
+from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
@@ -41,6 +42,7 @@ app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
 
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
+_NO_RUN = "There is no run yet. Check now: paceline monitor run ID"
 Shown = tuple[MonitorView, list[RunView], UptimeView]
 """A monitor, its latest runs, and its uptime."""
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
@@ -100,8 +102,8 @@ def list_monitors(
         ),
     )
     more = f"There are more: paceline monitor list {again(owner, filters)}"
-    columns = {"USER": "user", **MONITOR_COLUMNS} if owner is None else MONITOR_COLUMNS
-    emit_page(call, views, columns, next_cursor=following, more=more)
+    columns = {"USER": ident("user"), **MONITOR_COLUMNS} if owner is None else MONITOR_COLUMNS
+    emit_page(call, views, columns, next_cursor=following, more=more, none=_none_text(owner, filters))
 
 
 @command(app, "show")
@@ -153,7 +155,7 @@ def list_runs(
             names=_names(remote, user, monitor_id),
         ),
     )
-    emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:")
+    emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "resume", help_text="Let a paused monitor go on, at once.", paused=False)
@@ -178,6 +180,13 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
         lambda remote: remote.do("DELETE", MONITOR_PATH, names=_names(remote, user, monitor_id)),
     )
     emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
+
+
+def _none_text(owner: str | None, filters: ListOptions) -> str:
+    """Returns what to do about a list that is empty."""
+    if any(filters.asked().values()):
+        return f"No monitor matches. See all: paceline monitor list {'--all-users' if owner is None else '--user USER'}"
+    return "There is no monitor yet. Put one: paceline monitor set ID --url URL --every 60s"
 
 
 def _show(system: System, user: str | None, monitor_id: str) -> Shown:
@@ -283,13 +292,13 @@ def _when(view: MonitorView) -> str:
 
 
 MONITOR_COLUMNS: Columns = {
-    "MONITOR": "id",
-    "HEALTH": _health_text,
-    "CHECK": lambda view: _check_text(view.check),
-    "WHEN": _when,
-    "RUNS": "schedule.counter",
-    "NEXT DUE": "schedule.next_due",
-    "TAGS": "tags",
+    "MONITOR": ident("id"),
+    "HEALTH": word(_health_text),
+    "CHECK": address(lambda view: _check_text(view.check), 1),
+    "WHEN": words(_when, 3),
+    "RUNS": word("schedule.counter", 4),
+    "NEXT DUE": when("schedule.next_due"),
+    "TAGS": words("tags", 2),
 }
 
 
