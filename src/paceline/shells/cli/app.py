@@ -51,7 +51,6 @@ app = typer.Typer(
     name="paceline",
     help="A durable scheduler for calling other people's APIs within their limits.",
     epilog="Exit codes: 0 ok, 1 failed, 2 usage, 3 not found, 4 refused by a limit, 5 a dry run found differences.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

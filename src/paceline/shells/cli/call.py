@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 import typer
 
 from paceline.errors import InvalidInput, NoStore, StoreUnavailable
+from paceline.shells.cli.examples import examples_of
 from paceline.shells.cli.logins import Login, RemoteOptions, find_login, named_url
 from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption, UtcOption
 from paceline.shells.cli.output import print_note
@@ -187,7 +188,8 @@ def command(
         offered = _offered(signature)
         run.__signature__ = offered  # type: ignore[attr-defined]  # how a decorator tells what it takes
         run.__annotations__ = {name: parameter.annotation for name, parameter in offered.parameters.items()}
-        app.command(name, help=help_text)(run)
+        group = "" if app.info.name == "paceline" else f"{app.info.name} "
+        app.command(name, help=help_text, epilog=examples_of(f"{group}{name}"))(run)
         return function
 
     return register
