@@ -45,6 +45,7 @@ from paceline.shells.cli.options import (
     UtcOption,
 )
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
+from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
 
 app = typer.Typer(
@@ -63,6 +64,7 @@ export.register(app)
 import_.register(app)
 as_code.register(app)
 why.register(app)
+top.register(app)
 app.add_typer(users.app)
 app.add_typer(tokens.app)
 app.add_typer(monitor_uptime.app)

@@ -105,9 +105,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "simulator http": ("simulator http --port 8090",),
     "simulator atlas": ("simulator atlas --port 8091 --accounts 3 --speed 60",),
     "aws init": ("aws init --store 'aws://?prefix=paceline'",),
-    "why": ("why alice/home#1@42",),
+    "why": ("why alice/home#1@42", "why --monitor home --user alice", "why --record nightly/order-7"),
     "ahead": ("ahead", "ahead --hours 6"),
-    "verify": ("verify", "verify results.ndjson receipt.json"),
+    "verify": ("verify", "verify --since 2026-11-01T00:00:00Z"),
     "top": ("top", "top --once", "--url https://paceline.example top"),
 }
 

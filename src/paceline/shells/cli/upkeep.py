@@ -49,7 +49,7 @@ def status(call: Call) -> None:
         lambda at: (service_status(at.store, at.settings.store, now_ms=at.clock.now_ms()), daemon_url(at.settings)),
         lambda remote: (remote.get("/v1/status", ServiceStatus), remote.url),
     )
-    running = [one for one in view.daemons if _is_running(one)]
+    running = [one for one in view.daemons if is_running(one)]
     url = next((one.url for one in running if one.url), None)
     daemon = {"url": url or expected_at, "answering": url is not None}
     figures = msgspec.to_builtins(view)
@@ -206,7 +206,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
     """The daemons that reported lately and, if they are on this machine, still have their process."""
-    return [one for one in daemon_views(store, now_ms=now_ms) if _is_running(one)]
+    return [one for one in daemon_views(store, now_ms=now_ms) if is_running(one)]
 
 
 def daemon_text(daemon: DaemonView) -> str:
@@ -223,7 +223,8 @@ def _daemon_rows(views: list[DaemonView], running: list[DaemonView], expected_at
     return rows[:DAEMONS_SHOWN_MAX]
 
 
-def _is_running(daemon: DaemonView) -> bool:
+def is_running(daemon: DaemonView) -> bool:
+    """Returns whether the daemon reported lately and, on this machine, still has its process."""
     return daemon.state == "running" and not _has_ended(daemon)
 
 

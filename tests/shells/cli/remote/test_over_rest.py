@@ -263,6 +263,16 @@ def test_the_status_is_the_same_on_the_store_and_over_rest_but_for_ages(both: Bo
     assert elsewhere._replace(out=b"") == there._replace(out=b"") == Said(0, b"", b"")
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_top_is_the_same_on_the_store_and_over_rest_but_for_times(both: Both, form: list[str]) -> None:
+    times = re.compile(rb"\d+\.\d+|\d\d:\d\d:\d\d|\d+ s\b")
+    words = ("top", "--once", *form)
+    there, elsewhere = both.on_store(*words), both.over_rest(*words)
+    assert times.sub(b"", elsewhere.out) == times.sub(b"", there.out)
+    assert elsewhere._replace(out=b"") == there._replace(out=b"") == Said(0, b"", b"")
+    assert b"shop" in there.out
+
+
 def test_a_cursor_of_one_way_goes_on_the_other_way(both: Both) -> None:
     for list_ in (
         "monitor list --user alice",
@@ -550,7 +560,7 @@ def test_token_made_by_a_command_has_its_scope_and_its_end(both: Both, way: str)
 
 
 def test_every_command_is_compared_or_said_to_need_the_store() -> None:
-    lines = [*READS, *(line for script in SCRIPTS.values() for line in script), "status"]
+    lines = [*READS, *(line for script in SCRIPTS.values() for line in script), "status", "top"]
     told = {path.removeprefix("paceline ") for path, _ in commands()}
     compared = {name for name in told if any(line == name or line.startswith(f"{name} ") for line in lines)}
     assert compared | STORE_ONLY | LOGIN == told

@@ -9,7 +9,7 @@ from paceline.shells.cli.text.columns import Heading
 
 GAP = 2
 CUT = "…"
-LEAST = {"words": 12, "address": 20}
+LEAST = {"words": 12, "address": 26}
 """How narrow a column of this kind may become before others are left out."""
 
 

@@ -1,0 +1,124 @@
+"""``paceline top``: a live view of what runs, waits and fails. ``q`` or Ctrl-C leaves it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from paceline.errors import PacelineError
+from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
+from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
+from paceline.shells.cli.top.facts import Facts, RemoteFacts, StoreFacts
+from paceline.shells.cli.top.frame import draw
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+REFRESH_S = 1.0
+LOOK_S = 0.1
+LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
+OnceOption = Annotated[bool, typer.Option("--once", help="Print one picture and end; so does a pipe.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "top")(top)
+
+
+def top(call: Call, *, once: OnceOption = False) -> int:
+    """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q leaves it."""
+    return call.answer(
+        lambda at: _show(call, StoreFacts(at.store, at.settings.store, at.clock.now_ms).read, once=once),
+        lambda remote: _show(call, RemoteFacts(remote).read, once=once),
+    )
+
+
+def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
+    facts = read()
+    if once or call.as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        lines = draw(facts, form_of(utc=call.utc), height=None)
+        emit(call, facts, *("".join(one.text for one in line) for line in lines))
+        return EXIT_OK
+    _live(call, read, facts)
+    return EXIT_OK
+
+
+def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
+    """Draws a picture each second, and at once when the terminal changes its size, until a key or a signal ends it."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console, trouble = Console(highlight=False), ""
+    with (
+        suppress(KeyboardInterrupt),
+        _ended_by_signals(),
+        _keys_alone(),
+        Live(console=console, screen=True, auto_refresh=False) as live,
+    ):
+        while True:
+            until_s = time.monotonic() + REFRESH_S
+            while time.monotonic() < until_s:
+                size = console.size
+                live.update(_picture(call, facts, size.width, size.height, trouble), refresh=True)
+                if _key_within(console, until_s) in LEAVE_KEYS:
+                    return
+            try:
+                facts, trouble = read(), ""
+            except (PacelineError, RemoteError) as error:
+                trouble = f"No news: {error.detail}"
+
+
+def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) -> Text:
+    from rich.text import Text
+
+    form = form_of(utc=call.utc)._replace(width=max(width, WIDTH_LEAST))
+    lines = draw(facts, form, height=height, trouble=trouble)
+    text = Text(no_wrap=True, overflow="crop")
+    for number, line in enumerate(lines):
+        text.append("\n" if number else "")
+        for one in line:
+            text.append(one.text, style=one.style)
+    return text
+
+
+def _key_within(console: Console, until_s: float) -> bytes:
+    """Returns the key that was pressed; nothing if the time is over or the terminal has another size."""
+    size = console.size
+    while time.monotonic() < until_s and console.size == size:
+        if select.select([sys.stdin], [], [], LOOK_S)[0]:
+            return os.read(sys.stdin.fileno(), 1) or LEAVE_KEYS[0]
+    return b""
+
+
+@contextmanager
+def _keys_alone() -> Iterator[None]:
+    """Gives each key to us as it is pressed, without an echo; the terminal is as it was afterwards."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        tty.setcbreak(descriptor)
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Lets SIGTERM and SIGHUP end the view as Ctrl-C does, so that the terminal is left clean."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

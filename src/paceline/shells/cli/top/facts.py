@@ -1,0 +1,170 @@
+"""What ``paceline top`` shows, read from the store or over REST by reads that cost the same in a large store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from paceline.core.monitors.lists.query import START, parse_query
+from paceline.ports import Store
+from paceline.shells.cli.output import RemoteError
+from paceline.steps.monitors.find import find_monitors
+from paceline.steps.views import job_report, report
+from paceline.steps.views.account_report import AccountView, account_views
+from paceline.steps.views.job_report import JobSummary
+from paceline.steps.views.report import MonitorView, ProviderView, RunView, provider_view
+from paceline.steps.views.running_days import RunningDay, running_days
+from paceline.steps.views.service_report import ServiceStatus, service_status
+
+if TYPE_CHECKING:
+    from paceline.shells.cli.remote import Remote
+
+T = TypeVar("T")
+MONITORS_SHOWN = 10
+PROVIDERS_LOOKED_AT = 100
+DAYS_SHOWN = 10
+JOBS_LOOKED_AT = 20
+SHARE = 9
+"""A part that takes long to read rests this many times as long: at most a tenth of the time is spent on it."""
+
+
+class Wrong(msgspec.Struct, frozen=True):
+    """A monitor that fails or is late, with what its newest run came to."""
+
+    monitor: MonitorView
+    reason: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """``status``, ``providers``, ``days`` and ``accounts`` are for admins, and empty for others."""
+
+    wrong: list[Wrong]
+    more_wrong: bool
+    """True if more monitors fail or are late than were read."""
+    jobs: list[JobSummary]
+    status: ServiceStatus | None = None
+    providers: list[ProviderView] = []
+    more_providers: bool = False
+    days: list[RunningDay] = []
+    accounts: list[AccountView] = []
+
+
+class Part(Generic[T]):
+    """One part of the facts, read again when that would not take too much of the time."""
+
+    def __init__(self, read: Callable[[], T]) -> None:
+        self._read = read
+        self._again_s = float("-inf")
+        self._value: T
+
+    def get(self) -> T:
+        began_s = time.monotonic()
+        if began_s >= self._again_s:
+            self._value = self._read()
+            ended_s = time.monotonic()
+            self._again_s = ended_s + SHARE * (ended_s - began_s)
+        return self._value
+
+
+class StoreFacts:
+    """Facts about the store, of all users."""
+
+    def __init__(self, store: Store, store_url: str, read_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ms = read_ms
+        self._wrong = Part(self._read_wrong)
+        self._jobs = Part(lambda: job_report.job_summaries(store, None, before=None, limit=JOBS_LOOKED_AT)[0])
+        self._status = Part(lambda: service_status(store, store_url, now_ms=read_ms()))
+        self._providers = Part(self._read_providers)
+        self._days = Part(self._read_days)
+        self._accounts = Part(lambda: account_views(store, now_ms=read_ms()))
+
+    def read(self) -> Facts:
+        (wrong, more), (providers, more_providers) = self._wrong.get(), self._providers.get()
+        return Facts(
+            wrong,
+            more,
+            self._jobs.get(),
+            self._status.get(),
+            providers,
+            more_providers,
+            self._days.get(),
+            self._accounts.get(),
+        )
+
+    def _read_wrong(self) -> tuple[list[Wrong], bool]:
+        found, more = list[MonitorView](), False
+        for health in ("failing", "late"):
+            query = parse_query(owner=None, tag=None, health=health, kind=None, q=None, sort=None)
+            page = find_monitors(self._store, query, START, limit=MONITORS_SHOWN, now_ms=self._now_ms())
+            found, more = [*found, *page.views], more or page.following is not None
+        return [Wrong(one, _reason(self._runs(one))) for one in found[:MONITORS_SHOWN]], more
+
+    def _runs(self, view: MonitorView) -> list[RunView]:
+        monitor = self._store.monitor(view.user, view.id)
+        if monitor is None:
+            return []
+        return report.monitor_runs(self._store, monitor, before=None, limit=5, now_ms=self._now_ms())[0]
+
+    def _read_providers(self) -> tuple[list[ProviderView], bool]:
+        store = self._store
+        found = store.providers(after="", limit=PROVIDERS_LOOKED_AT + 1)
+        views = [provider_view(store, one, now_ms=self._now_ms()) for one in found[:PROVIDERS_LOOKED_AT]]
+        return views, len(found) > PROVIDERS_LOOKED_AT
+
+    def _read_days(self) -> list[RunningDay]:
+        store = self._store
+        return running_days(store, store.batches(after="", limit=DAYS_SHOWN), now_ms=self._now_ms())
+
+
+class RemoteFacts:
+    """Facts about a Paceline elsewhere: everybody's for an admin, else one's own."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._is_admin = True
+        self._wrong = Part(self._read_wrong)
+        self._jobs = Part(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT)[0])
+        self._status = Part(lambda: remote.get("/v1/status", ServiceStatus))
+        self._providers = Part(lambda: self._page("/v1/providers", ProviderView, PROVIDERS_LOOKED_AT))
+        self._days = Part(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN)[0])
+        self._accounts = Part(lambda: remote.every("/v1/accounts", AccountView))
+
+    def read(self) -> Facts:
+        if self._is_admin:
+            try:
+                self._status.get()
+            except RemoteError as error:
+                if error.code != "forbidden":
+                    raise
+                self._is_admin = False
+        (wrong, more), jobs = self._wrong.get(), self._jobs.get()
+        if not self._is_admin:
+            return Facts(wrong, more, jobs)
+        providers, following = self._providers.get()
+        accounts, days = self._accounts.get(), self._days.get()
+        return Facts(wrong, more, jobs, self._status.get(), providers, following is not None, days, accounts)
+
+    def _page(self, path: str, type_: type[T], limit: int, **query: str) -> tuple[list[T], str | None]:
+        return self._remote.page(path, type_, limit=limit, cursor=None, query=query)
+
+    def _read_wrong(self) -> tuple[list[Wrong], bool]:
+        path = "/v1/monitors" if self._is_admin else "/v1/users/me/monitors"
+        pages = [self._page(path, MonitorView, MONITORS_SHOWN, health=health) for health in ("failing", "late")]
+        found = [view for views, _ in pages for view in views][:MONITORS_SHOWN]
+        wrong = [Wrong(one, _reason(self._runs(one))) for one in found]
+        return wrong, any(following is not None for _, following in pages)
+
+    def _runs(self, view: MonitorView) -> Sequence[RunView]:
+        names: dict[str, Any] = {"user": view.user, "id": view.id}
+        path = "/v1/users/{user}/monitors/{id}/runs"
+        return self._remote.page(path, RunView, limit=5, cursor=None, names=names)[0]
+
+
+def _reason(runs: Sequence[RunView]) -> str:
+    """Returns why the newest run that has ended came to nothing, or why the newest waits."""
+    ended = [run for run in runs if run.outcome]
+    return next((run.reason for run in ended or runs), "")

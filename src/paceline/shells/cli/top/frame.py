@@ -1,0 +1,251 @@
+"""One picture of ``paceline top``: lines that fit the terminal, what is wrong first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from paceline.core.instants import to_text
+from paceline.shells.cli.text import fit
+from paceline.shells.cli.text.columns import Heading
+from paceline.shells.cli.text.form import Form, Piece, draw_table, printable
+from paceline.shells.cli.top.facts import Facts
+from paceline.shells.cli.upkeep import is_running
+from paceline.steps.views.report import ProviderView
+from paceline.steps.views.running_days import RunningDay
+from paceline.steps.views.service_report import ServiceStatus
+
+STYLES = {"failing": "red", "late": "yellow", "closed": "red", "paused": "yellow", "full": "yellow", "failed": "red"}
+BAR = 12
+ROWS_LEAST = 2
+"""A section on a small terminal has its headings and this many rows, or is left out."""
+LATE_S = 10.0
+Line = list[Piece]
+
+
+class Section(NamedTuple):
+    title: str
+    headings: list[Heading]
+    rows: list[tuple[Any, ...]]
+    more: bool = False
+    """True if there are more rows than were read."""
+
+
+def draw(facts: Facts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
+    """Returns the lines of the picture. With a height, sections are shortened until all fit, the least needed first."""
+    width = form.width
+    head = [_line(text, style, width) for text, style in _head(facts, form, trouble)]
+    drawn = [(one, draw_table(form, one.headings, one.rows, STYLES).lines) for one in _sections(facts)]
+    if height is None:
+        return [*head, *(line for one, lines in drawn for line in _section(one, lines, len(lines), width))]
+    left = max(height - len(head), 0)
+    wanted = _rooms([len(lines) for _, lines in drawn], left)
+    parts = [
+        line for (one, lines), room in zip(drawn, wanted, strict=True) for line in _section(one, lines, room, width)
+    ]
+    return [*head, *parts][:height]
+
+
+def _rooms(sizes: Sequence[int], left: int) -> list[int]:
+    """Shares lines between sections: a few for each in order of importance, then the rest in the same order."""
+    beside = 2  # an empty line and the title
+    rooms = [0] * len(sizes)
+    for n, size in enumerate(sizes):
+        least = min(size, ROWS_LEAST + 1)
+        if left >= least + beside:
+            rooms[n], left = least, left - least - beside
+    for n, size in enumerate(sizes):
+        more = min(size - rooms[n], left) if rooms[n] else 0
+        rooms[n], left = rooms[n] + more, left - more
+    return rooms
+
+
+def _section(section: Section, lines: Sequence[Line], room: int, width: int | None) -> Iterator[Line]:
+    if not room or not lines:
+        return
+    hidden = len(lines) - room
+    more = f" (first {room - 1} of {len(section.rows)}{'+' if section.more else ''})" if hidden > 0 else ""
+    yield []
+    yield _line(section.title + (more or (" (and more)" if section.more else "")), "bold underline", width)
+    yield from lines[:room]
+
+
+def _line(text: str, style: str, width: int | None) -> Line:
+    shown = printable(text)
+    return [Piece(shown if width is None else fit.cut(shown, width), style)]
+
+
+def _head(facts: Facts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
+    status = facts.status
+    yield f"Paceline  {to_text(form.now_ms)[11:19]} UTC  {status.store if status else ''}".rstrip(), "bold"
+    if trouble:
+        yield trouble, "red"
+    if status is not None:
+        yield from _daemons(status)
+    yield _sentence(facts), "red" if facts.wrong else "green"
+    if status is not None:
+        yield from ((text, "") for text in _figures(status))
+
+
+def _daemons(status: ServiceStatus) -> Iterator[tuple[str, str]]:
+    running = [one for one in status.daemons if is_running(one)]
+    gone = len(status.daemons) - len(running)
+    if not running:
+        yield "No daemon runs on this store: nothing fires and nothing is sent. Start one: paceline up", "red"
+        return
+    where = ", ".join(one.url or f"worker {one.pid} on {one.host}" for one in running[:3])
+    more = f" and {len(running) - 3} more" if len(running) > 3 else ""
+    yield f"{_count(len(running), 'daemon')}: {where}{more}" + (f"; {gone} gone" if gone else ""), ""
+
+
+def _sentence(facts: Facts) -> str:
+    """Returns what is wrong in a sentence, or that nothing is."""
+    found = {health: sum(one.monitor.health == health for one in facts.wrong) for health in ("failing", "late")}
+    some = "+" if facts.more_wrong else ""
+    parts = [
+        f"{count}{some} {'monitor' if count == 1 else 'monitors'} {health}" for health, count in found.items() if count
+    ]
+    parts += (
+        [f"{_count(closed, 'provider')} closed"] if (closed := sum(_is_closed(one) for one in facts.providers)) else []
+    )
+    return ", ".join(parts) if parts else "Everything is on time."
+
+
+def _figures(status: ServiceStatus) -> Iterator[str]:
+    whose = f"{_count(status.monitors, 'monitor')} of {_count(status.users, 'user')}"
+    yield f"checks: {status.runs_waiting} waiting, {status.runs_out} out, late by {status.late_s:.1f} s; {whose}"
+    states = ", ".join(f"{count} {state}" for state, count in status.measurements.items() if count)
+    calls = f"batches: {status.calls_waiting} waiting, {_count(status.dead_letters, 'dead letter')}"
+    yield f"{calls}; jobs: {status.jobs_open} open{f', measurements: {states}' if states else ''}"
+    if late := ", ".join(f"{kind} {late_s:.0f} s" for kind, late_s in status.start_late_s.items() if late_s >= LATE_S):
+        yield f"starts are late: {late}"
+    if status.alerts_failed:
+        yield f"{_count(status.alerts_failed, 'alert')} could not be delivered: paceline alert list"
+
+
+def _sections(facts: Facts) -> list[Section]:
+    """Returns the sections that have something to show, the most important first."""
+    found = [_wrong(facts), _providers(facts), _days(facts), _jobs(facts), _accounts(facts)]
+    return [one for one in found if one.rows]
+
+
+def _wrong(facts: Facts) -> Section:
+    rows = [
+        (one.monitor.health, one.monitor.user, one.monitor.id, one.monitor.failing_since, one.reason)
+        for one in facts.wrong
+    ]
+    headings = [
+        Heading("HEALTH", "word"),
+        Heading("USER", "ident", 2),
+        Heading("MONITOR", "ident"),
+        Heading("SINCE", "when", 3),
+        Heading("REASON", "words", 1),
+    ]
+    return Section("Failing and late monitors", headings, rows, facts.more_wrong)
+
+
+def _providers(facts: Facts) -> Section:
+    """Those with work to do or closed, the fullest queue first."""
+    busy = [one for one in facts.providers if one.standing.waiting or one.standing.in_flight or _is_closed(one)]
+    busy.sort(key=lambda one: (not _is_closed(one), -one.standing.in_flight, -one.standing.waiting, one.id))
+    rows = [
+        (
+            one.id,
+            one.standing.state,
+            f"{one.standing.in_flight} of {one.max_in_flight}",
+            one.standing.waiting,
+            one.standing.next_due,
+            one.standing.reason,
+        )
+        for one in busy
+    ]
+    headings = [
+        Heading("PROVIDER", "ident"),
+        Heading("STATE", "word"),
+        Heading("IN FLIGHT", "word"),
+        Heading("WAITING", "word", 1),
+        Heading("NEXT DUE", "when", 2),
+        Heading("REASON", "words", 3),
+    ]
+    return Section("Providers at work", headings, rows, facts.more_providers)
+
+
+def _days(facts: Facts) -> Section:
+    rows = [_day(one) for one in facts.days]
+    headings = [
+        Heading("BATCH", "ident"),
+        Heading("DATE", "word", 3),
+        Heading("PROGRESS", "word"),
+        Heading("BEHIND", "word", 1),
+        Heading("FAILED", "word", 2),
+        Heading("ENDS", "when", 1),
+    ]
+    return Section("Batches today", headings, rows)
+
+
+def _day(day: RunningDay) -> tuple[Any, ...]:
+    left = sum(day.totals[state] for state in ("waiting", "out", "retry", "aside"))
+    ended = day.runs - left
+    ends = "paused" if day.paused else day.eta.to if day.eta else "ended"
+    return day.batch, day.date, f"{bar(ended, day.runs)} {ended}/{day.runs}", day.behind, day.totals["failed"], ends
+
+
+def _jobs(facts: Facts) -> Section:
+    running = [one for one in facts.jobs if not one.finished]
+    rows = [
+        (
+            one.job,
+            one.user,
+            one.state,
+            f"{bar(one.measurements - one.open, one.measurements)} {one.measurements - one.open}/{one.measurements}",
+            one.failed,
+            one.title,
+        )
+        for one in running
+    ]
+    headings = [
+        Heading("JOB", "ident"),
+        Heading("USER", "ident", 2),
+        Heading("STATE", "word"),
+        Heading("PROGRESS", "word"),
+        Heading("FAILED", "word", 1),
+        Heading("TITLE", "words", 3),
+    ]
+    return Section("Jobs", headings, rows)
+
+
+def _accounts(facts: Facts) -> Section:
+    rows = [
+        (
+            one.id,
+            one.state,
+            f"{bar(used, usage.limit)} {usage.left} left",
+            f"{one.usage.concurrent.held} of {one.usage.concurrent.limit}",
+            one.reason,
+        )
+        for one in facts.accounts
+        for usage in (one.usage.daily_credits,)
+        for used in (usage.limit - usage.left,)
+    ]
+    headings = [
+        Heading("ACCOUNT", "ident"),
+        Heading("STATE", "word"),
+        Heading("CREDITS OF THE DAY", "word"),
+        Heading("AT ONCE", "word", 1),
+        Heading("REASON", "words", 2),
+    ]
+    return Section("RIPE Atlas accounts", headings, rows)
+
+
+def bar(amount: int, total: int) -> str:
+    """Returns a bar of BAR characters; it is full only when all is done."""
+    done = min(max(amount * BAR // total, 0), BAR) if total else 0
+    return "█" * done + "░" * (BAR - done)
+
+
+def _is_closed(provider: ProviderView) -> bool:
+    return provider.standing.state == "closed"
+
+
+def _count(amount: int, one: str) -> str:
+    return f"{amount} {one}" if amount == 1 else f"{amount} {one}s"
