@@ -154,7 +154,7 @@ def _result(subject: str, size: int, least: Least, made: Counter[str], took_s: f
 def _firings(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]:
     """The second round of all monitors at once: lanes and numbers are there, as they are in every later one."""
     assert store.add_user(User("ann", "user", 10**12, disabled=False, created_ms=NOW_MS))
-    spec = MonitorSpec(check=HttpCheck(url="http://example.org/"), every="60s")
+    spec = MonitorSpec(check=HttpCheck(url="http://example.org/"), every="60s", initial_delay="0s")  # all at once
     puts = [PutMonitor("ann", f"m{number}", spec) for number in range(size)]
     put_monitors(store, puts, monitors_max=size, now_ms=NOW_MS)
     for _ in _round(store, requests, size, now_ms=NOW_MS):

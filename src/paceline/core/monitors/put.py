@@ -40,7 +40,10 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewFacts(msgspec.Struct, frozen=True, gc=False):
-    """What a put needs that is new: the time, the number of its change, and the generation of a new monitor."""
+    """What a put needs that is new: the time, the number of its change, and the generation of a new monitor.
+
+    A store that has to ask for numbers may judge first without them: whether a put creates does not depend on them.
+    """
 
     now_ms: int
     change_seq: int
@@ -62,10 +65,10 @@ def decide_put(
     if stored is None:
         if not as_expected(item, None, 0):
             return PutDecision(PutResult("revision_mismatch"), None, owner)
-        if only_asks(item):
-            return PutDecision(PutResult("unplaced"), None, owner)
         if owner.monitors >= limits.monitors_max:
             return PutDecision(PutResult("limit_reached"), None, owner)
+        if item.asks_phase and _lacks_phase(item.spec):
+            return PutDecision(PutResult("unplaced"), None, owner)
         load = owner.load + load_of(item.spec)
         if exceeds(load, before=owner.load, firings_per_second_max=limits.firings_max):
             return PutDecision(PutResult("rate_reached", load=load), None, owner)
@@ -103,11 +106,6 @@ def placed(spec: MonitorSpec, before: MonitorSpec | None) -> MonitorSpec:
     if before is not None and had and spec.is_allotted and cadence_of(before).every_ms == cadence_of(spec).every_ms:
         phase = had
     return spec if phase == spec.phase else msgspec.structs.replace(spec, phase=phase)
-
-
-def only_asks(item: PutMonitor) -> bool:
-    """True if the put, as that of a new monitor, writes nothing and needs no generation: it asks for a phase first."""
-    return item.asks_phase and _lacks_phase(item.spec)
 
 
 def _lacks_phase(spec: MonitorSpec) -> bool:

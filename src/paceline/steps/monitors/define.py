@@ -34,7 +34,10 @@ def put_monitors(
     What is secret in them was sealed before: ``check_secrets.seal_put``.
     """
     limits = Limits(monitors_max, firings_max)
-    results = _put(store, puts, limits, now_ms=now_ms, allot=allot_list)
+    if len(puts) > 1:
+        results = _put(store, puts, limits, now_ms=now_ms, allot=allot_list)
+    else:
+        results = _put_singles(store, puts, limits, now_ms=now_ms)
     _let_follow(store, results, now_ms=now_ms)
     return results
 
@@ -74,7 +77,7 @@ def put_monitors_and_entries(
 
     Returns also how the entries stand that followed, by generation: for those who show them at once.
     """
-    results = _put(store, puts, Limits(monitors_max, firings_max), now_ms=now_ms, allot=allot_each)
+    results = _put_singles(store, puts, Limits(monitors_max, firings_max), now_ms=now_ms)
     return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
@@ -228,7 +231,26 @@ def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError 
 
 def _put(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot) -> list[PutResult]:
     """Writes what needs no phase, then allots phases to the others and writes them."""
-    results = store.put_monitors([_asking(put) for put in puts], **limits._asdict(), now_ms=now_ms)
+    return _put_again(store, [_asking(put) for put in puts], limits, now_ms=now_ms, allot=allot)
+
+
+def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int) -> list[PutResult]:
+    """The same for puts of one monitor each: one that may be new gets a phase at once, which saves asking for it.
+
+    Where there is a monitor of that name that keeps its interval, the phase is not used.
+    """
+    first = [_asking(put) for put in puts]
+    new = [index for index, put in enumerate(first) if put.asks_phase and not put.expected_revision]
+    for index, placed in zip(new, allot_each(store, [puts[index] for index in new], now_ms=now_ms), strict=True):
+        first[index] = placed
+    return _put_again(store, first, limits, now_ms=now_ms, allot=allot_each)
+
+
+def _put_again(
+    store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot
+) -> list[PutResult]:
+    """Writes the puts; those that turn out to need a phase are allotted one and written after that."""
+    results = store.put_monitors(puts, **limits._asdict(), now_ms=now_ms)
     left = [index for index, result in enumerate(results) if result.disposition == "unplaced"]
     if left:
         placed = allot(store, [puts[index] for index in left], now_ms=now_ms)

@@ -8,7 +8,7 @@ next recount (``steps.upkeep.recount``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
@@ -28,6 +28,8 @@ from paceline.steps.collection import Collection, Found, find_both, write
 
 CIRCLES = Collection("phases", Circle)
 HOSTS = Collection("phase-hosts", HostNotes)
+Page = dict[int, dict[int, list[str]]]
+"""Hosts by shard, by interval."""
 TRIES_MAX = 10
 """After so many writes of others in between, a count is given up."""
 
@@ -130,12 +132,10 @@ def host_of(check: Check) -> str:
     return target_of(check).rpartition(":")[0]
 
 
-def _count_page(
-    items: ItemStore, hosts: Mapping[int, set[str]], come: Mapping[int, list[Place]], gone: Mapping[int, list[Place]]
-) -> bool:
+def _count_page(items: ItemStore, page: Page, come: Mapping[int, list[Place]], gone: Mapping[int, list[Place]]) -> bool:
     for _ in range(TRIES_MAX):
         writes: list[ItemWrite] = []
-        for every_ms, known in _find(items, hosts).items():
+        for every_ms, known in _find(items, page).items():
             writes += known.after(every_ms, come=come.get(every_ms, ()), gone=gone.get(every_ms, ()))
         if not writes or write(items, writes):
             return True
@@ -173,47 +173,41 @@ def _read(store: Store, puts: Sequence[PutMonitor]) -> dict[int, _Known]:
     hosts: dict[int, set[str]] = {}
     for put in puts:
         hosts.setdefault(cadence_of(put.spec).every_ms, set()).add(host_of(put.spec.check))
-    return {
-        every_ms: known for page in _pages(hosts, items_max=GETS_MAX) for every_ms, known in _find(store, page).items()
-    }
+    found: dict[int, _Known] = {}
+    for page in _pages(hosts, items_max=GETS_MAX):
+        found |= _find(store, page)
+    return found
 
 
-def _find(items: ItemStore, hosts: Mapping[int, set[str]]) -> dict[int, _Known]:
+def _find(items: ItemStore, page: Page) -> dict[int, _Known]:
     """Reads the circles of the intervals, and the notes of the hosts on each, in one read."""
-    shards = [(every_ms, shard) for every_ms, mine in hosts.items() for shard in sorted(set(map(shard_of, mine)))]
-    circles, notes = find_both(
-        items,
-        (CIRCLES, [str(every_ms) for every_ms in hosts]),
-        (HOSTS, [f"{every_ms}/{shard}" for every_ms, shard in shards]),
-    )
-    found = dict(zip(shards, notes, strict=True))
+    keys = [f"{every_ms}/{shard}" for every_ms, shards in page.items() for shard in shards]
+    circles, notes = find_both(items, (CIRCLES, [str(every_ms) for every_ms in page]), (HOSTS, keys))
+    left = iter(notes)
     known: dict[int, _Known] = {}
-    for (every_ms, mine), circle in zip(hosts.items(), circles, strict=True):
-        here = {shard: found[every_ms, shard] for shard in sorted(set(map(shard_of, mine)))}
-        known[every_ms] = _Known(circle, here, _notes_of(circle, here, mine))
+    for (every_ms, shards), circle in zip(page.items(), circles, strict=True):
+        here, found = {shard: next(left) for shard in shards}, dict[str, HostNote]()
+        if circle.value is not None:
+            for shard, mine in shards.items():
+                found |= notes_in(here[shard].value, mine, born=circle.value.born)
+        known[every_ms] = _Known(circle, here, found)
     return known
 
 
-def _notes_of(circle: Found[Circle], shards: Mapping[int, Found[HostNotes]], hosts: set[str]) -> dict[str, HostNote]:
-    if circle.value is None:
-        return {}
-    born = circle.value.born
-    return {host: note for one in shards.values() for host, note in notes_in(one.value, hosts, born=born).items()}
-
-
-def _pages(hosts: Mapping[int, set[str]], *, items_max: int) -> Iterator[dict[int, set[str]]]:
+def _pages(hosts: Mapping[int, Iterable[str]], *, items_max: int) -> list[Page]:
     """Intervals whose circles, with the notes of these hosts, are no more items than that together."""
-    page: dict[int, set[str]] = {}
+    pages: list[Page] = [{}]
     held = 0
-    for every_ms, mine in sorted(hosts.items()):
-        more = 1 + len(set(map(shard_of, mine)))
-        if page and held + more > items_max:
-            yield page
-            page, held = {}, 0
-        page[every_ms] = mine
-        held += more
-    if page:
-        yield page
+    for every_ms, mine in hosts.items():
+        shards: dict[int, list[str]] = {}
+        for host in mine:
+            shards.setdefault(shard_of(host), []).append(host)
+        held += 1 + len(shards)
+        if held > items_max:
+            held = 1 + len(shards)
+            pages.append({})
+        pages[-1][every_ms] = shards
+    return pages
 
 
 def _with_phase(put: PutMonitor, phase: Phase) -> PutMonitor:

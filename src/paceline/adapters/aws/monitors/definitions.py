@@ -32,7 +32,7 @@ from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.lists.query import Facet, MonitorQuery
 from paceline.core.monitors.load import load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove, only_asks
+from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 from paceline.errors import StoreUnavailable
@@ -174,35 +174,51 @@ class _Puts:
         raise _busy(self._owner)
 
     def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
-        number = user["number"]
-        found = self._db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
-        results: list[PutResult] = []
-        actions: list[Action] = []
-        names = frozenset(user.get("names", ()))
-        before = facts = OwnerFacts(user["monitors"], self._load(user), user["disabled"], names)
+        """Decides first without numbers, so that only what is created takes a generation, and only writes a number."""
+        found = self._db.get_many(ITEMS, [monitor_key(user["number"], item.id) for item in items])
+        before = OwnerFacts(user["monitors"], self._load(user), user["disabled"], frozenset(user.get("names", ())))
+        stored = [found.get(monitor_key(user["number"], item.id)) for item in items]
+        facts, tried = self._decide(items, stored, before, seqs=[0] * len(items), generations=[])
+        if all(one.stored is None for one in tried):
+            return Judged([one.result for one in tried], [], 0, facts.queues)
         seqs = self._numbers.take("change", len(items))
-        generations = self._spare(
-            sum(monitor_key(number, item.id) not in found and not only_asks(item) for item in items)
-        )
-        outgoing = False
-        for item, seq in zip(items, seqs, strict=True):
-            there = found.get(monitor_key(number, item.id))
-            created = facts.monitors - before.monitors
-            generation = generations[created] if not there and created < len(generations) else 0
-            new = NewFacts(self._now_ms, seq, generation)
-            decided = decide_put(item, to_stored(there) if there else None, facts, self._limits, new)
-            results.append(decided.result)
-            if decided.stored is None:
-                continue
-            facts = decided.owner
-            change = change_item(decided.stored.generation, seq, number=number, owner=item.owner, monitor=item.id)
-            actions += [_write(monitor_key(number, item.id), there, decided.stored), put(ITEMS, change)]
-            outgoing = outgoing or isinstance(item.spec.check, OutgoingCheck)
+        generations = self._spare(facts.monitors - before.monitors)
+        facts, decided = self._decide(items, stored, before, seqs=seqs, generations=generations)
+        actions: list[Action] = []
+        for item, seq, there, one in zip(items, seqs, stored, decided, strict=True):
+            if one.stored is not None:
+                key = monitor_key(user["number"], item.id)
+                change = change_item(
+                    one.stored.generation, seq, number=user["number"], owner=item.owner, monitor=item.id
+                )
+                actions += [_write(key, there, one.stored), put(ITEMS, change)]
+        written = [item for item, one in zip(items, decided, strict=True) if one.stored is not None]
+        outgoing = any(isinstance(item.spec.check, OutgoingCheck) for item in written)
         created = facts.monitors - before.monitors
-        listed = facts.queues != names or (outgoing and not user.get("outgoing"))
-        if actions and (created or facts.load != user.get("load") or listed):
+        listed = facts.queues != before.queues or (outgoing and not user.get("outgoing"))
+        if created or facts.load != user.get("load") or listed:
             actions += _count(user, created, facts, outgoing=outgoing, monitors_max=self._limits.monitors_max)
-        return Judged(results, actions, created, facts.queues)
+        return Judged([one.result for one in decided], actions, created, facts.queues)
+
+    def _decide(
+        self,
+        items: Sequence[PutMonitor],
+        stored: Sequence[Item | None],
+        facts: OwnerFacts,
+        *,
+        seqs: Sequence[int],
+        generations: Sequence[int],
+    ) -> tuple[OwnerFacts, list[PutDecision]]:
+        """Returns the owner after all of the puts, and the decision on each."""
+        decided: list[PutDecision] = []
+        before = facts.monitors
+        for item, there, seq in zip(items, stored, seqs, strict=True):
+            created = facts.monitors - before
+            generation = generations[created] if there is None and created < len(generations) else 0
+            new = NewFacts(self._now_ms, seq, generation)
+            decided.append(decide_put(item, to_stored(there) if there else None, facts, self._limits, new))
+            facts = decided[-1].owner
+        return facts, decided
 
     def _list_queues(self, user: Item, judged: Judged) -> None:
         """Lists the owner's queues before they have a run: a listed one costs a look, another is never served."""
