@@ -11,7 +11,7 @@ from paceline.core.batches.values import CallRun
 from paceline.core.ids import call_run_id, stable_fraction
 from paceline.core.why.call_eta import ProviderRules, call_eta
 from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Eta, Link, Why, counted, holds, took
-from paceline.core.why.queued import QUEUE_READ_MAX, ProviderQueue, QueuedCall
+from paceline.core.why.queued import DUES_READ_MAX, ProviderQueue, QueuedCall
 
 CAN_START = "It is due and nothing is in its way: it starts at the next look of a daemon."
 
@@ -142,8 +142,8 @@ def _in_queue(facts: CallFacts, *, now_ms: int) -> list[Link]:
     earlier = [call for call in queue.calls if call.due_ms < run.due_ms]
     unread = _mine(facts) is None and queue.more
     if unread or (run.state == "waiting" and any(call.state == "waiting" for call in earlier)):
-        amount = QUEUE_READ_MAX + 1 if unread else len(earlier)
-        text = f"It waits behind {counted(amount, QUEUE_READ_MAX, 'earlier call', 'earlier calls')} of {name}."
+        amount = DUES_READ_MAX + 1 if unread else len(earlier)
+        text = f"It waits behind {counted(amount, DUES_READ_MAX, 'earlier call', 'earlier calls')} of {name}."
         change = f"an admin: {name} starts more at once with a larger `--max-in-flight`, or a higher `--rate`"
         found.append(Link("order", text, _since(run, now_ms), None, change))
     held = [call for call in queue.calls if call.state != "waiting" and call.run != run.handle]

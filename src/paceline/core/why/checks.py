@@ -7,29 +7,27 @@ from typing import NamedTuple
 from paceline.core.ids import run_id
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.overlap import follow_ms
 from paceline.core.monitors.places import target_of, target_reason
-from paceline.core.monitors.schedule import Entry, next_due_ms
+from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.values import Run
 from paceline.core.monitors.wait_reasons import wait_reason
-from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Eta, Link, Why, took
+from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Eta, Link, Why, counted, took
+from paceline.core.why.check_eta import firing_eta, run_eta
 
 CAN_START = "It is due and nothing is in its way: it starts at the next look of a daemon."
-HANDLED_MS = 30_000
-"""A firing that was due so long ago and made no run may be missed: then the monitor's policy decides."""
 CADENCE_CHANGE = "its owner: edit the monitor's `every` or `cron`, or run it now with `paceline monitor run {id}`"
 
 
 class CheckFacts(NamedTuple):
     """What is stored of a monitor and of one of its runs. ``run`` None: its next firing, which has made no run yet.
 
-    ``earlier``: the first of its runs that have not ended, if that is another. ``daemons``: how many run.
+    ``earlier``: those of its runs before it that have not ended, the oldest first. ``daemons``: how many run.
     """
 
     monitor: Monitor
     entry: Entry | None = None
     run: Run | None = None
-    earlier: Run | None = None
+    earlier: tuple[Run, ...] = ()
     disabled: bool = False
     daemons: int = 1
 
@@ -49,14 +47,10 @@ def why_check(facts: CheckFacts, *, now_ms: int) -> Why:
         case "held":
             return Why(name, run.state, (due, _disabled(facts)))
         case "retry" | "later":
-            link: Link = _timed(run)
-            at_ms = max(run.until_ms or now_ms, now_ms)
-            eta = Eta(at_ms, at_ms) if facts.earlier is None and _is_claimed(facts) else None
-            behind = [] if facts.earlier is None else [_behind(facts.earlier)]
-            return Why(name, run.state, (due, link, *behind), eta)
+            return Why(name, run.state, (due, _timed(run), *_behind(facts)), _eta(facts, run, now_ms=now_ms))
         case "parked":
-            behind = [_behind(facts.earlier)] if facts.earlier is not None else [Link("order", f"{_text(run)}.")]
-            return Why(name, run.state, (due, *behind), _eta_behind(facts, run, now_ms=now_ms))
+            behind = _behind(facts) or [Link("order", f"It {_text(run)}.", run.due_ms)]
+            return Why(name, run.state, (due, *behind), _eta(facts, run, now_ms=now_ms))
         case _:
             link = _waiting(facts, run)
             free = link.link == "place" and link.text == CAN_START
@@ -87,9 +81,10 @@ def _why_firing(facts: CheckFacts, *, now_ms: int) -> Why:
     elif due_ms <= now_ms:
         text = "It is due, and its run is made at the next look of a daemon."
         found.append(Link("due", text, due_ms, None, NOBODY))
-    if facts.earlier is not None:
-        found.append(_overlap(facts.earlier, entry))
-    return Why(name, "planned", tuple(found), None if found[0].link == "pause" else _eta_firing(facts, now_ms=now_ms))
+    if facts.earlier:
+        found.append(_overlap(facts.earlier[0], entry))
+    eta = None if found[0].link == "pause" else firing_eta(entry, facts.earlier, monitor.spec.check, now_ms=now_ms)
+    return Why(name, "planned", tuple(found), eta)
 
 
 def _due_text(facts: CheckFacts, due_ms: int, now_ms: int) -> str:
@@ -114,49 +109,6 @@ def _overlap(earlier: Run, entry: Entry) -> Link:
     return Link("order", text, earlier.due_ms, None, f"see `paceline why {name}`; or its owner: edit `overlap`")
 
 
-def _eta_firing(facts: CheckFacts, *, now_ms: int) -> Eta | None:
-    """Exactly when it is due; while an earlier run is out, at the latest at the first due time after its lease."""
-    entry, earlier = facts.entry, facts.earlier
-    if entry is None or entry.due_ms is None or entry.outgoing:
-        return None
-    due_ms = entry.due_ms
-    if now_ms - due_ms > HANDLED_MS:
-        return None  # it may be missed, and its policy decides what becomes of it
-    soon_ms = max(due_ms, now_ms)
-    if earlier is None:
-        return Eta(soon_ms, soon_ms)
-    if earlier.state != "out" or earlier.until_ms is None or entry.cadence.overlap == "queue":
-        return None
-    if earlier.until_ms < due_ms:
-        return Eta(soon_ms, soon_ms)
-    grid_ms = due_ms + (entry.lead_ms or 0)
-    last_ms = next_due_ms(entry.cadence, after_ms=earlier.until_ms, due_ms=grid_ms, generation=entry.generation)
-    return Eta(soon_ms, max(soon_ms, last_ms))
-
-
-def _eta_behind(facts: CheckFacts, run: Run, *, now_ms: int) -> Eta | None:
-    """Of a run right behind one that is out: when that ends, and no sooner than half the usual distance after it."""
-    earlier, entry = facts.earlier, facts.entry
-    if earlier is None or earlier.counter + 1 != run.counter or earlier.state != "out" or not _is_claimed(facts):
-        return None
-    if earlier.until_ms is None or earlier.started_ms is None:
-        return None
-    paced_ms = follow_ms(
-        entry.cadence if entry is not None else None,
-        started_ms=earlier.started_ms,
-        previous_due_ms=earlier.due_ms,
-        due_ms=run.due_ms,
-        generation=run.generation,
-    )
-    return Eta(max(now_ms, min(paced_ms, earlier.started_ms)), max(now_ms, paced_ms, earlier.until_ms))
-
-
-def _is_claimed(facts: CheckFacts) -> bool:
-    """True if daemons of Paceline take its runs."""
-    outgoing = facts.entry.outgoing if facts.entry is not None else isinstance(facts.monitor.spec.check, OutgoingCheck)
-    return not outgoing
-
-
 def _disabled(facts: CheckFacts) -> Link:
     owner = facts.monitor.owner
     return Link("pause", f"Its owner {owner} is disabled.", None, None, f"an admin: `paceline user enable {owner}`")
@@ -170,10 +122,21 @@ def _timed(run: Run) -> Link:
     return Link("retry_after", text, run.started_ms or run.due_ms, run.until_ms, NOBODY)
 
 
-def _behind(earlier: Run) -> Link:
-    name = _name(earlier)
-    text = f"It waits for {name}, an earlier run of the same monitor that is {earlier.state}."
-    return Link("order", text, earlier.due_ms, earlier.until_ms, f"whoever can change that one: `paceline why {name}`")
+def _eta(facts: CheckFacts, run: Run, *, now_ms: int) -> Eta | None:
+    cadence = facts.entry.cadence if facts.entry is not None else None
+    return run_eta([*facts.earlier, run], facts.monitor.spec.check, cadence, now_ms=now_ms)
+
+
+def _behind(facts: CheckFacts) -> list[Link]:
+    """What is before it: the first of the monitor's runs that have not ended, and how many in all."""
+    if not facts.earlier:
+        return []
+    first, more = facts.earlier[0], len(facts.earlier) - 1
+    name = _name(first)
+    also = f", and for {counted(more, 1_000, 'run', 'runs')} behind it" if more else ""
+    text = f"It waits for {name}, an earlier run of the same monitor that is {first.state}{also}."
+    until_ms = None if more else first.until_ms
+    return [Link("order", text, first.due_ms, until_ms, f"whoever can change that one: `paceline why {name}`")]
 
 
 def _waiting(facts: CheckFacts, run: Run) -> Link:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from paceline.core.batches.provider import policy_of
+from paceline.core.batches.batch import Day
+from paceline.core.batches.provider import ProviderDefinition, policy_of
 from paceline.core.batches.values import CallRun
 from paceline.core.daemons import is_gone
 from paceline.core.ids import parse_call_run_id, parse_run_id
@@ -18,7 +19,7 @@ from paceline.core.why.calls import CallFacts, why_call
 from paceline.core.why.chain import Why
 from paceline.core.why.checks import CheckFacts, why_check
 from paceline.core.why.measurements import OWN_AHEAD_MAX, MeasurementFacts, why_measurement
-from paceline.core.why.queued import QUEUE_READ_MAX
+from paceline.core.why.queued import DUES_READ_MAX, QUEUE_READ_MAX, ProviderQueue, QueuedCall, with_dues
 from paceline.errors import NotFound
 from paceline.ports import JobStore, Store
 from paceline.steps.jobs.gates import read_gates
@@ -68,7 +69,7 @@ def explain_call(store: Store, run: CallRun, *, now_ms: int) -> Why:
     provider = store.provider(run.provider)
     queue, before = None, None
     if provider is not None:
-        queue = store.provider_queue(provider.number, policy_of(provider.spec), limit=QUEUE_READ_MAX)
+        queue = _queue_to(store, provider, run, day)
     if record is not None and record.options.after is not None:
         before = store.find_call_run(run.batch, record.options.after, run.date)
     daemons = count_daemons(store, now_ms=now_ms)
@@ -79,15 +80,13 @@ def explain_check(store: Store, monitor: Monitor, entry: Entry | None, run: Run,
     """Returns the chain of a monitor's run that was made."""
     if run.state in _RUN_ENDED:
         return why_check(CheckFacts(monitor, entry, run), now_ms=now_ms)
-    earlier = first_open(store, monitor, now_ms=now_ms)
-    if earlier is not None and earlier.counter >= run.counter:
-        earlier = None
+    earlier = tuple(one for one in open_runs(store, monitor, now_ms=now_ms) if one.counter < run.counter)
     return why_check(_around(store, monitor, entry, run, earlier, now_ms=now_ms), now_ms=now_ms)
 
 
 def explain_firing(store: Store, monitor: Monitor, entry: Entry | None, *, now_ms: int) -> Why:
     """Returns why the monitor's next firing has not come yet."""
-    earlier = first_open(store, monitor, now_ms=now_ms)
+    earlier = open_runs(store, monitor, now_ms=now_ms)
     return why_check(_around(store, monitor, entry, None, earlier, now_ms=now_ms), now_ms=now_ms)
 
 
@@ -113,6 +112,20 @@ def explain_measurement(
     return why_measurement(facts, now_ms=now_ms)
 
 
+def _queue_to(store: Store, provider: ProviderDefinition, run: CallRun, day: Day | None) -> ProviderQueue:
+    """Returns the provider's queue as far as the run. Where many are before it, only the due times of some are read."""
+    policy = policy_of(provider.spec)
+    queue = store.provider_queue(provider.number, policy, limit=QUEUE_READ_MAX)
+    last_ms = max((call.due_ms for call in queue.calls if call.state == "waiting"), default=0)
+    if run.state != "waiting" or not queue.more or run.due_ms <= last_ms or day is None:
+        return queue
+    dues_ms = store.taken(provider.number, from_ms=last_ms + 1, to_ms=run.due_ms, limit=DUES_READ_MAX)
+    if len(dues_ms) + len(queue.calls) >= DUES_READ_MAX:
+        return queue
+    mine = QueuedCall(run.handle, "waiting", run.due_ms, run.due_ms, day.end_ms, policy.timeout_ms, sure=True)
+    return with_dues(queue, dues_ms, mine, policy)
+
+
 def count_daemons(store: Store, *, now_ms: int) -> int:
     """Returns how many daemons run on the store."""
     return sum(not is_gone(one, now_ms=now_ms) for one in list_daemons(store, limit=DAEMONS_MAX))
@@ -133,14 +146,14 @@ def _own_ahead(store: JobStore, item: StoredMeasurement) -> int:
 
 
 def _around(
-    store: Store, monitor: Monitor, entry: Entry | None, run: Run | None, earlier: Run | None, *, now_ms: int
+    store: Store, monitor: Monitor, entry: Entry | None, run: Run | None, earlier: tuple[Run, ...], *, now_ms: int
 ) -> CheckFacts:
     owner = store.user(monitor.owner)
     disabled = owner is not None and owner.disabled
     return CheckFacts(monitor, entry, run, earlier, disabled, count_daemons(store, now_ms=now_ms))
 
 
-def first_open(store: Store, monitor: Monitor, *, now_ms: int) -> Run | None:
-    """Returns the oldest run of the monitor that has not ended, as far as a page of runs shows it."""
+def open_runs(store: Store, monitor: Monitor, *, now_ms: int) -> tuple[Run, ...]:
+    """Returns the runs of the monitor that have not ended, the oldest first, as far as a page of runs shows them."""
     newest = store.monitor_runs(monitor, before=None, limit=OPEN_READ_MAX, now_ms=now_ms)
-    return next((run for run in reversed(newest) if run.state not in _RUN_ENDED), None)
+    return tuple(run for run in reversed(newest) if run.state not in _RUN_ENDED)

@@ -18,7 +18,7 @@ from paceline.steps.why.runs import (
     explain_check,
     explain_firing,
     explain_measurement,
-    first_open,
+    open_runs,
 )
 from paceline.steps.why.view import WhyView, why_view
 
@@ -28,10 +28,10 @@ _SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sendin
 def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
     """Returns why the monitor does not fire: of a run that waits, else of its next firing."""
     entry = store.entries([monitor.generation], now_ms=now_ms).get(monitor.generation)
-    waiting = first_open(store, monitor, now_ms=now_ms)
-    if waiting is None or waiting.state == "out":
+    waiting = [run for run in open_runs(store, monitor, now_ms=now_ms) if run.state != "out"]
+    if not waiting:
         return why_view(explain_firing(store, monitor, entry, now_ms=now_ms))
-    return why_view(explain_check(store, monitor, entry, waiting, now_ms=now_ms))
+    return why_view(explain_check(store, monitor, entry, waiting[0], now_ms=now_ms))
 
 
 def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -> WhyView:

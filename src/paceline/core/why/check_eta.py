@@ -1,0 +1,78 @@
+"""When a monitor's waiting run or next firing starts: its open runs are played forward, one after the other.
+
+Once as if every check before it ended at once, and once as if each took all the time that it has, or was out until its
+lease ends. It supposes that nobody edits anything, that places are free, and that no check is tried twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paceline.core.durations import parse_duration_ms
+from paceline.core.monitors.checks import Check, OutgoingCheck
+from paceline.core.monitors.overlap import follow_ms
+from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
+from paceline.core.monitors.values import Run
+from paceline.core.why.chain import Eta
+
+HANDLED_MS = 30_000
+"""A firing that was due so long ago and made no run may be missed: then the monitor's policy decides."""
+
+
+def run_eta(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_ms: int) -> Eta | None:
+    """Returns when the last of a monitor's open runs starts; ``runs`` are all up to it, the oldest first.
+
+    None: a checker of its owner takes it.
+    """
+    played = _play(runs, check, cadence, now_ms=now_ms)
+    return None if played is None else played[0]
+
+
+def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: int) -> Eta | None:
+    """Returns when the run of a monitor's next firing starts, whose runs that have not ended are ``open_runs``."""
+    due_ms, cadence = entry.due_ms, entry.cadence
+    if due_ms is None or isinstance(check, OutgoingCheck):
+        return None
+    grid_ms = due_ms + (entry.lead_ms or 0)
+    following_ms = next_due_ms(cadence, after_ms=due_ms, due_ms=grid_ms, generation=entry.generation)
+    if now_ms - due_ms > HANDLED_MS or following_ms <= now_ms:
+        return None  # it may be missed, and its policy decides what becomes of it
+    soon_ms = max(due_ms, now_ms)
+    if not open_runs:
+        return Eta(soon_ms, soon_ms)
+    played = _play(open_runs, check, cadence, now_ms=now_ms)
+    if played is None:
+        return None
+    ends_ms = played[1]
+    if ends_ms < due_ms:
+        return Eta(soon_ms, soon_ms)
+    if cadence.overlap == "skip":
+        last_ms = next_due_ms(cadence, after_ms=ends_ms, due_ms=grid_ms, generation=entry.generation)
+        return Eta(soon_ms, max(soon_ms, last_ms))
+    gap_ms = max(following_ms - due_ms, 0)
+    return Eta(soon_ms, max(soon_ms, ends_ms, played[0].to_ms + gap_ms))
+
+
+def _play(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_ms: int) -> tuple[Eta, int] | None:
+    """Returns when the last run starts, and when it ends at the latest."""
+    if isinstance(check, OutgoingCheck):
+        return None
+    timeout_ms = parse_duration_ms(check.timeout) or 0
+    soon_end, late_end, late_start, soon_start, due_ms = now_ms, now_ms, now_ms, now_ms, 0
+    for run in runs:
+        if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
+            soon_start = late_start = run.started_ms or now_ms
+            soon_end, late_end = now_ms, run.until_ms
+        else:
+            ready_ms = max(run.until_ms or now_ms, now_ms)
+            paced_ms = late_start if run is runs[0] else _paced_ms(cadence, late_start, due_ms, run)
+            soon_start, late_start = max(ready_ms, soon_end), max(ready_ms, late_end, paced_ms)
+            soon_end, late_end = soon_start, late_start + timeout_ms
+        due_ms = run.due_ms
+    return Eta(max(soon_start, now_ms), max(late_start, now_ms)), late_end
+
+
+def _paced_ms(cadence: Cadence | None, started_ms: int, previous_due_ms: int, run: Run) -> int:
+    return follow_ms(
+        cadence, started_ms=started_ms, previous_due_ms=previous_due_ms, due_ms=run.due_ms, generation=run.generation
+    )
