@@ -1,4 +1,4 @@
-"""How the daemon logs: one line per event with fields, to stderr, and never a secret."""
+"""How the daemon logs: one line per event with fields, to stderr or a file, and never a secret."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any, Literal, TextIO
 
 import structlog
 
 MASK = "***"
 DEPTH_MAX = 6
+FILE_BYTES_MAX = 10_000_000
+"""A log file that is larger is put aside, and replaces the one that was put aside before."""
 _SECRET_NAMES = frozenset({"token", "secret", "authorization", "key", "password", "passwd", "cookie", "apikey"})
 _SECRET_TEXTS = (
     (re.compile(r"pl_[0-9A-Za-z]+_[0-9A-Za-z]+"), MASK),
@@ -21,42 +25,64 @@ _SECRET_TEXTS = (
 )
 
 
-def configure_logs(*, level: str, log_format: Literal["auto", "json", "text"], stream: TextIO | None = None) -> None:
+LogFormat = Literal["auto", "json", "text"]
+
+
+def configure_logs(*, level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
     """Text on a terminal and JSON elsewhere, unless told; the standard library's loggers speak the same way."""
     target = sys.stderr if stream is None else stream
     text = log_format == "text" or (log_format == "auto" and target.isatty())
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
-        structlog.processors.format_exc_info,
-        redact,
-    ]
+    _log_to(_handler(logging.StreamHandler(target), text=text, colors=target.isatty()), level=level)
+
+
+def configure_log_file(file: Path, *, level: str, log_format: LogFormat) -> None:
+    """Appends to a file of mode 0600, as JSON unless told. Errors are shown on stderr too: somebody should look."""
+    file.touch(mode=0o600)
+    kept = RotatingFileHandler(file, maxBytes=FILE_BYTES_MAX, backupCount=1, encoding="utf-8")
+    errors = _handler(logging.StreamHandler(sys.stderr), text=True, colors=sys.stderr.isatty())
+    errors.setLevel(logging.ERROR)
+    _log_to(_handler(kept, text=log_format == "text", colors=False), errors, level=level)
+
+
+def _log_to(*handlers: logging.Handler, level: str) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *shared,
+            *_shared(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(target)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *shared],
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _renderer(text=text, stream=target),
-            ],
-        )
-    )
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers[:] = handlers
     root.setLevel(level.upper())
     # The daemon says itself when it serves and stops; of the server only trouble is news.
     logging.getLogger("uvicorn").setLevel("DEBUG" if level == "debug" else "WARNING")
+
+
+def _shared() -> list[structlog.typing.Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.format_exc_info,
+        redact,
+    ]
+
+
+def _handler(handler: logging.Handler, *, text: bool, colors: bool) -> logging.Handler:
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(), *_shared()],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _renderer(text=text, colors=colors),
+            ],
+        )
+    )
+    return handler
 
 
 def warn_of_plain_http(host: str, *, tls: bool) -> None:
@@ -102,7 +128,7 @@ def _masked_text(text: str) -> str:
     return text
 
 
-def _renderer(*, text: bool, stream: TextIO) -> structlog.typing.Processor:
+def _renderer(*, text: bool, colors: bool) -> structlog.typing.Processor:
     if text:
-        return structlog.dev.ConsoleRenderer(colors=stream.isatty(), timestamp_key="at")
+        return structlog.dev.ConsoleRenderer(colors=colors, timestamp_key="at")
     return structlog.processors.JSONRenderer()

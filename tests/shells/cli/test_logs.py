@@ -6,12 +6,13 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from paceline.shells.logs import MASK, configure_logs, warn_of_plain_http
+from paceline.shells.logs import MASK, configure_log_file, configure_logs, warn_of_plain_http
 
 TOKEN = "pl_0123456789ab_" + "c0ffee" * 10
 CANARY = "canary-4711"
@@ -23,6 +24,9 @@ def _restored() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, uvicorn_level = root.handlers[:], root.level, logging.getLogger("uvicorn").level
     yield
+    for handler in root.handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.close()
     root.handlers[:] = handlers
     root.setLevel(level)
     logging.getLogger("uvicorn").setLevel(uvicorn_level)
@@ -72,6 +76,28 @@ def test_a_terminal_gets_text() -> None:
     structlog.get_logger("t").info("serving", url="http://127.0.0.1:1")
     assert "serving" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
+
+
+def test_log_file_has_everything_and_stderr_only_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "demo.log"
+    configure_log_file(file, level="info", log_format="auto")
+    structlog.get_logger("t").info("fired", detail=f"token={TOKEN}")
+    structlog.get_logger("t").error("broken")
+    assert [json.loads(line)["event"] for line in file.read_text().splitlines()] == ["fired", "broken"]
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "c0ffee" not in file.read_text()
+    told = capsys.readouterr().err
+    assert ("broken" in told, "fired" in told) == (True, False)
+
+
+def test_log_file_that_is_too_large_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "demo.log"
+    monkeypatch.setattr("paceline.shells.logs.FILE_BYTES_MAX", 10_000)
+    configure_log_file(file, level="info", log_format="json")
+    for number in range(1_000):
+        structlog.get_logger("t").info("fired", number=number)
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["demo.log", "demo.log.1"]
+    assert sum(one.stat().st_size for one in tmp_path.iterdir()) <= 20_000
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,11 @@ def test_demo_monitors_fire_and_all_views_show_their_runs(program: Program) -> N
         kinds = {kind for one in job["measurements"] for kind in one["types"]}
         assert kinds == {"ping", "traceroute", "dns", "sslcert", "ntp", "http"}
         assert {one["account"] for one in job["measurements"]} == {"demo-1", "demo-2"}
-        assert token not in (program.folder / "daemon.log").read_text()
+        log = program.folder / up.said["log"]
+        assert '"event": "job_finished"' in eventually(lambda: "job_finished" in log.read_text() and log.read_text())
+        assert token not in log.read_text()
+        assert log.stat().st_mode & 0o777 == 0o600
+        assert (program.folder / "daemon.log").read_text() == "", "the terminal stays readable"
     # Opened without the simulator, this store does not try the simulator's keys at RIPE.
     assert {key["state"] for key in program.json("key", "list")["items"]} == {"disabled"}
     assert program.ok("check") == "OK\n"
@@ -221,6 +225,13 @@ def test_a_start_without_users_says_what_to_do_next(program: Program) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_plain_start_logs_to_stderr_and_to_no_file(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    with program.running("up", "--port", "0"):
+        eventually(lambda: '"event": "serving"' in (program.folder / "daemon.log").read_text())
+    assert list(program.folder.glob("paceline*.log")) == []
 
 
 def test_a_port_that_is_taken_is_named(program: Program) -> None:

@@ -61,7 +61,8 @@ def up(
         bool,
         typer.Option(
             "--demo",
-            help="On a store of its own, with a user, model providers, monitors, a batch and a job to look at.",
+            help="On a store of its own, with a user, model providers, monitors, a batch and a job to look at. The log"
+            " goes to a file beside the store.",
         ),
     ] = False,
     host: HostOption = None,
@@ -78,12 +79,13 @@ def up(
 
 
 def _demo(call: Call, settings: Settings) -> int:
-    from paceline.shells.cli.places import demo_store
+    from paceline.shells.cli.places import SQLITE, demo_store
     from paceline.shells.demo import demo_atlas, demo_settings, end_demo, prepare_demo
     from paceline.simulators.http import ModelHttpServer
     from paceline.wiring import SystemClock
 
     settings = settings.model_copy(update={"store": demo_store(settings.store)})
+    log = Path(settings.store.removeprefix(SQLITE)).with_suffix(".log")
     started_ms = SystemClock().now_ms()
     with demo_atlas(now_ms=started_ms) as atlas, ModelHttpServer() as model:
         settings = demo_settings(settings, atlas_url=atlas.base_url)
@@ -93,9 +95,9 @@ def _demo(call: Call, settings: Settings) -> int:
                 # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
                 at_the_end.callback(end_demo, system)
                 demo = prepare_demo(system, model_url=model.base_url, atlas=atlas, started_ms=started_ms)
-                _welcome(call, system, url, demo)
+                _welcome(call, system, url, demo, log)
 
-            return _daemon(system, serve_api=True, ready=ready)
+            return _daemon(system, serve_api=True, ready=ready, log=log)
 
 
 def worker(call: Call, *, logging: Logging) -> int:
@@ -108,11 +110,16 @@ def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
         return _daemon(system, serve_api=serve_api, ready=lambda url: _announce(call, system, url))
 
 
-def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None]) -> int:
+def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], log: Path | None = None) -> int:
+    """Runs until it is told to stop. Without a file for the log it goes to stderr."""
     from paceline.shells.daemon.daemon import run_daemon
-    from paceline.shells.logs import configure_logs, warn_of_plain_http
+    from paceline.shells.logs import configure_log_file, configure_logs, warn_of_plain_http
 
-    configure_logs(level=system.settings.log_level, log_format=system.settings.log_format)
+    level, log_format = system.settings.log_level, system.settings.log_format
+    if log is None:
+        configure_logs(level=level, log_format=log_format)
+    else:
+        configure_log_file(log, level=level, log_format=log_format)
     if serve_api:
         warn_of_plain_http(system.settings.host, tls=system.tls is not None)
     return run_daemon(system, serve_api=serve_api, ready=ready)
@@ -130,7 +137,7 @@ def _announce(call: Call, system: System, url: str) -> None:
     emit(call, document, *lines)
 
 
-def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
+def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> None:
     program, settings = _this_program(call), system.settings
     authority = system.tls.authority if system.tls else None
     trusting = f"--cacert {authority} " if authority else ""
@@ -143,19 +150,21 @@ def _welcome(call: Call, system: System, url: str, demo: Demo) -> None:
         "model": demo.model_url,
         "atlas": demo.atlas_url,
         "job": demo.job,
+        "log": str(log),
     } | ({"ca": str(authority)} if authority else {})
     emit(
         call,
         document,
         f"Paceline is up: {url} (store {settings.store}; Ctrl-C stops it)",
-        f"User {demo.user}, token {demo.token} (a new one at each start)",
-        f"Model HTTP server: {demo.model_url}",
-        f"RIPE Atlas simulator: {demo.atlas_url}/api/v2/",
         f"In a browser: {url}/#token={demo.token}",
+        f"User {demo.user}, token {demo.token} (a new one at each start)",
+        f"Log: {log}",
+        f"Model HTTP server: {demo.model_url}; RIPE Atlas simulator: {demo.atlas_url}/api/v2/",
         "",
         "Try, in another terminal in this folder. The demo has a store of its own; this is how commands find it:",
         f"     export PACELINE_STORE={shlex.quote(settings.store)}",
-        "  1. watch the monitors fire",
+        "  1. watch what runs, waits and fails (q leaves it), and the monitors",
+        f"     {program} top",
         f"     {program} monitor list --user {demo.user}",
         "  2. put one of your own",
         f"     curl -X PUT {url}/v1/users/me/monitors/mine {bearer} -H 'Content-Type: application/json' \\",
