@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.world.history.support.verified import judged
 from tests.world.support.damage import Faulty
 from tests.world.support.job_damage import JOB_FAULTS
 from tests.world.support.job_world import JobWorld
@@ -27,6 +28,7 @@ def make_world(tmp_path: Path) -> Iterator[Maker]:
 def test_jobs_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -> None:
     world = make_world(seed)
     world.run(STEPS)
+    assert judged(world).passed, judged(world)
     came = world.books.outcomes
     assert min(world.crashes, world.interruptions, world.repeats, world.freezes) > STEPS // 300
     assert min(came["sent"], sum(world.wire.struck.values())) > STEPS // 100

@@ -20,3 +20,6 @@ class HistoryStore(Protocol):
 
     def call_facts(self) -> Iterator[Fact]:
         """Yields all DayFacts; then for each provider its ProviderFact and its CallFacts in order of due time."""
+
+    def job_facts(self) -> Iterator[Fact]:
+        """Yields MeterFacts and expiries; then each JobFact, its MeasurementFacts, each with its postings."""

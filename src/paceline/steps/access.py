@@ -17,6 +17,7 @@ from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReac
 from paceline.ports import Store
 from paceline.steps.alerts.channels import remove_channels
 from paceline.steps.alerts.silences import remove_silences
+from paceline.steps.history.notes import note_limit
 from paceline.steps.monitors.react import react_to_all
 
 TOKEN_BYTES = 32
@@ -122,6 +123,9 @@ def user_of_token(token: Token, user: User) -> TokenUser:
 def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> User:
     if edit.daily_credits is not None and (problem := credits_problem(edit.daily_credits)):
         raise InvalidInput.of(problem)
+    before = store.user(user_id) if edit.daily_credits is not None else None
+    if before is not None and before.daily_credits != edit.daily_credits:
+        note_limit(store, user_id, daily_credits=before.daily_credits, now_ms=now_ms)
     user = store.edit_user(user_id, edit)
     if user is None:
         raise no_user(user_id)

@@ -17,8 +17,9 @@ from paceline.steps.history.verify import Report, verify
 from tests.contract.support.stage import DAY_MS
 from tests.steps.history.support.batch_edits import BATCH_EDITS
 from tests.steps.history.support.batch_past import live_two_days
+from tests.steps.history.support.job_edits import JOB_EDITS
 from tests.steps.history.support.monitor_edits import MONITOR_EDITS, Edit
-from tests.world.history.support.verified import SteadyWorld
+from tests.world.history.support.verified import SteadyJobWorld, SteadyWorld
 from tests.world.support.actors import EXPIRE_MS, KEEP_MS
 
 SEEDS = range(2)
@@ -63,6 +64,15 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Past:
     return Past(path, now_ms, keep_ms=7 * DAY_MS)
 
 
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    folder = tmp_path_factory.mktemp("past")
+    with closing(SteadyJobWorld(3, folder)) as world:
+        world.live(250)
+        (path,) = folder.glob("*.db")
+    return Past(path, world.now_ms, keep_ms=7 * DAY_MS)
+
+
 def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:
     report = monitors.judged(monitors.path)
     assert report.passed, report
@@ -86,5 +96,18 @@ def test_history_of_batches_that_nobody_edited_passes(batches: Past) -> None:
 @pytest.mark.parametrize("edit", BATCH_EDITS, ids=lambda edit: edit.name)
 def test_edit_of_a_batch_s_rows_is_named(edit: Edit, batches: Past, tmp_path: Path) -> None:
     report = batches.edited(tmp_path / "edited.db", edit, seed=1)
+    broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
+    assert edit.promises <= broken, report
+
+
+def test_history_of_jobs_that_nobody_edited_passes(jobs: Past) -> None:
+    report = jobs.judged(jobs.path)
+    assert report.passed, report
+    assert report.runs > 20
+
+
+@pytest.mark.parametrize("edit", JOB_EDITS, ids=lambda edit: edit.name)
+def test_edit_of_a_job_s_rows_is_named(edit: Edit, jobs: Past, tmp_path: Path) -> None:
+    report = jobs.edited(tmp_path / "edited.db", edit, seed=1)
     broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
     assert edit.promises <= broken, report

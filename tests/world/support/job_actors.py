@@ -18,6 +18,7 @@ from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Gra
 from paceline.simulators.ripe_atlas.accounts import CREATE, Key
 from paceline.simulators.ripe_atlas.messages import Request
 from paceline.simulators.ripe_atlas.world import Fate
+from paceline.steps.history.notes import note_limit
 from paceline.steps.jobs import accounts, dispatch, follow, lookup, reconcile, submit, sync
 from tests.world.support.batch_actors import OpenVault
 from tests.world.support.job_ledger import JobBooks
@@ -289,6 +290,8 @@ class Operators:
     def edit_user(self, owner: str) -> None:
         random = self._world.random
         limit = random.choice((None, 300, 2_000, 6_000)) if owner in ("ann", "bob") else None
+        if (before := self._store.user(owner)) is not None:
+            note_limit(self._store, owner, daily_credits=before.daily_credits, now_ms=self._world.now_ms)
         self._store.edit_user(owner, UserEdit(daily_credits=limit, disabled=random.random() < 0.3))
 
     def put_account(self, place: Place, *, enabled: bool = True) -> None:

@@ -18,6 +18,7 @@ from paceline.adapters.aws.client.items import Key, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.history import batches as batch_history
+from paceline.adapters.aws.history import jobs as job_history
 from paceline.adapters.aws.history import monitors as monitor_history
 from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
@@ -97,6 +98,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
 
     monitor_facts = monitor_history.monitor_facts
     call_facts = batch_history.call_facts
+    job_facts = job_history.job_facts
 
     def verify(self) -> list[str]:
         return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]

@@ -13,6 +13,7 @@ from paceline.adapters.sqlite.batches.providers import Policies
 from paceline.adapters.sqlite.batches.store import SqliteBatchStore
 from paceline.adapters.sqlite.database import Database, file_bytes
 from paceline.adapters.sqlite.history import batches as batch_history
+from paceline.adapters.sqlite.history import jobs as job_history
 from paceline.adapters.sqlite.history import monitors as monitor_history
 from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.jobs.store import SqliteJobStore
@@ -97,6 +98,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
     verify = reads(upkeep.verify)
     monitor_facts = streams(monitor_history.read_facts)
     call_facts = streams(batch_history.read_facts)
+    job_facts = streams(job_history.read_facts)
 
     def ping(self) -> None:
         with self._db.write() as db:

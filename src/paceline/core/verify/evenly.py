@@ -1,4 +1,4 @@
-"""Evenly: the runs of a day lie on a grid of as many equal slots, and each provider has one slot in each of its parts.
+"""Evenly: the runs of a day lie on a grid of as many equal slots, and those of each provider are spread over the day.
 
 Late records, redriven dead letters and reruns have times of their own. A day with some of them is judged as far as its
 runs still are on the grid: no slot has two.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import pairwise
 
 from paceline.core.verify.calls import Books
 from paceline.core.verify.facts import CallFact, DayFact
@@ -15,6 +16,8 @@ from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
 
 RERUN = "~"
+RUNS_MIN = 8
+GAPS_MAX = 4
 MOST = 0.9
 """A day whose runs lie on the grid for so large a part was planned by it."""
 
@@ -48,9 +51,9 @@ class CallJudge:
             judged += on_grid
             broken += _twins(day, slots)
             if on_grid == len(slots):
-                uneven = list(_parts(day, providers, slots))
-                broken += uneven
-                if not uneven:
+                mine = _by_provider(providers, slots)
+                broken += _gaps(day, mine, n=len(slots))
+                if all(_is_spread(some, n=len(slots)) for some in mine.values()):
                     self.plain.add(number)
         return Finding("evenly", judged, broken)
 
@@ -77,14 +80,28 @@ def _twins(day: DayFact, slots: list[int]) -> Iterator[Counterexample]:
         yield Counterexample(f"two runs of {day.batch}@{day.date} are planned for one slot of {len(slots)}", (day,))
 
 
-def _parts(day: DayFact, providers: array[int], slots: list[int]) -> Iterator[Counterexample]:
-    """The k-th run of a provider with m of n runs has a slot s with k·n/m <= s < (k+1)·n/m."""
-    n = len(slots)
+def _by_provider(providers: array[int], slots: list[int]) -> dict[int, list[int]]:
     mine: dict[int, list[int]] = {}
-    for provider, slot in zip(providers, slots, strict=True):
+    for slot, provider in sorted(zip(slots, providers, strict=True)):
         mine.setdefault(provider, []).append(slot)
-    for provider, some in mine.items():
-        m = len(some)
-        if any(not k * n <= slot * m < (k + 1) * n for k, slot in enumerate(sorted(some))):
-            says = f"the {m} runs of provider {provider} on {day.batch}@{day.date} are not spread over the day"
+    return mine
+
+
+def _is_spread(slots: list[int], *, n: int) -> bool:
+    """As it was planned: the k-th of a provider's m runs has a slot s with k·n/m <= s < (k+1)·n/m."""
+    m = len(slots)
+    return all(k * n <= slot * m < (k + 1) * n for k, slot in enumerate(slots))
+
+
+def _gaps(day: DayFact, mine: dict[int, list[int]], *, n: int) -> Iterator[Counterexample]:
+    """A plan leaves less than two ideal gaps between neighbours; a record that got another provider widens one of them.
+
+    Twice as much is broken, where a provider has enough runs to tell.
+    """
+    for provider, slots in mine.items():
+        m = len(slots)
+        widest = max(later - sooner for sooner, later in pairwise([*slots, slots[0] + n]))
+        if m >= RUNS_MIN and widest * m > GAPS_MAX * n:
+            name = f"provider {provider} on {day.batch}@{day.date}"
+            says = f"{m} runs of {name} leave a gap of {widest * m / n:.1f} ideal ones"
             yield Counterexample(says, (day,))

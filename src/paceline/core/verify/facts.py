@@ -141,3 +141,83 @@ class CallFact(Fact, frozen=True, gc=False):
     """Its record comes after another one."""
     dead: bool = False
     reason: str = ""
+
+
+# -- jobs
+
+
+class LimitFact(Fact, frozen=True, gc=False):
+    """A user's daily credits as they were until they were changed. They come before the meters."""
+
+    user: str
+    daily_credits: int
+    until_ms: int
+
+
+class MeterFact(Fact, frozen=True, gc=False):
+    """A meter as it is stored. All meters come before the jobs. ``opened``: of postings that were removed since."""
+
+    name: str
+    window: str
+    limit: int
+    held: int
+    spent: int
+    opened_held: int = 0
+    opened_spent: int = 0
+    released: int | None = None
+    """Of a sliding meter: what its releases add up to."""
+    user: str = ""
+    """Whose day it is."""
+
+
+class JobFact(Fact, frozen=True, gc=False):
+    """A job, with the counts and sums that are kept with it: the first of its facts."""
+
+    number: int
+    id: str
+    measurements: int
+    open: int
+    done: int
+    failed: int
+    cancelled: int
+    reserved: int
+    settled: int
+    refunded: int
+    created_ms: int
+    finished_ms: int | None = None
+    purged: bool = False
+    """It is being removed."""
+
+
+class MeasurementFact(Fact, frozen=True, gc=False):
+    """A measurement; its postings follow."""
+
+    job: int
+    index: int
+    state: str
+    attempt: int
+    credits: int
+    """The most that it can cost."""
+    slot: bool = False
+    account: str = ""
+    intent_ms: int | None = None
+    ended_ms: int | None = None
+    settled: int | None = None
+    statuses: tuple[int, ...] = ()
+    """RIPE's newest word on each definition; 0 if there was none."""
+    delivered: tuple[int, ...] = ()
+    prices: tuple[int, ...] = ()
+    """Of one result of each definition."""
+    reason: str = ""
+
+
+class PostingFact(Fact, frozen=True, gc=False):
+    """A move on a meter. ``attempt`` 0 is the hold on the user's day. An expiry has no measurement and stands first."""
+
+    job: int
+    index: int
+    attempt: int
+    meter: str
+    move: str
+    amount: int
+    at_ms: int = 0

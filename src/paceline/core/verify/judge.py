@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paceline.core.verify import grid, lost, once, order
+from paceline.core.verify.budget import BudgetJudge
 from paceline.core.verify.call_judges import CallJudges
+from paceline.core.verify.completion import CompletionJudge
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
@@ -42,11 +44,26 @@ class LifeJudges:
         self._monitor, self._entries, self._runs = None, [], []
 
 
+class JobJudges:
+    """The judges of jobs: they hold sums and speak at the end."""
+
+    def __init__(self) -> None:
+        self._judges = (BudgetJudge(), CompletionJudge())
+
+    def see(self, fact: Fact) -> Iterator[Finding]:
+        for judge in self._judges:
+            judge.see(fact)
+        return iter(())
+
+    def end(self) -> Iterator[Finding]:
+        return (judge.finding() for judge in self._judges)
+
+
 class Judges:
     """All judges. Facts are given to them one by one, and findings come whenever a group is over."""
 
     def __init__(self, rules: Rules) -> None:
-        self._all = (LifeJudges(rules), CallJudges(rules))
+        self._all = (LifeJudges(rules), CallJudges(rules), JobJudges())
 
     def see(self, fact: Fact) -> Iterator[Finding]:
         for judges in self._all:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from paceline.core.verify.facts import RetentionFact, SetBackFact
 from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
@@ -9,8 +11,28 @@ from paceline.steps.collection import Collection
 SET_BACKS = Collection("set_back", SetBackFact)
 RETENTION = Collection("retention", RetentionFact)
 SHORTEST = "shortest"
+LIMITS_MAX = 50
 SET_BACK_KEPT_MS = 400 * 86_400_000
 """Longer than anything is kept that a set-back may excuse."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Daily credits that a user had before, each with when they were changed; the newest ones."""
+
+    before: tuple[tuple[int, int], ...] = ()
+
+
+LIMITS = Collection("daily_credits", Limits)
+
+
+def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) -> None:
+    """Note what a user's daily credits were until now."""
+
+    def longer(known: Limits | None) -> Limits:
+        before = (*(known or Limits()).before, (daily_credits, now_ms))
+        return Limits(before[-LIMITS_MAX:])
+
+    LIMITS.edit(store, user, longer)
 
 
 def note_set_back(store: ItemStore, *, from_ms: int, to_ms: int) -> None:

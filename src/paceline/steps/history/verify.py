@@ -7,12 +7,12 @@ from itertools import chain
 
 import msgspec
 
-from paceline.core.verify.facts import CallFact, Fact, RetentionFact, RunFact, SetBackFact
+from paceline.core.verify.facts import CallFact, Fact, LimitFact, MeasurementFact, RetentionFact, RunFact, SetBackFact
 from paceline.core.verify.judge import Judges
 from paceline.core.verify.rules import Clock, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.ports import Store
-from paceline.steps.history.notes import RETENTION, SET_BACKS, SHORTEST
+from paceline.steps.history.notes import LIMITS, RETENTION, SET_BACKS, SHORTEST
 
 REPORT_EVERY = 10_000
 Progress = Callable[[int, int | None], None]
@@ -37,9 +37,16 @@ def note_facts(store: Store) -> Iterator[Fact]:
         yield retention
 
 
+def limit_facts(store: Store) -> Iterator[Fact]:
+    """Yields the limits that users had before, which come before the meters."""
+    for found in LIMITS.walk(store):
+        for daily_credits, until_ms in found.value.before if found.value else ():
+            yield LimitFact(found.key, daily_credits, until_ms)
+
+
 def store_facts(store: Store) -> Iterator[Fact]:
     """Yields all facts of a store, the notes first."""
-    return chain(note_facts(store), store.monitor_facts(), store.call_facts())
+    return chain(note_facts(store), store.monitor_facts(), store.call_facts(), limit_facts(store), store.job_facts())
 
 
 def verify(store: Store, rules: Rules, *, progress: Progress) -> Report:
@@ -96,7 +103,7 @@ class _Counted:
 
     def count(self, facts: Iterable[Fact]) -> Iterator[Fact]:
         for fact in facts:
-            if isinstance(fact, RunFact | CallFact):
+            if isinstance(fact, RunFact | CallFact | MeasurementFact):
                 self.runs += 1
                 if self.runs % REPORT_EVERY == 0:
                     self._progress(self.runs, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -110,24 +111,21 @@ def crowd_calls(db: apsw.Connection, random: Random) -> None:
     db.executemany("UPDATE result SET ended_ms = ? WHERE k = ?", [(rows[-1][1] + 5_000, k) for k, _ in rows])
 
 
-def exchange_slots(db: apsw.Connection, random: Random) -> None:
-    """The first runs of two providers are planned for the evening: the grid stays whole, the providers do not."""
-    day, provider = pick(db, random, "SELECT run >> 31, min(k >> 40) FROM planned GROUP BY 1 HAVING count(*) > 20")
-    mine = [
-        k
-        for (k,) in db.execute("SELECT k FROM planned WHERE run >> 31 = ? AND k >> 40 = ? ORDER BY k", (day, provider))
-    ]
-    theirs = [
-        k
-        for (k,) in db.execute(
-            "SELECT k FROM planned WHERE run >> 31 = ? AND k >> 40 <> ? ORDER BY k & ((1 << 40) - 1)", (day, provider)
-        )
-    ]
+def bunch_calls(db: apsw.Connection, random: Random) -> None:
+    """Five early runs of a provider exchange their slots with late ones of another: the grid stays whole."""
+    (day,) = pick(db, random, "SELECT DISTINCT run >> 31 FROM planned")
     mask = (1 << 40) - 1
-    pairs = {mine[0]: mine[0] & ~mask | theirs[-1] & mask, theirs[-1]: theirs[-1] & ~mask | mine[0] & mask}
-    for old, new in pairs.items():
-        for table in ("planned", "result"):
-            db.execute(f"UPDATE {table} SET k = ? WHERE k = ?", (new, old))  # noqa: S608  two fixed names
+    rows: list[Any] = db.execute(
+        "SELECT k FROM planned WHERE run >> 31 = ? ORDER BY k & ((1 << 40) - 1)", (day,)
+    ).fetchall()
+    counts = Counter(k >> 40 for (k,) in rows)
+    (first, _), (second, _) = counts.most_common(2)
+    early = [k for (k,) in rows if k >> 40 == second][:5]
+    late = [k for (k,) in rows if k >> 40 == first][-5:]
+    for mine, theirs in zip(early, late, strict=True):
+        for old, new in ((mine, -1), (theirs, theirs & ~mask | mine & mask), (-1, mine & ~mask | theirs & mask)):
+            for table in ("planned", "result"):
+                db.execute(f"UPDATE {table} SET k = ? WHERE k = ?", (new, old))  # noqa: S608  two fixed names
 
 
 def _edit(promise: str, act: Act) -> Edit:
@@ -140,7 +138,7 @@ BATCH_EDITS = (
     _edit("in order", end_call_before_start),
     _edit("in order", swap_calls_in_backlog),
     _edit("in order", crowd_calls),
-    _edit("evenly", exchange_slots),
+    _edit("evenly", bunch_calls),
     _edit("once", move_call),
     _edit("once", move_call_to_another_provider),
     _edit("once", double_call),

@@ -10,6 +10,7 @@ from paceline.steps.history.notes import note_set_back
 from paceline.steps.history.verify import Report, verify
 from tests.world.support.actors import EXPIRE_MS, KEEP_MS
 from tests.world.support.broken import Broken
+from tests.world.support.job_world import JobWorld
 from tests.world.support.seeded import Seeded
 from tests.world.support.world import World
 
@@ -55,3 +56,26 @@ class SteadyWorld(BlindWorld):
     """A world whose clock is right."""
 
     FLOWS = ((0.70, 1_500), (0.94, 20_000), (1.0, 480_000))
+
+
+class SteadyJobWorld(JobWorld):
+    """A world of jobs whose clock is right."""
+
+    def _jump(self) -> None:
+        self.let_pass(3_600_000)
+
+
+class BlindJobWorld(JobWorld):
+    """The story of jobs, told by somebody who does not notice what goes wrong."""
+
+    def judged(self) -> Report:
+        return judged(self)
+
+    def _step(self) -> None:
+        try:
+            super()._step()
+        except GOES_ON:
+            self._cut_in = False
+
+    def _look(self, number: int) -> None:
+        """Nobody looks."""
