@@ -14,6 +14,7 @@ from paceline.core.jobs.meters import (
     NEVER_MS,
     Balance,
     Closed,
+    CreditBalance,
     Hold,
     Meter,
     Posting,
@@ -22,6 +23,7 @@ from paceline.core.jobs.meters import (
     Short,
     Taken,
     add_up,
+    balance_ends_ms,
     close,
     day_name,
     expire,
@@ -281,3 +283,23 @@ class TheLedger(RuleBasedStateMachine):
 
 TestTheLedger = pytest.mark.slow(TheLedger.TestCase)
 TestTheLedger.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("free", "spent", "foreign", "days"),
+    [
+        (300, 100, 50, 2.0),
+        (0, 10, 0, 0.0),
+        (-5, 10, 0, 0.0),
+        (100, 0, 0, None),
+        (10**12, 1, 0, None),
+        (50, 0, 100, 0.5),
+    ],
+)
+def test_balance_ends_when_the_use_of_the_last_day_has_used_it_up(
+    free: int, spent: int, foreign: int, days: float | None
+) -> None:
+    balance = CreditBalance(free, free, NOW_MS)
+    spend = Meter("credits", 1_000, "sliding", spent=spent, foreign=foreign)
+    ends_ms = balance_ends_ms(balance, spend, now_ms=NOW_MS)
+    assert ends_ms == (None if days is None else NOW_MS + int(days * DAY_MS))

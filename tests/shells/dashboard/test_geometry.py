@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from paceline.shells.dashboard.pictures import ahead_chart
+from hypothesis import given
+from hypothesis import strategies as st
+
+from paceline.shells.dashboard.pictures import ahead_chart, nice_top, value_ticks
 
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -50,3 +53,13 @@ def test_limits_that_allow_nothing_leave_all_of_the_load_over_them() -> None:
     chart = ahead_chart(ahead([(0, 4, 0)], capacity=0), height=100)
     assert chart.capacity == ""
     assert chart.over == dict(chart.series)["fb"]
+
+
+@given(st.floats(0.001, 1e9))
+def test_axis_of_any_value_begins_at_zero_and_ends_at_a_round_figure_above_it(most: float) -> None:
+    top = nice_top(most)
+    ticks = value_ticks(top, 100)
+    assert most <= top * 1.000001
+    assert (ticks[0].text, ticks[0].at, ticks[-1].at) == ("0", 100, 0)
+    assert 2 <= len(ticks) <= 6
+    assert len({tick.text for tick in ticks}) == len(ticks)

@@ -71,12 +71,13 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
             "Runs",
         ),
         "/ui/providers": ("steady", "moody", "Open"),
-        "/ui/batches": ("demo", "Plan today"),
+        "/ui/batches": ("demo", "Running day", "of 300 done", "Plan today"),
+        "/ui/monitors/demo/web?range=30d": ("Latency, ms", "Median of the day", "30 days"),
         f"/ui/batches/demo/{datetime.now(UTC):%Y-%m-%d}": ("The plan of the day", "steady", "record-0", "Largest gap"),
         "/ui/dead": ("gave up", "Redrive…", "Status 422"),
         "/ui/jobs": ("a demo of every type", "credits left today"),
         f"/ui/jobs/{demo.said['job']}": ("Measurements", "demo-1", "Reserved"),
-        "/ui/accounts": ("demo-1", "demo key 1", "left of 100"),
+        "/ui/accounts": ("demo-1", "demo key 1", "left of 100", "Balance"),
         "/ui/channels": ("Channels", "nobody is told", "Alerts"),
         "/ui/users": ("Tokens of demo", "made by up --demo"),
         f"/ui/runs/{quote(newest_run(demo, 'broken'), safe='')}/why": (
@@ -103,6 +104,15 @@ def test_every_view_shows_its_things_and_axe_finds_nothing(demo: Running, browse
             assert browser.violations() == [], f"{path}, {name}"
             assert not browser.scrolls_sideways(), f"{path}, {name}"
     assert browser.complaints() == []
+
+
+def test_tab_reaches_everything_of_every_view_in_order_and_with_a_ring(demo: Running, browser: Looking) -> None:
+    browser.media(width=1280, dark=False)
+    browser.sign_in(demo.said["url"], demo.said["token"])
+    for path, words in views(demo).items():
+        browser.open(path)
+        browser.shows("#view", *words)
+        assert browser.walk_with_tab() == [], path
 
 
 def test_newcomer_sees_all_of_the_demo_move(demo: Running, browser: Looking) -> None:

@@ -21,12 +21,13 @@ class Meter(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """All limits of an account. ``balance`` is None until RIPE has told it."""
+    """All limits of an account. ``balance`` is None until RIPE has told it; ``balance_ends``: when it is used up."""
 
     concurrent: Meter
     daily_results: Meter
     daily_credits: Meter
     balance: Meter | None
+    balance_ends: datetime | None
 
 
 class Barred(Model, frozen=True):

@@ -20,6 +20,7 @@ import msgspec
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
 NEVER_MS = 1 << 60
+FORECAST_MS_MAX = 3_650 * DAY_MS
 
 Window = Literal["day", "sliding", "until_released"]
 """``day``: a calendar day in UTC, and a meter of its own each day. ``sliding``: what is spent counts for 24 hours.
@@ -255,6 +256,18 @@ def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> Cr
     """RIPE refused so much for want of credits: there are fewer, until a reading that is asked later."""
     free = need - 1 if known is None else min(known.free, need - 1)
     return CreditBalance(free, None if known is None else known.told, now_ms)
+
+
+def balance_ends_ms(balance: CreditBalance, spend: Meter, *, now_ms: int) -> int | None:
+    """When the balance is used up if the use of the last 24 hours goes on, by us and by others; None: it is not used.
+
+    ``spend`` is the account's sliding meter of credits. What lies further ahead than FORECAST_MS_MAX is not told.
+    """
+    used_a_day = spend.spent + spend.held + max(0, spend.foreign)
+    if not used_a_day:
+        return None
+    left_ms = max(0, balance.free) * DAY_MS // used_a_day
+    return now_ms + left_ms if left_ms <= FORECAST_MS_MAX else None
 
 
 def day_name(name: str, *, now_ms: int) -> str:

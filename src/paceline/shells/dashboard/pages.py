@@ -13,7 +13,7 @@ from paceline.shells.api.http.problems import retry_after_s
 from paceline.shells.api.http.route import Route
 from paceline.shells.dashboard import files, signing_in
 from paceline.shells.dashboard.rendering import html, is_part
-from paceline.shells.dashboard.views import accounts, batches, jobs, monitors, overview, people, runs
+from paceline.shells.dashboard.views import accounts, batches, going, jobs, monitors, overview, people, runs
 
 
 def dashboard_routes() -> tuple[Route, ...]:
@@ -25,6 +25,7 @@ def dashboard_routes() -> tuple[Route, ...]:
         accounts.PAGES,
         people.PAGES,
         runs.PAGES,
+        going.PAGES,
         signing_in.SESSIONS,
         files.FILES,
     )

@@ -38,10 +38,10 @@ def nice_top(most: float) -> float:
 
 def value_ticks(top: float, height: float) -> list[Tick]:
     """Lines of the value axis from the bottom up, at round figures; ``at`` is in pixels from the top."""
-    first = int(str(int(top))[0])
+    first = int(f"{top:e}"[0])
     steps = {1: 5, 2: 4, 6: 3, 8: 4}.get(first, first)
-    if top < steps:
-        steps = max(1, int(top))
+    if 1 <= top < steps:
+        steps = int(top)
     return [Tick(round(height * (1 - step / steps), 2), _figure(top * step / steps)) for step in range(steps + 1)]
 
 
@@ -215,4 +215,4 @@ def _figure(value: float) -> str:
         return f"{value / 1_000_000:g} M"
     if value >= 10_000:
         return f"{value / 1_000:g} k"
-    return f"{ceil(value * 10) / 10:,g}"
+    return f"{ceil(value * 10) / 10:,g}" if value >= 1 else f"{value:.2g}"

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from paceline.core.instants import to_text
-from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, room, room_ms
+from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, balance_ends_ms, room, room_ms
 from paceline.core.jobs.pool import Account, KeyState, aside_reason
 from paceline.core.jobs.values import StoredKey
 from paceline.core.schema import Instant
@@ -42,6 +42,8 @@ class UsageView(msgspec.Struct, frozen=True):
     daily_results: MeterView
     daily_credits: MeterView
     balance: MeterView | None
+    balance_ends: Instant | None
+    """When the balance is used up, if the use of the last 24 hours goes on."""
 
 
 class KeyView(msgspec.Struct, frozen=True):
@@ -135,6 +137,7 @@ def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -
             _meter_view(account.results, now_ms=now_ms),
             _meter_view(account.credits, now_ms=now_ms),
             _balance_view(account),
+            _balance_ends(account, now_ms=now_ms),
         ),
         barred=[to_view(one, BarredView) for one in account.barred if one.until_ms > now_ms],
         keys=[key_view(key) for key in keys],
@@ -168,6 +171,13 @@ def _balance_view(account: Account) -> MeterView | None:
     # RIPE may only have said that it is too little: then what is left is the most that there can be.
     limit = left + held if balance.told is None else balance.told
     return MeterView(max(0, limit - held - left), held, 0, limit, left, None)
+
+
+def _balance_ends(account: Account, *, now_ms: int) -> Instant | None:
+    if account.balance is None:
+        return None
+    ends_ms = balance_ends_ms(account.balance, account.credits, now_ms=now_ms)
+    return None if ends_ms is None else to_text(ends_ms)
 
 
 def _meter_view(meter: Meter, *, now_ms: int) -> MeterView:

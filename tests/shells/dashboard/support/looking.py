@@ -13,6 +13,26 @@ from tests.shells.cli.support.program import eventually
 
 AXE = (resources.files("axe_core_python") / "axe.min.js").read_text()
 WAIT_S = 20
+WALK_MAX = 400
+BEGIN_WALK = """
+    const pressable = "a[href], button, input, select, textarea, [tabindex='0']";
+    window.wanted = [...document.querySelectorAll(pressable)].filter((one) => !one.disabled && one.type !== "hidden"
+        && one.checkVisibility({visibilityProperty: true}) && one.tabIndex >= 0);
+    window.walked = []; window.wrong = [];
+    document.activeElement.blur(); getSelection().removeAllRanges(); scrollTo(0, 0)"""
+STEP_OF_WALK = """
+    const one = document.activeElement, before = window.walked.at(-1);
+    if (one === document.body || window.walked.includes(one)) return true;
+    const name = one.outerHTML.slice(0, 120), style = getComputedStyle(one);
+    if (before?.isConnected && before.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_PRECEDING)
+        window.wrong.push("out of order: " + name);
+    if (style.outlineStyle === "none" || style.outlineWidth === "0px") window.wrong.push("without a ring: " + name);
+    window.walked.push(one);
+    return false"""
+END_OF_WALK = """
+    const left = window.wanted.filter((one) => one.isConnected && !one.disabled && !window.walked.includes(one));
+    if (window.walked.length < 10) window.wrong.push("walked over " + window.walked.length + " only");
+    return window.wrong.concat(left.map((one) => "not reached: " + one.outerHTML.slice(0, 120)))"""
 
 
 class Looking:
@@ -68,6 +88,18 @@ class Looking:
             if (found.length === 1) found[0].click();
             return found.length"""
         self.until(lambda: self.run(script, within, name) == 1)
+
+    def walk_with_tab(self) -> list[str]:
+        """Presses Tab until the focus has been everywhere. Returns what is wrong: unreached, out of order, unseen."""
+        self.run(BEGIN_WALK)
+        for _ in range(WALK_MAX):
+            for kind in ("rawKeyDown", "keyUp"):
+                key = {"type": kind, "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+                self.chrome.execute_cdp_cmd("Input.dispatchKeyEvent", key)
+            if self.run(STEP_OF_WALK):
+                break
+        wrong: list[str] = self.run(END_OF_WALK)
+        return wrong
 
     def media(self, *, width: int, dark: bool, height: int = 900) -> None:
         self.chrome.execute_cdp_cmd(

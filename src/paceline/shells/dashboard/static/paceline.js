@@ -359,7 +359,7 @@ function filter(form) {
 
 function onKey(event) {
   const typing = event.target.matches("input, textarea, select");
-  if (event.key === "/" && !typing && $("q")) { event.preventDefault(); $("q").focus(); }
+  if (event.key === "/" && !typing) { event.preventDefault(); ($("q") || $("go")).focus(); }
   if (event.key === "Escape" && !document.querySelector("dialog[open]") && chosen().length) {
     for (const box of chosen()) box.checked = false;
     countChosen();

@@ -10,22 +10,27 @@ from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.rendering import Place, page
-from paceline.shells.dashboard.views.finding import asked_of
+from paceline.shells.dashboard.views.finding import asked_of, with_share
 from paceline.shells.dashboard.words import count, joined, moment, sentence
 
 PAGES = Group("Dashboard")
 ROWS = 50
 BATCHES = 100
+RUNNING_MAX = 1_000
 DAYS_SHOWN = 3
 CHART_HEIGHT = 140
 STATES = ("waiting", "out", "retry", "aside", "done", "failed", "unknown", "skipped")
 
 
-@Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor",))
+@Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
 async def list_providers(call: Call) -> Answer:
     """Providers: who lets calls through, at which rate, and what waits."""
-    api, asked = Api(call), asked_of(call, "cursor")
-    listed = await api.get("/v1/providers", {"limit": ROWS, "cursor": asked["cursor"]})
+    api, asked = Api(call), asked_of(call, "cursor", "id")
+    if asked["id"]:
+        found = await api.get("/v1/providers/{provider}", provider=asked["id"])
+        listed: dict[str, Any] = {"items": [found], "next_cursor": None}
+    else:
+        listed = await api.get("/v1/providers", {"limit": ROWS, "cursor": asked["cursor"]})
     items = sorted(listed["items"], key=lambda one: _ORDER.get(one["standing"]["state"], 9))
     place = Place("providers", "Providers")
     return await page(
@@ -41,10 +46,14 @@ async def list_providers(call: Call) -> Answer:
 
 @Route(PAGES, "GET", "/ui/batches", {200: "text/html"}, access="admin", page=True, query=("cursor",))
 async def list_batches(call: Call) -> Answer:
-    """Batches with their newest days."""
+    """Batches, how far their running days are, and their newest days."""
     api, asked = Api(call), asked_of(call, "cursor")
-    listed = await api.get("/v1/batches", {"limit": BATCHES, "cursor": asked["cursor"]})
-    await together(*(_add_days(api, one) for one in listed["items"]))
+    listed, running = await together(
+        api.get("/v1/batches", {"limit": BATCHES, "cursor": asked["cursor"]}),
+        api.get("/v1/days", {"limit": RUNNING_MAX}),
+    )
+    days = {day["batch"]: with_share(day, api.now_ms) for day in running["items"]}
+    await together(*(_add_days(api, one, days.get(one["id"])) for one in listed["items"]))
     return await page(
         call,
         "batches.html",
@@ -136,9 +145,11 @@ def _day_heading(day: dict[str, Any]) -> str:
     return f"All {count(day['runs'], 'run')} ended{gave_up}." if day["runs"] else "Nothing was planned."
 
 
-async def _add_days(api: Api, batch: dict[str, Any]) -> None:
-    found = await api.get("/v1/batches/{batch}/days", {"limit": DAYS_SHOWN}, batch=batch["id"])
-    batch["days"] = [_named(day) for day in found["items"]]
+async def _add_days(api: Api, batch: dict[str, Any], running: dict[str, Any] | None) -> None:
+    """Adds ``running``, the day whose window began last, if it is planned, and ``days``, the newest others."""
+    found = await api.get("/v1/batches/{batch}/days", {"limit": DAYS_SHOWN + 1}, batch=batch["id"])
+    others = [_named(day) for day in found["items"] if running is None or day["date"] != running["date"]]
+    batch["running"], batch["days"] = running, others[:DAYS_SHOWN]
 
 
 def _named(day: dict[str, Any]) -> dict[str, Any]:

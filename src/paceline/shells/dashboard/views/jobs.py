@@ -41,6 +41,7 @@ async def show_job(call: Call) -> Answer:
     """One job: progress, cost, and its measurements with account and reason."""
     api, asked = Api(call), asked_of(call, "state", "from")
     job = await api.get("/v1/jobs/{job}", {"measurements": "true"}, job=call.params["job"])
+    why = None if job["finished"] else await api.find("/v1/jobs/{job}/why", job=call.params["job"])
     found = [one for one in job["measurements"] if asked["state"] in ("", one["state"])]
     start = int(asked["from"]) if asked["from"].isdigit() and len(asked["from"]) < 9 else 0
     return await page(
@@ -48,6 +49,7 @@ async def show_job(call: Call) -> Answer:
         "job.html",
         Place("jobs", job["title"] or job["job"], (("Jobs", "/ui/jobs"),)),
         job=job,
+        why=why,
         total=sum(job["counts"].values()),
         shown=found[start : start + ROWS],
         found=len(found),

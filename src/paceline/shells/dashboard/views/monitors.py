@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from paceline.core.instants import to_datetime
@@ -33,6 +34,8 @@ HEALTHS = ("failing", "late", "new", "paused", "ok")
 KINDS = ("http", "tcp", "tls", "dns", "outgoing")
 SORTS = {"health": "Failing first", "next_due": "Next run", "id": "Name"}
 USERS_OFFERED = 100
+RANGES = {"7d": 7, "30d": 30, "90d": 90}
+"""Days of the latency chart, by the words in the address; without one it shows the newest runs."""
 
 
 @Route(PAGES, "GET", "/ui/monitors", {200: "text/html"}, page=True, query=_LIST_QUERY)
@@ -73,11 +76,11 @@ async def _users(api: Api, whose: str) -> list[str]:
     return [one["id"] for one in (await api.get("/v1/users", {"limit": USERS_OFFERED}))["items"]]
 
 
-@Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor",))
+@Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor", "range"))
 async def show_monitor(call: Call) -> Answer:
     """One monitor: its health, latency, runs with reasons, next times and definition."""
     api, names = Api(call), {"user": call.params["user"], "id": call.params["id"]}
-    asked = asked_of(call, "cursor")
+    asked = asked_of(call, "cursor", "range")
     of_runs = "/v1/users/{user}/monitors/{id}/runs"
     monitor, drawn, runs, upcoming, silences, uptime = await together(
         api.get("/v1/users/{user}/monitors/{id}", None, **names),
@@ -99,7 +102,10 @@ async def show_monitor(call: Call) -> Answer:
         good=next((run for run in drawn["items"] if run["outcome"] == "ok"), None),
         upcoming=upcoming,
         silences=[one for one in silences["items"] if one["monitor"] == monitor["id"] or one["tag"] in monitor["tags"]],
-        chart=_chart(drawn["items"]),
+        chart=_days_chart(uptime["days"], RANGES[asked["range"]], api.now_ms)
+        if asked["range"] in RANGES
+        else _chart(drawn["items"]),
+        ranges=RANGES,
         uptime=uptime,
         days=pictures.status_days(uptime["days"], to_datetime(api.now_ms).date(), DAYS_HEIGHT),
         days_height=DAYS_HEIGHT,
@@ -126,4 +132,27 @@ def _chart(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
         "median": values[len(values) // 2] if values else None,
         "p95": values[int(len(values) * 0.95)] if values else None,
         "runs": len(timed),
+    }
+
+
+def _days_chart(days: list[dict[str, Any]], count: int, now_ms: int) -> dict[str, Any] | None:
+    """The median and the 95th percentile of each of the last days."""
+    end = to_datetime(now_ms)
+    start = end - timedelta(days=count)
+    timed = [(day, 100 * (moment(f"{day['date']}T12:00:00Z") - start) / (end - start)) for day in days]
+    known = [(day, min(max(x, 0.0), 100.0)) for day, x in timed if day["p50"] is not None and x > -1]
+    if not known:
+        return None
+    first, begin = known[0]
+    drawn = [(first, max(0.0, begin - 100 / count)), *known]  # a day alone is a dash as wide as a day
+    top = pictures.nice_top(max(day["p95"] for day, _ in known))
+    return {
+        "height": CHART_HEIGHT,
+        "line": pictures.line([(x, day["p50"]) for day, x in drawn], top, CHART_HEIGHT),
+        "upper": pictures.line([(x, day["p95"]) for day, x in drawn], top, CHART_HEIGHT),
+        "failed": [],
+        "values": pictures.value_ticks(top, CHART_HEIGHT),
+        "times": pictures.time_ticks(start, end, last="today"),
+        "median": None,
+        "days": len(known),
     }
