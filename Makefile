@@ -16,11 +16,15 @@ GENERATOR := requirements/generator
 UV := uv==0.13.7
 # More than there are cores: many tests wait for a process, a socket or a clock.
 WORKERS ?= 3
+# What `make coverage` runs, and the least share of lines and branches in per cent: of core, and of all of Paceline.
+COVERED ?= tests/core tests/steps tests/contract tests/differential tests/shells/api
+CORE_FLOOR ?= 70
+FLOOR ?= 60
 # The tests start the command line hundreds of times: let Python keep what it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full functions site licences lock clean
+.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full coverage test-on functions site licences lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +64,19 @@ quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, 
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
+
+test-on:  ## core, steps, the store on SQLite and the API on another Python: make test-on PYTHON=python3.13
+	$(PYTHON) -m venv build/on/$(notdir $(PYTHON))
+	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
+	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
+	build/on/$(notdir $(PYTHON))/bin/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract tests/adapters tests/shells/api $(ARGS)
+
+coverage: $(STAMP)  ## which lines and branches the tests reach without AWS; fails below the floors
+	rm -rf build/coverage
+	$(BIN)/python -m coverage run -m pytest -q -n $(WORKERS) -m "not aws" $(COVERED) $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --include "src/paceline/core/*" --skip-covered --show-missing --fail-under $(CORE_FLOOR)
+	$(BIN)/python -m coverage report --skip-covered --fail-under $(FLOOR)
 
 check: $(STAMP)  ## all that CI runs: format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check
