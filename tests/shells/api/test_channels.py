@@ -26,6 +26,20 @@ def test_channel_is_created_replaced_shown_without_its_url_and_removed(world: Wo
     assert "canary" not in world.log.getvalue()
 
 
+def test_channel_is_replaced_only_as_it_was_seen_with_if_match(alice: Client) -> None:
+    created = alice("PUT", f"{CHANNELS}/ops", WEBHOOK, headers={"If-None-Match": "*"})
+    assert created.status == 201
+    assert alice("PUT", f"{CHANNELS}/ops", WEBHOOK, headers={"If-None-Match": "*"}).status == 412
+    seen = created.headers["etag"]
+    assert alice("GET", f"{CHANNELS}/ops", headers={"If-None-Match": seen}).status == 304
+    changed = alice("PUT", f"{CHANNELS}/ops", {**WEBHOOK, "default": False}, headers={"If-Match": seen})
+    assert (changed.status, changed.json["default"]) == (200, False)
+    assert alice("PUT", f"{CHANNELS}/ops", WEBHOOK, headers={"If-Match": seen}).code == "revision_mismatch"
+    now = alice("GET", f"{CHANNELS}/ops", headers={"If-None-Match": seen})
+    assert (now.status, now.headers["etag"], now.json["default"]) == (200, changed.headers["etag"], False)
+    assert alice("PUT", f"{CHANNELS}/new", WEBHOOK, headers={"If-Match": seen}).status == 412
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from datetime import datetime
 
 import pytest
 
@@ -32,9 +33,12 @@ def flapped(world: World, alice: Client) -> Client:
 
 def test_uptime_has_shares_latencies_incidents_and_days(flapped: Client) -> None:
     told = flapped("GET", f"{MONITOR}/uptime").json
-    assert set(told) == {"1d", "7d", "30d", "90d", "latency_ms", "incidents", "days"}
+    assert set(told) == {"1d", "7d", "30d", "90d", "since", "latency_ms", "incidents", "days"}
     assert 0 < told["1d"] < 1
     assert told["1d"] == told["7d"] == told["30d"] == told["90d"]
+    since = {window: datetime.fromisoformat(text) for window, text in told["since"].items()}
+    assert {text[10:] for text in told["since"].values()} == {"T00:00:00.000Z"}
+    assert [(since["1d"] - since[window]).days for window in ("1d", "7d", "30d", "90d")] == [0, 6, 29, 89]
     assert told["latency_ms"]["p50"] == pytest.approx(40, rel=0.025)
     [incident] = told["incidents"]
     assert incident["reason"] == "HTTP 503"
@@ -47,7 +51,7 @@ def test_uptime_of_a_new_monitor_says_that_nothing_is_known(alice: Client) -> No
     told = alice("GET", f"{MONITOR}/uptime").json
     nothing = {"p50": None, "p95": None, "p99": None}
     unknown = dict.fromkeys(("1d", "7d", "30d", "90d"))
-    assert told == {**unknown, "latency_ms": nothing, "incidents": [], "days": []}
+    assert told == {**unknown, "since": told["since"], "latency_ms": nothing, "incidents": [], "days": []}
 
 
 def test_incident_that_goes_on_has_no_end(world: World, flapped: Client) -> None:

@@ -10,7 +10,7 @@ from paceline_client.models.states import AlertState, ChannelKind, DeliveryState
 
 
 class Channel(Model, frozen=True):
-    """A channel of a user; ``url`` is always ``"***"``."""
+    """A channel of a user; ``url`` is always ``"***"``. ``etag`` is None in lists."""
 
     id: str
     kind: ChannelKind
@@ -18,6 +18,7 @@ class Channel(Model, frozen=True):
     default: bool
     created_at: datetime
     updated_at: datetime
+    etag: str | None = None
 
 
 class Trial(Model, frozen=True):

@@ -208,13 +208,23 @@ class UptimeDay(Model, frozen=True):
     p99: float | None
 
 
+class SharesSince(Model, frozen=True):
+    """Where the time begins that each share covers; it goes on until now."""
+
+    since_1d: datetime = msgspec.field(name="1d")
+    since_7d: datetime = msgspec.field(name="7d")
+    since_30d: datetime = msgspec.field(name="30d")
+    since_90d: datetime = msgspec.field(name="90d")
+
+
 class Uptime(Model, frozen=True):
-    """Shares of good time in the last 1, 7, 30 and 90 days and the running one. None: nothing is known."""
+    """Shares of good time in the last 1, 7, 30 and 90 whole UTC days and the running one. None: nothing is known."""
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")
     share_30d: float | None = msgspec.field(name="30d")
     share_90d: float | None = msgspec.field(name="90d")
+    since: SharesSince
     latency_ms: Latency
     incidents: list[Incident]
     days: list[UptimeDay]

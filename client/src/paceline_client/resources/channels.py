@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline_client.answers import Json, Nothing, Page
+from paceline_client.answers import IfChanged, Json, Nothing, Page
 from paceline_client.calls import Call, Pages, Resource, Transport, given, listing, operation
 from paceline_client.durations import DurationLike
 from paceline_client.models.alerts import Alert, Channel, Silence, Trial
@@ -19,16 +19,31 @@ class Channels(Resource[Transport]):
 
     @operation
     def put(
-        self, channel: str, *, kind: ChannelKind, url: str, default: bool | None = None, user: str = "me"
+        self,
+        channel: str,
+        *,
+        kind: ChannelKind,
+        url: str,
+        default: bool | None = None,
+        user: str = "me",
+        if_match: str | None = None,
+        if_none_match: str | None = None,
     ) -> Call[Channel]:
         """Creates the channel or replaces it. ``url="***"`` keeps the one that is stored."""
+        headers = {"If-Match": if_match, "If-None-Match": if_none_match}
         body = given(kind=kind, url=url, default=default)
-        return Call("PUT", _CHANNEL, Json(Channel), {"user": user, "channel": channel}, body=body)
+        return Call("PUT", _CHANNEL, Json(Channel), {"user": user, "channel": channel}, headers=headers, body=body)
 
     @operation
     def get(self, channel: str, *, user: str = "me") -> Call[Channel]:
         """The channel, without its URL."""
         return Call("GET", _CHANNEL, Json(Channel), {"user": user, "channel": channel})
+
+    @operation
+    def get_if_changed(self, channel: str, *, if_none_match: str, user: str = "me") -> Call[Channel | None]:
+        """The channel, or None if it still has this ETag."""
+        headers = {"If-None-Match": if_none_match}
+        return Call("GET", _CHANNEL, IfChanged(Channel), {"user": user, "channel": channel}, headers=headers)
 
     @operation
     def remove(self, channel: str, *, user: str = "me") -> Call[None]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from paceline.core.alerts.channel import ChannelBody
 from paceline.core.alerts.silence import Silence, SilenceBody, TagSilenceBody, monitor_silence, tag_silence
-from paceline.errors import LimitReached
+from paceline.errors import LimitReached, RevisionMismatch
 from paceline.shells import cursors
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.etags import check_guard, etag_header, guard_of, not_modified
 from paceline.shells.api.http.pages import Page, make_cursor, page_of, page_query, position_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
 from paceline.shells.channel_test import send_test_message
 from paceline.steps.alerts import channels, silences
 from paceline.steps.monitors.define import get_monitor
@@ -31,27 +33,39 @@ _SILENCE = f"{_USER}/silences/{{silence_id}}"
     _CHANNEL,
     {200: ChannelView, 201: ChannelView},
     body=ChannelBody,
-    problems=(LimitReached,),
+    headers=PUT_HEADERS,
+    problems=(LimitReached, RevisionMismatch),
 )
 async def put_channel(call: Call) -> Answer:
     """Creates the channel (201) or replaces it (200)."""
-    api, owner, channel_id, body = call.api, call.owner, call.params["channel"], call.body
-    put = await api.write(
-        lambda: channels.put_channel(api.store, api.system.vault, owner, channel_id, body, now_ms=api.now_ms())
-    )
-    view = alert_report.channel_view(put.id, put.channel)
+    api, owner, channel_id, guard = call.api, call.owner, call.params["channel"], guard_of(call.headers)
+
+    def put_now() -> channels.ChannelPut:
+        return channels.put_channel(
+            api.store,
+            api.system.vault,
+            owner,
+            channel_id,
+            call.body,
+            now_ms=api.now_ms(),
+            judge=lambda stored: check_guard(guard, stored, channel_id, word="channel"),
+        )
+
+    put = await api.write(put_now)
+    view, etag = alert_report.channel_view(put.id, put.channel), etag_header(put.channel)
     if not put.created:
-        return json_answer(200, view)
+        return json_answer(200, view, etag)
     path = f"/v1/users/{owner}/channels/{quote(channel_id, safe='')}"
-    return json_answer(201, view, (b"location", path.encode()))
+    return json_answer(201, view, etag, (b"location", path.encode()))
 
 
-@Route(CHANNELS, "GET", _CHANNEL, {200: ChannelView})
+@Route(CHANNELS, "GET", _CHANNEL, {200: ChannelView, 304: None}, headers=READ_HEADERS)
 async def show_channel(call: Call) -> Answer:
     """The channel, without its URL."""
     channel_id = call.params["channel"]
     found = await call.api.read(channels.get_channel, call.api.store, call.owner, channel_id)
-    return json_answer(200, alert_report.channel_view(channel_id, found))
+    view = alert_report.channel_view(channel_id, found)
+    return not_modified(call.headers, found) or json_answer(200, view, etag_header(found))
 
 
 @Route(CHANNELS, "DELETE", _CHANNEL, {204: None})
@@ -65,13 +79,8 @@ async def remove_channel(call: Call) -> Answer:
 @Route(CHANNELS, "GET", f"{_USER}/channels", {200: Page[ChannelView]}, paged=True)
 async def list_channels(call: Call) -> Answer:
     """The user's channels in order of id."""
-    api, owner = call.api, call.owner
-    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = cursors.channels_of(owner)
-    after = str(position_of(query.cursor, scope, ""))
-    views = await api.work(alert_report.channel_views, api.store, owner)
-    later = [view for view in views if view.id > after]
-    return json_answer(200, page_of(later, query.limit, scope, at=lambda view: view.id, view=lambda view: view))
+    views = await call.api.work(alert_report.channel_views, call.api.store, call.owner)
+    return _page(call, cursors.channels_of(call.owner), views)
 
 
 @Route(CHANNELS, "POST", f"{_CHANNEL}/test", {200: TrialView}, waits=True)
@@ -119,13 +128,9 @@ async def silence_tag(call: Call) -> Answer:
 @Route(CHANNELS, "GET", f"{_USER}/silences", {200: Page[SilenceView]}, paged=True)
 async def list_silences(call: Call) -> Answer:
     """The user's silences in force, in order of id."""
-    api, owner = call.api, call.owner
-    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = cursors.silences_of(owner)
-    after = str(position_of(query.cursor, scope, ""))
-    views = await api.work(alert_report.silence_views, api.store, owner, now_ms=api.now_ms())
-    later = [view for view in views if view.id > after]
-    return json_answer(200, page_of(later, query.limit, scope, at=lambda view: view.id, view=lambda view: view))
+    api = call.api
+    views = await api.work(alert_report.silence_views, api.store, call.owner, now_ms=api.now_ms())
+    return _page(call, cursors.silences_of(call.owner), views)
 
 
 @Route(CHANNELS, "DELETE", _SILENCE, {204: None})
@@ -134,6 +139,14 @@ async def end_silence(call: Call) -> Answer:
     api, owner, silence_id = call.api, call.owner, call.params["silence_id"]
     await api.write(lambda: silences.end_silence(api.store, owner, silence_id, now_ms=api.now_ms()))
     return empty_answer(204)
+
+
+def _page(call: Call, scope: str, views: Sequence[ChannelView] | Sequence[SilenceView]) -> Answer:
+    """A page of views in order of id. There are few: all of them are read."""
+    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
+    after = str(position_of(query.cursor, scope, ""))
+    later = [view for view in views if view.id > after]
+    return json_answer(200, page_of(later, query.limit, scope, at=lambda view: view.id, view=lambda view: view))
 
 
 async def _silence(call: Call, silence: Silence) -> Answer:

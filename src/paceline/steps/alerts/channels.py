@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -31,10 +31,18 @@ class ChannelPut(NamedTuple):
 
 
 def put_channel(
-    store: Store, vault: Vault, user: str, channel_id: str, body: ChannelBody, *, now_ms: int
+    store: Store,
+    vault: Vault,
+    user: str,
+    channel_id: str,
+    body: ChannelBody,
+    *,
+    now_ms: int,
+    judge: Callable[[Channel | None], None] = lambda _: None,
 ) -> ChannelPut:
     """Create the channel or replace it. A URL given back as it is shown keeps the one that is stored.
 
+    ``judge`` is given the channel as it is stored, on which alone the new one is written; it may raise.
     The limit on a user's channels may be passed by puts at the same moment.
     """
     if problem := id_problem(channel_id, "/id"):
@@ -47,6 +55,7 @@ def put_channel(
         nonlocal made
         known = stored if stored is not None and stored.created_ms >= created_ms else None
         made = known is None
+        judge(known)
         if known is None:
             _refuse_more(store, user)
         channel = Channel(body.kind, _sealed(body, known, vault), body.default, now_ms, now_ms)

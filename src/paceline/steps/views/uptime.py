@@ -46,13 +46,23 @@ class UptimeDayView(msgspec.Struct, frozen=True):
     p99: float | None
 
 
+class SharesSinceView(msgspec.Struct, frozen=True):
+    """Where the time begins that each share covers: midnight UTC, as many whole days ago. It goes on until now."""
+
+    since_1d: Instant = msgspec.field(name="1d")
+    since_7d: Instant = msgspec.field(name="7d")
+    since_30d: Instant = msgspec.field(name="30d")
+    since_90d: Instant = msgspec.field(name="90d")
+
+
 class UptimeView(msgspec.Struct, frozen=True):
-    """The shares are those of the last 1, 7, 30 and 90 days and the running one. None: nothing is known."""
+    """Shares of the last 1, 7, 30 and 90 whole UTC days and the running one, each from its ``since`` on."""
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")
     share_30d: float | None = msgspec.field(name="30d")
     share_90d: float | None = msgspec.field(name="90d")
+    since: SharesSinceView
     latency_ms: LatencyView
     incidents: list[IncidentView]
     """Newest first."""
@@ -72,6 +82,7 @@ def uptime_view(store: Store, monitor: Monitor, *, now_ms: int) -> UptimeView:
         share_7d=share_7d,
         share_30d=share_30d,
         share_90d=share_90d,
+        since=SharesSinceView(*(to_text(ms) for ms in told.since_ms)),
         latency_ms=LatencyView(*told.latency),
         incidents=incidents,
         days=[_day_view(one) for one in told.days],

@@ -22,6 +22,8 @@ class DayFigures(NamedTuple):
 class Figures(NamedTuple):
     shares: tuple[float | None, ...]
     """One for each of WINDOWS_DAYS; None: nothing is known of it."""
+    since_ms: tuple[int, ...]
+    """Where the time begins that each of the shares covers."""
     latency: Percentiles
     """Of the longest window."""
     incidents: tuple[Incident, ...]
@@ -37,6 +39,7 @@ def figures(rollup: Rollup, *, now_ms: int) -> Figures:
     days = {number: day for number, day in days_until(rollup, now_ms).items() if first <= number <= today}
     return Figures(
         tuple(share(day for number, day in days.items() if number >= today - window) for window in WINDOWS_DAYS),
+        tuple((today - window) * DAY_MS for window in WINDOWS_DAYS),
         percentiles(_latencies(days.values())),
         tuple(one for one in reversed(rollup.incidents) if one.ended_ms is None or one.ended_ms >= first * DAY_MS),
         tuple(DayFigures(number, day, percentiles(_latencies([day]))) for number, day in days.items()),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import NamedTuple, TypeVar
 
+import msgspec
+
+from paceline.core.alerts.channel import Channel
 from paceline.core.batches.batch import Batch
 from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.jobs.values import AccountSpec
@@ -15,7 +19,7 @@ from paceline.shells.api.http.answers import Answer, Header, empty_answer
 from paceline.steps.edit import TRIES_MAX, edit, too_busy, unless_changed
 
 Definition = Monitor | ProviderDefinition | Batch
-Tagged = Definition | AccountSpec
+Tagged = Definition | AccountSpec | Channel
 T = TypeVar("T")
 _TAG = re.compile(r'\s*((?:W/)?"[^"]*")\s*(?:,|$)')
 
@@ -31,7 +35,12 @@ NO_GUARD = Guard()
 
 
 def etag_of(definition: Tagged) -> str:
-    """Generation (or number) and revision of a definition. An account's ETag is made of its limits."""
+    """Generation (or number) and revision of a definition. An account's ETag is made of its limits.
+
+    A channel's is a hash of what is stored, whose URL is sealed, and sealed anew whenever it is put.
+    """
+    if isinstance(definition, Channel):
+        return f'"{sha256(msgspec.json.encode(definition)).hexdigest()[:24]}"'
     if isinstance(definition, AccountSpec):
         limits = f"{definition.concurrent}-{definition.daily_results}-{definition.daily_credits}"
         return f'"{limits}-{"on" if definition.enabled else "off"}"'

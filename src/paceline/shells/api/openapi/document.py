@@ -84,7 +84,7 @@ _QUERIES_OF: dict[str, dict[str, tuple[str, Schema]]] = {
 }
 """By operation: parameters that mean something else there than elsewhere."""
 _LINES = "application/x-ndjson"
-_TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView")
+_TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView", "ChannelView")
 
 
 def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
