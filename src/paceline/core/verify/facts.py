@@ -221,3 +221,20 @@ class PostingFact(Fact, frozen=True, gc=False):
     move: str
     amount: int
     at_ms: int = 0
+
+
+AnyFact = (
+    SetBackFact
+    | RetentionFact
+    | MonitorFact
+    | EntryFact
+    | RunFact
+    | DayFact
+    | ProviderFact
+    | CallFact
+    | LimitFact
+    | MeterFact
+    | JobFact
+    | MeasurementFact
+    | PostingFact
+)

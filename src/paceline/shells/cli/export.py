@@ -16,6 +16,7 @@ from paceline.errors import AlreadyExists, InvalidInput
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.upkeep import daemon_text, running_daemons
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ AsCodeOption = Annotated[
 OnlyUserOption = Annotated[
     str | None, typer.Option("--user", metavar="USER", help="With --as-code: only what this user has.")
 ]
+HistoryOption = Annotated[
+    bool, typer.Option("--history", help="Write the ledger as well, for paceline verify FILE elsewhere.")
+]
 LEFT_SHOWN_MAX = 10
 
 
@@ -49,13 +53,18 @@ def export(
     live: LiveOption = False,
     as_code: AsCodeOption = False,
     user: OnlyUserOption = None,
+    history: HistoryOption = False,
+    receipt: ReceiptOption = None,
 ) -> None:
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
+    if receipt is not None and (as_code or str(file) == "-"):
+        raise InvalidInput("--receipt is of a stream in a FILE: name one, and leave out --as-code.")
     if as_code:
         _export_as_code(call, file, user)
         return
     if user is not None:
         raise InvalidInput("--user goes with --as-code: the stream is for a whole store.")
+    from paceline.steps.history.verify import store_facts
     from paceline.steps.move import move_out
     from paceline.steps.move.stream import obstacles
 
@@ -65,7 +74,10 @@ def export(
         if not live and (found := obstacles(system.store, now_ms=system.clock.now_ms())):
             raise InvalidInput(_under_way(found))
         with _open_output(file) as write:
-            done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms())
+            facts = store_facts(system.store) if history else ()
+            done = move_out.export(system.store, system.vault, write, now_ms=system.clock.now_ms(), history=facts)
+    if receipt is not None:
+        write_receipt(file, receipt)
     _emit_report(call, file, done)
 
 

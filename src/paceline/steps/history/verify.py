@@ -11,8 +11,10 @@ from paceline.core.verify.facts import CallFact, Fact, LimitFact, MeasurementFac
 from paceline.core.verify.judge import Judges
 from paceline.core.verify.rules import Clock, Rules
 from paceline.core.verify.verdict import Court, Verdict
+from paceline.errors import MalformedBody
 from paceline.ports import Store
 from paceline.steps.history.notes import LIMITS, RETENTION, SET_BACKS, SHORTEST
+from paceline.steps.move.stream import Head, HistoryLine, Tail, read_line
 
 REPORT_EVERY = 10_000
 Progress = Callable[[int, int | None], None]
@@ -49,16 +51,19 @@ def store_facts(store: Store) -> Iterator[Fact]:
     return chain(note_facts(store), store.monitor_facts(), store.call_facts(), limit_facts(store), store.job_facts())
 
 
-def verify(store: Store, rules: Rules, *, progress: Progress) -> Report:
-    """Judge all that the store has kept.
+Select = Callable[[Iterable[Fact]], Iterable[Fact]]
+
+
+def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = iter) -> Report:
+    """Judge what the store has kept; ``select`` chooses among the facts.
 
     An engine that is read while others write is read twice if something seems wrong, and only what was wrong both
     times is told.
     """
-    report = judge(store_facts(store), rules, apart_ms=store.traits.apart_ms, progress=progress)
+    report = judge(select(store_facts(store)), rules, apart_ms=store.traits.apart_ms, progress=progress)
     if report.passed or not store.traits.remote:
         return report
-    again = judge(store_facts(store), rules, apart_ms=store.traits.apart_ms, progress=progress)
+    again = judge(select(store_facts(store)), rules, apart_ms=store.traits.apart_ms, progress=progress)
     return again if again.passed else report
 
 
@@ -108,3 +113,17 @@ class _Counted:
                 if self.runs % REPORT_EVERY == 0:
                     self._progress(self.runs, None)
             yield fact
+
+
+def export_facts(lines: Iterable[bytes]) -> Iterator[Fact]:
+    """Yields the facts in an export. MalformedBody: it is none, or not all of it is there."""
+    number, tail = 0, None
+    for number, text in enumerate(lines, start=1):
+        line = read_line(text, number=number)
+        if number == 1 and not isinstance(line, Head):
+            raise MalformedBody("The first line is not that of an export: give what paceline export wrote.")
+        if isinstance(line, HistoryLine):
+            yield line.fact
+        tail = line if isinstance(line, Tail) else None
+    if tail is None or tail.lines != number - 1:
+        raise MalformedBody(f"The export is not whole: it ends with line {number}, which is not its last.")

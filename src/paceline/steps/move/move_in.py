@@ -43,6 +43,7 @@ from paceline.steps.move.stream import (
     BatchLine,
     ChannelLine,
     Head,
+    HistoryLine,
     JobLine,
     MonitorLine,
     ProviderLine,
@@ -177,7 +178,7 @@ class _Move:
                 self.tally.add("batches", self._batch.disposition)
             case AccountLine():
                 self.tally.add("accounts", self._account(line))
-            case JobLine():
+            case JobLine() | HistoryLine():
                 self.tally.add("jobs", "passed over")
             case Head():
                 raise MalformedBody("A second export begins here: import each by itself")

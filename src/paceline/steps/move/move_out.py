@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import cast
 
 import msgspec
 
@@ -11,6 +12,7 @@ from paceline.core.batches.batch import Batch, Day, day_at, record_document, win
 from paceline.core.jobs.values import AccountSpec
 from paceline.core.monitors.definition import encode_spec
 from paceline.core.monitors.uptime.rollup import encode_rollup, moved
+from paceline.core.verify.facts import AnyFact, Fact
 from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.owner import since_ms
@@ -22,6 +24,7 @@ from paceline.steps.move.stream import (
     AnyLine,
     BatchLine,
     ChannelLine,
+    HistoryLine,
     JobLine,
     MonitorLine,
     MovedDay,
@@ -62,13 +65,19 @@ class Exported(msgspec.Struct, frozen=True):
     """Finished jobs, as history: the other store does not import them."""
     alerts: int
     """Those that are not over."""
+    history: int
+    """Facts of the ledger, for ``paceline verify``: the other store does not import them."""
     runs_left: int
     """Runs of monitors that are not claimed yet."""
     dead_letters_left: int
 
 
-def export(store: Store, vault: Vault, write: Callable[[bytes], object], *, now_ms: int) -> Exported:
+def export(
+    store: Store, vault: Vault, write: Callable[[bytes], object], *, now_ms: int, history: Iterable[Fact] = ()
+) -> Exported:
     """Write the stream, holding one page at a time, and some hundred bytes for each run of an open day.
+
+    ``history``: facts to be written as well, behind everything else.
 
     It is consistent only if nothing else writes meanwhile; ``obstacles`` tells what should have ended before.
     """
@@ -80,6 +89,10 @@ def export(store: Store, vault: Vault, write: Callable[[bytes], object], *, now_
             write(write_line(line))
             _count(counts, line)
             lines += 1
+    for fact in history:
+        write(write_line(HistoryLine(cast("AnyFact", fact))))
+        counts["history"] += 1
+        lines += 1
     write(write_line(Tail(lines)))
     status = store.status()
     counts["runs_left"], counts["dead_letters_left"] = status.runs_waiting, status.dead_letters

@@ -21,6 +21,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, StoredJob
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.users import Role
+from paceline.core.verify.facts import AnyFact
 from paceline.errors import InvalidInput, MalformedBody, WrongSetting
 from paceline.ports import Store, Vault
 from paceline.steps.batches.plan import all_batches
@@ -160,6 +161,12 @@ class JobLine(Line, frozen=True, tag="job"):
     job: StoredJob
 
 
+class HistoryLine(Line, frozen=True, tag="history"):
+    """A fact of the ledger, for ``paceline verify``: no store imports it."""
+
+    fact: AnyFact
+
+
 class Tail(Line, frozen=True, tag="end"):
     """``lines``: how many stand before it, the first among them."""
 
@@ -178,6 +185,7 @@ AnyLine = (
     | AccountLine
     | JobLine
     | AlertLine
+    | HistoryLine
     | Tail
 )
 _LINE = msgspec.json.Decoder(AnyLine)

@@ -54,3 +54,41 @@ def test_verify_names_what_it_cannot_read(program: Program) -> None:
     wrong = program.run("verify", "--since", "yesterday")
     assert wrong.code == 2
     assert "--since: write a day" in wrong.err or "write a day" in wrong.err
+
+
+def test_verify_judges_an_export_with_its_history(program: Program) -> None:
+    with_past(program)
+    program.ok("export", "out.ndjson", "--history", "--receipt", "receipt.json")
+    assert program.json("verify", "out.ndjson", "--store", "sqlite:///nothing.db")["runs"] == 3
+    assert "PASS" in program.ok("verify", "out.ndjson", "receipt.json", "--store", "sqlite:///nothing.db")
+    path = program.folder / "out.ndjson"
+    path.write_bytes(path.read_bytes().replace(b'"state":"ok"', b'"state":"failed"', 1))
+    judged = program.run("verify", "out.ndjson", "--json")
+    assert (judged.code, [one["promise"] for one in judged.document["promises"] if not one["passed"]]) == (
+        1,
+        ["nothing lost"],
+    )
+    checked = program.run("verify", "out.ndjson", "receipt.json")
+    assert (checked.code, "BROKEN, lines 1 to" in checked.out) == (1, True)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert "not whole" in program.run("verify", "out.ndjson").err
+
+
+def test_exported_history_is_no_hindrance_to_an_import(program: Program) -> None:
+    with_past(program)
+    program.ok("export", "out.ndjson", "--history")
+    key = (program.folder / "paceline.key").read_text().strip()
+    program.ok("import", "out.ndjson", "--store", "sqlite:///new.db", secret_key=key)
+    assert program.json("verify", "--store", "sqlite:///new.db", secret_key=key)["runs"] == 0
+
+
+def test_verify_judges_one_batch_or_one_job_and_names_what_is_not_there(program: Program) -> None:
+    with_past(program)
+    assert program.run("verify", "--batch", "nobody").code == 3
+    assert program.run("verify", "--job", "nobody").code == 3
+    assert program.run("verify", "--date", "2026-11-18").code == 2
+    assert program.run("verify", "--batch", "a", "--job", "b").code == 2
+    assert program.run("job", "results", "nobody", "--receipt", "r.json").code == 2
+    (program.folder / "receipt.json").write_text("{}")
+    wrong = program.run("verify", "receipt.json", "receipt.json")
+    assert (wrong.code, "is no receipt" in wrong.err) == (2, True)

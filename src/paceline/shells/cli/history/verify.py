@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -16,8 +18,12 @@ from paceline.core.verify.verdict import Verdict
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
-from paceline.steps.history.verify import Report
+from paceline.shells.cli.files import open_input
+from paceline.shells.cli.history.receipts import check_receipt, read_lines
+from paceline.steps.history.selection import only_batch, only_job
+from paceline.steps.history.verify import Report, Select, export_facts, judge
 from paceline.steps.history.verify import verify as verify_step
+from paceline.steps.move.stream import Head, read_line
 
 SinceOption = Annotated[
     str | None,
@@ -25,6 +31,11 @@ SinceOption = Annotated[
         metavar="TIME", help="Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day."
     ),
 ]
+FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="An export, or the file of a receipt.")]
+ReceiptArgument = Annotated[Path | None, typer.Argument(metavar="RECEIPT", help="The receipt of FILE.")]
+BatchOption = Annotated[str | None, typer.Option(metavar="BATCH", help="Judge this batch alone.")]
+DateOption = Annotated[str | None, typer.Option(metavar="DATE", help="With --batch: this day of it alone.")]
+JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Judge this job alone.")]
 _SPANS = frozenset({"every_ms", "jitter_ms", "lead_ms", "latency_ms", "keep_ms", "expire_ms"})
 """Lengths of time; what else ends in ``_ms`` is an instant."""
 
@@ -33,23 +44,60 @@ def register(app: typer.Typer) -> None:
     command(app, "verify")(verify)
 
 
-def verify(call: Call, *, since: SinceOption = None) -> int:
-    """Judge history from the ledger: once, in order, on the grid, nothing lost. Exits with 1 if a promise was broken.
+def verify(
+    call: Call,
+    file: FileArgument = None,
+    receipt: ReceiptArgument = None,
+    *,
+    since: SinceOption = None,
+    batch: BatchOption = None,
+    date: DateOption = None,
+    job: JobOption = None,
+) -> int:
+    """Judge history from the ledger, promise by promise: exits with 1 if one was broken. Or check FILE by its RECEIPT.
 
-    It adds up, orders and compares the stored rows anew. For a backup, give its file with --store.
+    It adds up, orders and compares the stored rows anew. For a backup, give its file with --store; for an export, FILE.
     """
+    if file is not None and receipt is not None:
+        return check_receipt(call, file, receipt)
+    select = _selection(batch, date, job)
     settings = call.settings()
-    with call.system(settings) as system:
-        now_ms = system.clock.now_ms()
-        rules = Rules(
-            now_ms,
-            since_ms=_since_ms(since, now_ms=now_ms),
-            keep_ms=duration_ms(settings.runs_keep),
-            expire_ms=duration_ms(settings.runs_expire),
-        )
-        with output.progress_bar("Judging", of_bytes=False) as bar:
-            report = verify_step(system.store, rules, progress=bar)
+    rules = Rules(0, keep_ms=duration_ms(settings.runs_keep), expire_ms=duration_ms(settings.runs_expire))
+    with output.progress_bar("Judging", of_bytes=False) as bar:
+        if file is not None:
+            report = _judge_export(file, rules, since, select, bar)
+        else:
+            with call.system(settings) as system:
+                rules = _at(rules, since, system.clock.now_ms())
+                report = verify_step(system.store, rules, progress=bar, select=select)
     return emit_report(call, report)
+
+
+def _judge_export(file: Path, rules: Rules, since: str | None, select: Select, bar: output.Progress) -> Report:
+    """Nothing of an export is later than its first line."""
+    with open_input(file) as stream:
+        lines = read_lines(stream)
+        first = next(lines, b"")
+        head = read_line(first, number=1)
+        if not isinstance(head, Head):
+            raise InvalidInput(f"{file} is no export. For results and their receipt: paceline verify FILE RECEIPT")
+        return judge(select(export_facts(chain((first,), lines))), _at(rules, since, head.exported_ms), progress=bar)
+
+
+def _at(rules: Rules, since: str | None, now_ms: int) -> Rules:
+    return rules._replace(now_ms=now_ms, since_ms=_since_ms(since, now_ms=now_ms))
+
+
+def _selection(batch: str | None, date: str | None, job: str | None) -> Select:
+    if date is not None and batch is None:
+        raise InvalidInput("--date goes with --batch.")
+    if batch is not None and job is not None:
+        raise InvalidInput("Give either --batch or --job.")
+    if batch is not None:
+        return lambda facts: only_batch(facts, batch, date)
+    if job is not None:
+        return lambda facts: only_job(facts, job)
+    return iter
 
 
 def emit_report(call: Call, report: Report) -> int:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from paceline.errors import InvalidInput
 from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
+from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
 from paceline.shells.cli.jobs.submission import (
@@ -170,12 +172,17 @@ def results(
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE", help="Where they go. [default: stdout]")
     ] = None,
+    receipt: ReceiptOption = None,
 ) -> int:
     """Read a job's results from RIPE and write them as NDJSON; what has none has a line that says why."""
+    if receipt is not None and output is None:
+        raise InvalidInput("--receipt is of a file: name it with --output.")
     read = call.answer(
         lambda at: write_on_store(at, job, output, merged=merged),
         lambda remote: write_over_rest(remote, job, output, merged=merged),
     )
+    if output is not None and receipt is not None:
+        write_receipt(output, receipt)
     if output is not None:
         document = {"file": str(output), "bytes": read.bytes, "results": read.results, "errors": read.errors}
         emit(call, document, f"{output}: {read.results} results, {byte_text(read.bytes)}")

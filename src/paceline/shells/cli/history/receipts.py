@@ -1,0 +1,63 @@
+"""Receipts of files: written beside an export or a job's results, and checked without a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import msgspec
+import typer
+
+from paceline.core.verify.receipt import FORMAT, Receipt, compare, make_receipt
+from paceline.errors import InvalidInput, MalformedBody
+from paceline.shells.cli import output
+from paceline.shells.cli.call import Call
+from paceline.shells.cli.files import draft_of, open_input, read_input
+
+LINE_BYTES_MAX = 64 * 1024 * 1024
+RECEIPT_BYTES_MAX = 64 * 1024 * 1024
+
+ReceiptOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--receipt",
+        metavar="FILE",
+        help="Write a receipt of the file, for paceline verify FILE RECEIPT anywhere.",
+    ),
+]
+
+
+def read_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Yields the lines of a file, each of a bounded length."""
+    while line := stream.readline(LINE_BYTES_MAX):
+        if len(line) >= LINE_BYTES_MAX:
+            raise MalformedBody(f"A line is longer than {LINE_BYTES_MAX} bytes.")
+        yield line
+
+
+def write_receipt(file: Path, receipt: Path) -> None:
+    """Reads the file that was just written, and writes its receipt."""
+    with open_input(file) as stream:
+        made = make_receipt(file.name, read_lines(stream))
+    with draft_of(receipt) as draft:
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
+
+
+def check_receipt(call: Call, file: Path, receipt: Path) -> int:
+    """Compares a file with its receipt, prints what was found, and returns the exit code."""
+    try:
+        known = msgspec.json.decode(read_input(receipt, RECEIPT_BYTES_MAX), type=Receipt)
+    except msgspec.MsgspecError as error:
+        raise MalformedBody(f"{receipt} is no receipt: {error}.") from None
+    if known.paceline_receipt != FORMAT:
+        raise InvalidInput(f"{receipt} has format {known.paceline_receipt}, and this version reads {FORMAT}.")
+    with open_input(file) as stream:
+        found = compare(known, read_lines(stream))
+    difference = None if found is None else found._asdict()
+    document = {"ok": found is None, "file": str(file), "lines": known.lines, "difference": difference}
+    if found is None:
+        output.emit(call, document, f"{file}: {known.lines:,} lines, PASS: they are those of the receipt.")
+        return output.EXIT_OK
+    output.emit(call, document, f"{file}: BROKEN, lines {found.first} to {found.last}: {found.says}.")
+    return output.EXIT_FAILED
