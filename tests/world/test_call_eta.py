@@ -18,11 +18,13 @@ from paceline.core.batches.batch import BatchSpec, RecordSpec, day_at
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.provider import BreakerSpec, ProviderSpec, RetrySpec
 from paceline.core.batches.values import ClaimedCall, PutProvider
+from paceline.core.daemons import Daemon
 from paceline.core.ids import call_run_id
 from paceline.core.instants import parse_instant_ms
 from paceline.core.monitors.schedule import Missed
 from paceline.ports import Store
 from paceline.steps.batches.plan import plan_day
+from paceline.steps.upkeep.daemons import beat
 from paceline.steps.why.runs import explain_run
 from paceline.steps.why.view import WhyView
 from tests.world.support.stories import seeds
@@ -31,6 +33,8 @@ T0_MS = 1_790_035_200_000  # 2026-09-22 00:00
 LEASE_MS = 5_000
 BATCH = "daily"
 TIMEOUT_MS = {"30s": 30_000, "2s": 2_000, "5s": 5_000}
+
+DAEMON = Daemon("up-1", "up", "host", 7, "", T0_MS, T0_MS, every_ms=10**9)
 
 
 class Started(NamedTuple):
@@ -44,6 +48,7 @@ class World:
     def __init__(self, store: Store, seed: int) -> None:
         self.store, self.chance = store, random.Random(seed)
         self.now_ms = T0_MS
+        beat(store, DAEMON)
         self.started: list[Started] = []
         self._out: list[tuple[int, ClaimedCall, bool]] = []
         self.window_ms = self.chance.choice([60_000, 600_000, 3_600_000])

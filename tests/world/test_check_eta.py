@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from paceline.adapters.sqlite.store import SqliteStore
+from paceline.core.daemons import Daemon
 from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import parse_instant_ms
 from paceline.core.monitors.checks import HttpCheck
@@ -23,6 +24,7 @@ from paceline.errors import NotFound
 from paceline.ports import Store
 from paceline.steps.monitors.define import get_monitor, put_monitor
 from paceline.steps.monitors.tick import tick
+from paceline.steps.upkeep.daemons import beat
 from paceline.steps.why.runs import explain_run
 from paceline.steps.why.view import WhyView
 from tests.world.support.stories import seeds
@@ -31,6 +33,8 @@ T0_MS = 1_790_000_000_000
 LEASE_MS = 8_000
 ANN = User(id="ann", role="user", daily_credits=0, disabled=False, created_ms=T0_MS)
 CATCH_UP = CatchUp(window_ms=20_000)
+
+DAEMON = Daemon("up-1", "up", "host", 7, "", T0_MS, T0_MS, every_ms=10**9)
 
 
 class Tally(NamedTuple):
@@ -55,6 +59,7 @@ class World:
 
     def __init__(self, store: Store, seed: int) -> None:
         self.store, self.chance, self.now_ms = store, random.Random(seed), T0_MS
+        beat(store, DAEMON)
         self.started: dict[str, int] = {}
         self._out: list[Out] = []
         store.add_user(ANN)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from paceline.core.daemons import Daemon
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, NotSent, Paused, StoredJob, TargetFull, Unsure
 from paceline.core.users import UserEdit
 from paceline.errors import NotFound
 from paceline.ports import Store
+from paceline.steps.upkeep.daemons import beat
 from paceline.steps.why.runs import explain_run
 from paceline.steps.why.view import WhyView
 from paceline.steps.why.why_not import explain_job
@@ -21,6 +23,8 @@ LATER_MS = T0_MS + 60_000
 
 @pytest.fixture
 def staged(store: Store) -> Store:
+    """Users ann and bob, and a daemon that has just written its row."""
+    beat(store, Daemon("up-1", "up", "host", 7, "", T0_MS, T0_MS, every_ms=600_000))
     for name in ("ann", "bob"):
         store.add_user(user(name))
     return store
@@ -44,7 +48,7 @@ def texts(view: WhyView) -> str:
 def test_measurement_behind_others_of_its_user_waits_for_its_turn(staged: Store) -> None:
     add_account(staged)
     job = admitted(staged, 3)
-    assert links(why(staged, job)) == ["lease"]
+    assert links(why(staged, job)) == ["turn"]
     assert "2 measurements of the same user came before it" in texts(why(staged, job, 2))
     other = admitted(staged, 1, owner="bob")
     assert "came before it" not in texts(why(staged, other, viewer="bob"))
@@ -55,10 +59,10 @@ def test_full_accounts_are_named_to_admins_alone(staged: Store) -> None:
     job = admitted(staged, 2)
     send(staged, key)
     mine, theirs = why(staged, job, 1), why(staged, job, 1, viewer=None)
-    assert links(mine) == ["account", "lease"]
+    assert links(mine) == ["account"]
     assert "Every account is full" in texts(mine)
     assert "lab" not in texts(mine)
-    assert links(theirs) == ["account", "account", "lease"]
+    assert links(theirs) == ["account", "account"]
     assert "lab: concurrent measurements: 1 of 1 in use, 1 needed." in texts(theirs)
 
 
@@ -76,7 +80,7 @@ def test_full_target_and_pause_of_ripe_are_named_until_they_are_over(staged: Sto
     waits = NotSent("the target is full", LATER_MS)
     assert staged.answer(begun.handle, begun.attempt, waits, effect=full, now_ms=T0_MS)
     view = why(staged, job)
-    assert (view.state, links(view)) == ("parked", ["target", "lease"])
+    assert (view.state, links(view)) == ("parked", ["target"])
     assert view.chain[1].until == to_text(LATER_MS)
     second = begin(staged, key)
     effect = Paused(LATER_MS, 1, "too many requests")
@@ -106,7 +110,7 @@ def test_disabled_user_and_cancelled_job_are_named(staged: Store) -> None:
     add_account(staged)
     job = admitted(staged)
     staged.edit_user("ann", UserEdit(disabled=True))
-    assert links(why(staged, job)) == ["pause", "lease"]
+    assert links(why(staged, job)) == ["pause"]
     staged.cancel_job(job.number, now_ms=T0_MS)
     assert why(staged, job).state == "cancelled"
 

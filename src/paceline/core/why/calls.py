@@ -48,6 +48,10 @@ def why_call(facts: CallFacts, *, now_ms: int) -> Why:
     chain = [_due(facts), *_tried(facts), *missed, *blocks, *queued]
     if not any(holds(link, now_ms=now_ms) for link in chain):
         chain.append(_may_start(facts))
+    elif not facts.daemons and run.due_ms <= now_ms:
+        chain.append(_no_daemon(run))
+    if chain[-1].link == "lease":
+        eta = None  # nobody knows when somebody takes it
     return Why(name, run.state, tuple(chain), eta)
 
 
@@ -185,8 +189,12 @@ def _may_start(facts: CallFacts) -> Link:
         text = f"It may start, and waits for a worker of yours that claims runs of {run.provider}."
         return Link("lease", text, run.due_ms, None, "whoever runs the worker: see `POST /v1/outgoing/claim`")
     if not facts.daemons:
-        return Link("lease", "It may start, and no daemon runs that would call.", run.due_ms, None, START_DAEMON)
+        return _no_daemon(run)
     return Link("place", CAN_START, run.due_ms, None, NOBODY)
+
+
+def _no_daemon(run: CallRun) -> Link:
+    return Link("lease", "No daemon runs that would make the call.", run.due_ms, None, START_DAEMON)
 
 
 def _eta(facts: CallFacts, *, now_ms: int) -> Eta | None:

@@ -75,7 +75,8 @@ def _why_firing(facts: CheckFacts, *, now_ms: int) -> Why:
         return Why(name, "planned", tuple(found))
     due_ms = entry.due_ms
     found.append(Link("due", _due_text(facts, due_ms, now_ms), entry.last_due_ms, due_ms, _cadence_change(facts)))
-    if due_ms <= now_ms and not facts.daemons:
+    nobody = due_ms <= now_ms and not facts.daemons
+    if nobody:
         text = "It is due, and no daemon runs that would make its run."
         found.append(Link("lease", text, due_ms, None, START_DAEMON))
     elif due_ms <= now_ms:
@@ -83,8 +84,8 @@ def _why_firing(facts: CheckFacts, *, now_ms: int) -> Why:
         found.append(Link("due", text, due_ms, None, NOBODY))
     if facts.earlier:
         found.append(_overlap(facts.earlier[0], entry))
-    eta = None if found[0].link == "pause" else firing_eta(entry, facts.earlier, monitor.spec.check, now_ms=now_ms)
-    return Why(name, "planned", tuple(found), eta)
+    eta = firing_eta(entry, facts.earlier, monitor.spec.check, now_ms=now_ms)
+    return Why(name, "planned", tuple(found), None if nobody or found[0].link == "pause" else eta)
 
 
 def _due_text(facts: CheckFacts, due_ms: int, now_ms: int) -> str:
@@ -123,6 +124,8 @@ def _timed(run: Run) -> Link:
 
 
 def _eta(facts: CheckFacts, run: Run, *, now_ms: int) -> Eta | None:
+    if not facts.daemons:
+        return None
     cadence = facts.entry.cadence if facts.entry is not None else None
     return run_eta([*facts.earlier, run], facts.monitor.spec.check, cadence, now_ms=now_ms)
 

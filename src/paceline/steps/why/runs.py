@@ -127,8 +127,9 @@ def _queue_to(store: Store, provider: ProviderDefinition, run: CallRun, day: Day
 
 
 def count_daemons(store: Store, *, now_ms: int) -> int:
-    """Returns how many daemons run on the store."""
-    return sum(not is_gone(one, now_ms=now_ms) for one in list_daemons(store, limit=DAEMONS_MAX))
+    """Returns how many daemons run on the store; at least one on AWS, where functions may do their work."""
+    running = sum(not is_gone(one, now_ms=now_ms) for one in list_daemons(store, limit=DAEMONS_MAX))
+    return max(running, 1) if store.traits.remote else running
 
 
 def _explain_index(store: Store, job_id: str, index: int, *, viewer: str | None, now_ms: int) -> Why:

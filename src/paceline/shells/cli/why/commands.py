@@ -63,7 +63,8 @@ def why(
         view = _of_job(call, job)
     else:
         view = _of_run(call, given[0])
-    emit(call, view, Fields([("run", view.run), ("state", view.state), *_starts(view)]), *map(_link_text, view.chain))
+    links = [part for link in view.chain for part in ("", Fields(_fields(link)))]
+    emit(call, view, Fields([("run", view.run), ("state", view.state), *_starts(view)]), *links)
 
 
 def _of_run(call: Call, run: str) -> WhyView:
@@ -112,10 +113,9 @@ def _starts(view: WhyView) -> list[tuple[str, str]]:
     if view.eta is None:
         return []
     first, last = view.eta.from_, view.eta.to
-    return [("starts", f"at {first}" if first == last else f"from {first} to {last}")]
+    return [("starts", first)] if first == last else [("starts from", first), ("starts by", last)]
 
 
-def _link_text(link: LinkView) -> str:
-    times = [f"{word} {at}" for word, at in (("since", link.since), ("until", link.until)) if at is not None]
-    when = f"  [{', '.join(times)}]" if times else ""
-    return f"\n{link.link}: {link.text}{when}\n  changes it: {link.change}"
+def _fields(link: LinkView) -> list[tuple[str, str]]:
+    times = [(word, at) for word, at in (("since", link.since), ("until", link.until)) if at is not None]
+    return [(link.link, link.text), *times, ("change", link.change)]
