@@ -109,6 +109,18 @@ def test_entry_due_later_than_a_message_can_wait_is_armed_in_its_last_15_minutes
     assert stage.depth("ticks") == 1
 
 
+def test_monitor_that_nobody_runs_is_told_to_be_late_by_the_sweep_after_five_minutes(stage: Stage) -> None:
+    assert stage.rest("PUT", MONITOR, {"check": {"kind": "outgoing", "payload": {}}, "every": "1d"})[0] == 201
+    stage.at(2_000)
+    cycle = Cycle.of(stage)
+    sweeper.handler({}, Context())
+    cycle.ticks.pump()
+    assert sweeper.handler({}, Context())["told"] == 0
+    stage.at(6 * 60_000)
+    assert sweeper.handler({}, Context())["told"] == 1
+    assert sweeper.handler({}, Context())["told"] == 0, "once"
+
+
 def test_entry_with_a_lost_alarm_is_found_by_the_sweeper(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     assert stage.rest("PUT", MONITOR, monitor(target.url))[0] == 201

@@ -9,24 +9,42 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from paceline.ports.queue_messages import Look, Release
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release, release_or_tell
+from paceline.steps.monitors.look_after import LateReport, is_any_late, tell_late
 from paceline.steps.monitors.react import react_to_all
 
 AHEAD_MS = 150_000
 """Providers that become ready before the next sweep get their message now. A scheduler's minute may take two."""
+LATE_PAGES_MAX = 4
 
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Changes that were given up, entries without an alarm, providers without a message, runs that nobody took."""
+    """Changes that were given up, entries without an alarm, providers without a message, runs that nobody took.
+
+    Who has a run that could have started five minutes ago is told.
+    """
     del event, context
     now, now_ms = engine(), engine().now_ms()
     reacted = react_to_all(now.store, now_ms=now_ms)
     swept = now.store.sweep_alarms(now_ms=now_ms)
     released = release_ready(now) + release_work(now)
     now.outbox.wake([Look(now_ms // LOOK_MS)])
-    report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released}
+    told = tell_late_runs(now)
+    report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released, "told": told}
     logger.info("swept", extra=report)
     return report
+
+
+def tell_late_runs(now: Engine) -> int:
+    """Tells of monitors that nobody runs; how many. Where very many are, the keeper's round comes to the others."""
+    now_ms, told = now.now_ms(), 0
+    late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now_ms) else None)
+    for _ in range(LATE_PAGES_MAX):
+        if late.after is None:
+            break
+        late = tell_late(now.store, after=late.after, now_ms=now_ms)
+        told += late.told
+    return told
 
 
 def release_ready(now: Engine) -> int:
