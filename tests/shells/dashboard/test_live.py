@@ -163,6 +163,27 @@ def test_selection_survives_updates_and_acts_on_all_that_is_chosen(world: World,
     browser.until(lambda: browser.text("tbody a.name").split() == ["b"])
 
 
+def test_all_that_match_are_chosen_also_those_of_other_pages(world: World, browser: Looking) -> None:
+    alice = world.add("alice")
+    far = HTTP | {"initial_delay": "1h"}
+    items = [far | {"id": f"{'even' if number % 2 == 0 else 'odd'}-{number:03}"} for number in range(140)]
+    assert alice("PUT", "/v1/users/me/monitors", {"items": items}).status == 200
+    browser.sign_in(base(world), alice.token or "", "/ui/monitors?q=even&sort=id")
+    browser.shows("tbody", "even-000")
+    browser.run("document.querySelector('[data-all]').click()")
+    browser.shows("#bulk", "50 selected")
+    browser.press("Select all that match", "#bulk")
+    browser.shows("#bulk", "70 selected")
+    assert browser.violations() == []
+    browser.press("Pause", "#bulk")
+    browser.shows("#toast", "Paused 70")
+    answer = alice("GET", "/v1/users/me/monitors?limit=1000").json
+    found = [one["id"] for one in answer["items"] if one["paused"]]
+    assert found == sorted(one["id"] for one in items if one["id"].startswith("even"))
+    browser.run("document.querySelector('tbody input[data-pick]').click()")  # one less: what is shown counts again
+    browser.shows("#bulk", "49 selected")
+
+
 def test_admin_chooses_between_their_own_and_everybody_s(world: World, browser: Looking) -> None:
     root, alice = world.add("root", "admin"), world.add("alice")
     alice("PUT", "/v1/users/me/monitors/of-alice", PAUSED)

@@ -9,10 +9,12 @@ const SLOW_FACTOR = 4; // a page that took long is asked for again no sooner tha
 const LATER_MAX_MS = 30000;
 const PAUSE_MS = 200; // between the last key of a search and its question
 const AT_ONCE = 4; // requests for a selection
+const WHOLE_MAX = 10000; // so many that match a filter are selected at most
+const WHOLE_TOLD = 100; // of a large selection, how far it is is told each time so many are done
 const $ = (id) => document.getElementById(id);
 const all = (query, root = document) => [...root.querySelectorAll(query)];
 const root = document.documentElement;
-const state = { tag: "", timer: 0, ahead: 0, seen: Date.now(), gone: 0, tries: 0, undo: null, exact: false, asking: 0 };
+const state = { tag: "", timer: 0, ahead: 0, seen: Date.now(), gone: 0, tries: 0, undo: null, exact: false, asking: 0, whole: null };
 
 function remember(name, value) {
   try {
@@ -152,6 +154,7 @@ function isBack() {
 async function load(url, push) {
   if (push) history.pushState(null, "", url); else history.replaceState(null, "", url);
   state.tag = "";
+  state.whole = null;
   await refresh({ free: true });
   if (push) { scrollTo(0, 0); $("main").focus(); }
 }
@@ -260,13 +263,39 @@ function countChosen() {
   const bulk = $("bulk");
   if (!bulk) return;
   for (const box of all("tbody input[data-pick]")) box.closest("tr").classList.toggle("on", box.checked);
-  const count = chosen().length;
+  const count = state.whole?.length ?? chosen().length;
   bulk.hidden = !count;
-  for (const place of all("[data-count]", bulk)) place.textContent = count;
+  for (const place of all("[data-count]")) place.textContent = count.toLocaleString("en");
+}
+
+function choose(boxes, on) {
+  state.whole = null;
+  for (const box of boxes) box.checked = on;
+  countChosen();
+}
+
+// All that the filter matches, also on other pages: asked of the API, page by page.
+async function chooseWhole(button) {
+  const keys = [];
+  let cursor = "";
+  busy(button, true);
+  do {
+    const answer = await ask("GET", `${button.dataset.whole}&limit=1000${cursor && `&cursor=${encodeURIComponent(cursor)}`}`).catch(() => null);
+    if (!answer || !answer.ok) { trouble(answer ? await problem(answer) : "Paceline does not answer; nothing more was selected."); break; }
+    const page = await answer.json();
+    for (const one of page.items) keys.push(`${encodeURIComponent(one.user)}/monitors/${encodeURIComponent(one.id)}`);
+    cursor = page.next_cursor;
+  } while (cursor && keys.length < WHOLE_MAX);
+  busy(button, false);
+  choose(all("tbody input[data-pick]"), true);
+  state.whole = keys;
+  countChosen();
+  if (cursor) trouble(`There are more. The first ${keys.length.toLocaleString("en")} are selected.`);
 }
 
 async function actOnChosen(button) {
-  const keys = chosen().map((box) => box.dataset.pick);
+  const keys = state.whole ? [...state.whole] : chosen().map((box) => box.dataset.pick);
+  const total = keys.length;
   const [method, template] = button.dataset.each.split(" ", 2);
   const body = button.dataset.body ? JSON.parse(button.dataset.body) : undefined;
   let done = 0, refused = "";
@@ -274,12 +303,13 @@ async function actOnChosen(button) {
   const work = async () => {
     while (keys.length) {
       const answer = await ask(method, template.replace("{at}", keys.shift()), body).catch(() => null);
+      if (total > WHOLE_TOLD && !(keys.length % WHOLE_TOLD)) told(`${button.dataset.done} ${done} of ${total}…`);
       if (answer && answer.ok) done += 1; else refused = answer ? await problem(answer) : "Paceline does not answer.";
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, work));
   busy(button, false);
-  told(`${button.dataset.done} ${done}`);
+  told(`${button.dataset.done} ${done.toLocaleString("en")}`);
   if (refused) trouble(refused);
   refresh({ free: true });
 }
@@ -327,8 +357,9 @@ function onClick(event) {
     remember("paceline-dense", found.dataset.dense);
     dense();
   } else if (at("#clear")) {
-    for (const box of chosen()) box.checked = false;
-    countChosen();
+    choose(chosen(), false);
+  } else if ((found = at("button[data-whole]"))) {
+    chooseWhole(found);
   }
 }
 
@@ -341,10 +372,9 @@ function dense() {
 function onChange(event) {
   const box = event.target;
   if (box.matches("[data-all]")) {
-    for (const one of all("tbody input[data-pick]")) one.checked = box.checked;
-    countChosen();
+    choose(all("tbody input[data-pick]"), box.checked);
   } else if (box.matches("[data-pick]")) {
-    countChosen();
+    choose([], false);
   } else if (box.closest("form[data-filters]")) {
     filter(box.closest("form"));
   }
@@ -360,10 +390,7 @@ function filter(form) {
 function onKey(event) {
   const typing = event.target.matches("input, textarea, select");
   if (event.key === "/" && !typing) { event.preventDefault(); ($("q") || $("go")).focus(); }
-  if (event.key === "Escape" && !document.querySelector("dialog[open]") && chosen().length) {
-    for (const box of chosen()) box.checked = false;
-    countChosen();
-  }
+  if (event.key === "Escape" && !document.querySelector("dialog[open]") && chosen().length) choose(chosen(), false);
 }
 
 function watch() {

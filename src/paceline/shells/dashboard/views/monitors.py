@@ -64,9 +64,17 @@ async def list_monitors(call: Call) -> Answer:
         kinds=KINDS,
         sorts=SORTS,
         filtered=any(asked[name] for name in ("user", "tag", "health", "kind", "q")),
+        whole=_whole(whose, asked),
         following=address("/ui/monitors", **kept, cursor=listed["next_cursor"]) if listed["next_cursor"] else "",
         first=address("/ui/monitors", **kept) if asked["cursor"] else "",
     )
+
+
+def _whole(whose: str, asked: dict[str, str]) -> str:
+    """The list of the API that has all monitors of this filter; the script goes through its pages."""
+    path = "/v1/monitors" if whose == "all" else "/v1/users/me/monitors"
+    names = ("tag", "health", "kind", "q", *(("user",) if whose == "all" else ()))
+    return address(path, sort="id", **{name: asked[name] for name in names})
 
 
 async def _users(api: Api, whose: str) -> list[str]:
