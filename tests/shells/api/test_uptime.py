@@ -82,3 +82,17 @@ def test_uptime_of_another_user_s_monitor_is_not_found(world: World, flapped: Cl
     del flapped
     other = world.add("mallory")
     assert other("GET", "/v1/users/alice/monitors/own/uptime").status == 404
+
+
+def test_lists_have_figures_of_each_monitor_if_asked(world: World, flapped: Client) -> None:
+    flapped("PUT", "/v1/users/me/monitors/new", OUTGOING)
+    plain = flapped("GET", "/v1/users/me/monitors").json["items"]
+    assert all("figures" not in one for one in plain)
+    root = world.add("root", "admin")
+    for client, path in ((flapped, "/v1/users/me/monitors"), (root, "/v1/monitors")):
+        new, own = client("GET", f"{path}?figures=true").json["items"]
+        assert new["figures"] == {"uptime_30d": None, "p95_ms": None}
+        assert 0 < own["figures"]["uptime_30d"] < 1
+        assert own["figures"]["p95_ms"] == pytest.approx(40, rel=0.025)
+    refused = flapped("GET", "/v1/users/me/monitors?figures=perhaps")
+    assert (refused.status, refused.json["errors"][0]["pointer"]) == (422, "/query/figures")

@@ -61,6 +61,13 @@ class AlertDocument(TypedDict, total=False):
     channels: Sequence[str]
 
 
+class MonitorFigures(Model, frozen=True):
+    """The share of good time over 30 days, and the 95th percentile of latency over 90. None: nothing is known."""
+
+    uptime_30d: float | None
+    p95_ms: float | None
+
+
 class Monitor(Model, frozen=True):
     """A monitor as it is stored, with its schedule and health. ``etag`` is None in lists."""
 
@@ -86,6 +93,7 @@ class Monitor(Model, frozen=True):
     initial_delay: Duration | None = None
     skipped: Skipped | None = None
     failing_since: datetime | None = None
+    figures: MonitorFigures | None = None
     etag: str | None = None
 
 
@@ -116,13 +124,17 @@ class MonitorItem(MonitorDefinition):
 
 
 class MonitorFilters(TypedDict, total=False):
-    """Which monitors a list has, and in which order. ``q``: part of the id or of the address, in any case."""
+    """Which monitors a list has, and in which order. ``q``: part of the id or of the address, in any case.
+
+    ``figures``: also how good each was; see ``Monitor.figures``.
+    """
 
     tag: str | None
     health: Health | None
     kind: CheckKind | None
     q: str | None
     sort: MonitorSort | None
+    figures: bool | None
 
 
 class MonitorChanges(_MonitorOptions, total=False):

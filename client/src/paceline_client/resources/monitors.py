@@ -180,4 +180,5 @@ def _switch(monitor: str, verb: str, *, user: str, if_match: str | None) -> Call
 
 def _query(filters: MonitorFilters) -> dict[str, str | None]:
     names: tuple[Literal["tag", "health", "kind", "q", "sort"], ...] = ("tag", "health", "kind", "q", "sort")
-    return {name: filters.get(name) for name in names}
+    figures = filters.get("figures")
+    return {name: filters.get(name) for name in names} | {"figures": None if figures is None else str(figures).lower()}

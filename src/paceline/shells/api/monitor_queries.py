@@ -8,24 +8,26 @@ from paceline.shells import cursors
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.auth import owner_of
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, PageQuery, make_cursor, page_query, position_of, query
+from paceline.shells.api.http.pages import Page, PageQuery, make_cursor, page_query, position_of, query, truth
 from paceline.shells.api.http.route import Group, Route
 from paceline.steps import access
 from paceline.steps.monitors.find import find_monitors
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views.report import MonitorView
+from paceline.steps.views.uptime import with_figures
 
 MONITOR_QUERIES = Group("Monitors")
 _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = f"{_MONITORS}/{{id}}"
 _FILTERS = ("tag", "health", "kind", "q", "sort")
+_ASKED = (*_FILTERS, "figures")
 
 
-@Route(MONITOR_QUERIES, "GET", _MONITORS, {200: Page[MonitorView]}, paged=True, query=_FILTERS)
+@Route(MONITOR_QUERIES, "GET", _MONITORS, {200: Page[MonitorView]}, paged=True, query=_ASKED)
 async def list_monitors(call: Call) -> Answer:
     """The user's monitors, filtered and in order."""
     owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
-    return await _list(call, page_query(call.query_string, *_FILTERS, limit_max=_limit_max(call)), owner)
+    return await _list(call, page_query(call.query_string, *_ASKED, limit_max=_limit_max(call)), owner)
 
 
 @Route(
@@ -35,12 +37,12 @@ async def list_monitors(call: Call) -> Answer:
     {200: Page[MonitorView]},
     access="admin",
     paged=True,
-    query=("user", *_FILTERS),
+    query=("user", *_ASKED),
     problems=(NotFound,),
 )
 async def list_all_monitors(call: Call) -> Answer:
     """The monitors of all users, filtered and in order."""
-    asked = page_query(call.query_string, "user", *_FILTERS, limit_max=_limit_max(call))
+    asked = page_query(call.query_string, "user", *_ASKED, limit_max=_limit_max(call))
     owner = None
     if user := asked.given.get("user"):
         owner = (await call.api.read(access.get_user, call.api.store, owner_of(call.user, user))).id
@@ -81,4 +83,7 @@ async def _list(call: Call, asked: PageQuery, owner: str | None) -> Answer:
     mark = read_mark(str(position_of(asked.cursor, scope, "")))
     found = await api.work(find_monitors, api.store, query, mark, limit=asked.limit, now_ms=api.now_ms())
     following = None if found.following is None else make_cursor(scope, write_mark(found.following))
-    return json_answer(200, Page(found.views, following))
+    views = found.views
+    if truth(asked.given, "figures", default=False):
+        views = await api.work(with_figures, api.store, views, now_ms=api.now_ms())
+    return json_answer(200, Page(views, following))

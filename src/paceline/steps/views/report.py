@@ -58,6 +58,13 @@ class SkippedView(msgspec.Struct, frozen=True):
     reason: str
 
 
+class MonitorFigures(msgspec.Struct, frozen=True):
+    """The share of good time over 30 days, and the 95th percentile of latency over 90; null: nothing is known."""
+
+    uptime_30d: float | None
+    p95_ms: float | None
+
+
 class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     user: str
@@ -83,6 +90,8 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     skipped: SkippedView | None = None
     failing_since: Instant | None = None
     """When the first of the failures ended that made it fail."""
+    figures: MonitorFigures | None = None
+    """In lists that are asked for it."""
 
 
 class RunView(msgspec.Struct, frozen=True):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Sequence
 
 import msgspec
 
 from paceline.core.instants import to_datetime, to_text, to_text_or_none
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.uptime.figures import DayFigures, figures, share
-from paceline.core.monitors.uptime.rollup import DAY_MS
+from paceline.core.monitors.uptime.figures import WINDOWS_DAYS, DayFigures, figures, share
+from paceline.core.monitors.uptime.rollup import DAY_MS, Rollup
 from paceline.core.schema import Date, Instant
 from paceline.ports import Store
+from paceline.steps.views.report import MonitorFigures, MonitorView
 
 
 class LatencyView(msgspec.Struct, frozen=True):
@@ -87,6 +89,23 @@ def uptime_view(store: Store, monitor: Monitor, *, now_ms: int) -> UptimeView:
         incidents=incidents,
         days=[_day_view(one) for one in told.days],
     )
+
+
+def with_figures(store: Store, views: Sequence[MonitorView], *, now_ms: int) -> list[MonitorView]:
+    """Return the views of a page with their figures. The roll-ups are read together."""
+    monitors = store.monitors_by_generation([view.schedule.generation for view in views])
+    rollups = dict(zip(monitors, store.uptimes(list(monitors.values()), now_ms=now_ms), strict=True))
+    return [
+        msgspec.structs.replace(view, figures=_monitor_figures(rollups[view.schedule.generation], now_ms=now_ms))
+        if view.schedule.generation in rollups
+        else view
+        for view in views
+    ]
+
+
+def _monitor_figures(rollup: Rollup, *, now_ms: int) -> MonitorFigures:
+    told = figures(rollup, now_ms=now_ms)
+    return MonitorFigures(told.shares[WINDOWS_DAYS.index(30)], told.latency.p95)
 
 
 def days_csv(view: UptimeView) -> bytes:

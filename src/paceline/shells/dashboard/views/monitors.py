@@ -44,7 +44,7 @@ async def list_monitors(call: Call) -> Answer:
     api, asked, whose = Api(call), asked_of(call, *_LIST_QUERY), whose_of(call)
     wanted = {name: asked[name] for name in (*_FILTERS, "cursor")} | {"sort": asked["sort"] or "health"}
     listed, counts, users = await together(
-        find_monitors(api, whose, {"limit": ROWS, "user": asked["user"], **wanted}),
+        find_monitors(api, whose, {"limit": ROWS, "figures": "true", "user": asked["user"], **wanted}),
         count_monitors(api, whose, {"user": asked["user"]}),
         _users(api, whose),
     )
