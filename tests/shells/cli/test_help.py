@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from paceline.shells.cli.app import app, main
-from paceline.shells.cli.examples import EXAMPLES
+from paceline.shells.cli.text.examples import EXAMPLES
 from tests.shells.cli.support.commands import Command, commands
 
 COLUMNS = 80
@@ -34,7 +34,7 @@ def parse(words: list[str]) -> Any:
 @pytest.mark.parametrize("command", list(commands()), ids=lambda command: command.path)
 def test_every_command_has_examples_that_are_commands_of_its_own(command: Command) -> None:
     examples = EXAMPLES.get(command.path.removeprefix("paceline "), ())
-    assert examples, f"add examples of {command.path} to src/paceline/shells/cli/examples.py"
+    assert examples, f"add examples of {command.path} to src/paceline/shells/cli/text/examples.py"
     for line in examples:
         assert parse(shlex.split(line)).command_path == command.path
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_type_hints
 import typer
 
 from paceline.errors import InvalidInput, NoStore, StoreUnavailable
-from paceline.shells.cli.examples import examples_of
 from paceline.shells.cli.logins import Login, RemoteOptions, find_login, named_url
 from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption, UtcOption
 from paceline.shells.cli.output import print_note
+from paceline.shells.cli.text.examples import examples_of
 from paceline.steps import access
 from paceline.steps.views.report import UserView
 
