@@ -63,7 +63,7 @@ quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, 
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
+	PACELINE_TEST_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
 
 test-on:  ## core, steps, the store on SQLite and the API on another Python: make test-on PYTHON=python3.13
 	$(PYTHON) -m venv build/on/$(notdir $(PYTHON))

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]
 
+settings.register_profile("quick", max_examples=15, deadline=None, derandomize=True)
 settings.register_profile("house", max_examples=100, deadline=None, derandomize=True)
 settings.register_profile(
     "deep", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -48,6 +49,7 @@ TOGETHER = frozenset(
         "tests/aws/functions/test_privileges.py",  # all that every function asks of AWS
         "tests/shells/ripe_api/test_blaeu.py",  # a daemon, and programs that sleep
         "tests/shells/ripe_api/test_clients.py",  # a daemon, and programs of others
+        "tests/test_site.py",  # the site
     }
 )
 
