@@ -31,6 +31,7 @@ TITLES = {
     "rest": "REST writes",
     "client": "The Python client",
     "uptime": "Uptime: outcomes folded into roll-ups",
+    "verify": "Verify: history judged from the ledger",
     "plan": "Plan: a day of a million records, and their import",
     "dispatch": "Dispatch: a batch's runs from claim to result",
     "day": "A whole day on a virtual clock",
@@ -80,6 +81,9 @@ firing that came to no start counts as late by the whole time. What is in flight
 Requests for each second of the client process's CPU, one after the other on a kept-alive connection, to the real API in
 a process of its own. The floor is bare httpx with the same request, which reads the same JSON into dictionaries; the
 client reads it into typed values. The cost ratio is the client's CPU over the floor's.""",
+    "verify": """\
+`paceline verify` on a store of settled runs, 1,000 of each monitor, beside one read of the same rows in the same order.
+`grown_mb` is how much the process's peak of memory rose meanwhile.""",
     "uptime": """\
 Passes as the keeper makes them, without its pauses, on a file with `synchronous=FULL`; the log has 128 runs of each
 monitor, one after the other. The floor reads every run with its outcome in the order of the log and writes a row of 200

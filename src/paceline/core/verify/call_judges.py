@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from paceline.core.verify import evenly, lost, once, order
 from paceline.core.verify.calls import Books
@@ -22,21 +22,17 @@ class CallJudges:
         self._provider: tuple[once.CallJudge, order.CallJudge] | None = None
         self._suspects: list[tuple[int, Counterexample]] = []
 
-    def see(self, fact: Fact) -> Iterator[Finding]:
-        match fact:
-            case DayFact():
-                self._books.days[fact.number] = fact
-            case ProviderFact():
-                yield from self._end_provider()
-                self._provider = (
-                    once.CallJudge(self._books, self._rules),
-                    order.CallJudge(fact, self._books, self._rules),
-                )
-            case CallFact():
-                for judge in (*(self._provider or ()), self._lost, self._evenly):
-                    judge.see(fact)
-            case _:
-                pass
+    def see(self, fact: Fact) -> Iterable[Finding]:
+        if isinstance(fact, CallFact):
+            for judge in (*(self._provider or ()), self._lost, self._evenly):
+                judge.see(fact)
+        elif isinstance(fact, DayFact):
+            self._books.days[fact.number] = fact
+        elif isinstance(fact, ProviderFact):
+            findings = list(self._end_provider())
+            self._provider = (once.CallJudge(self._books, self._rules), order.CallJudge(fact, self._books, self._rules))
+            return findings
+        return ()
 
     def end(self) -> Iterator[Finding]:
         yield from self._end_provider()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from paceline.core.verify import grid, lost, once, order
 from paceline.core.verify.budget import BudgetJudge
 from paceline.core.verify.call_judges import CallJudges
 from paceline.core.verify.completion import CompletionJudge
-from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
+from paceline.core.verify.facts import CallFact, DayFact, EntryFact, Fact, MonitorFact, ProviderFact, RunFact
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Finding
@@ -25,23 +25,23 @@ class LifeJudges:
         self._entries: list[EntryFact] = []
         self._runs: list[RunFact] = []
 
-    def see(self, fact: Fact) -> Iterator[Finding]:
-        match fact:
-            case RunFact():
-                self._runs.append(fact)
-            case EntryFact():
-                self._entries.append(fact)
-            case MonitorFact():
-                yield from self.end()
-                self._monitor = fact
-            case _:
-                pass
+    def see(self, fact: Fact) -> Iterable[Finding]:
+        if isinstance(fact, RunFact):  # nearly all of them are
+            self._runs.append(fact)
+        elif isinstance(fact, EntryFact):
+            self._entries.append(fact)
+        elif isinstance(fact, MonitorFact):
+            findings = self.end()
+            self._monitor = fact
+            return findings
+        return ()
 
-    def end(self) -> Iterator[Finding]:
-        if self._monitor is not None:
-            life = Life(self._monitor, tuple(self._entries), self._runs)
-            yield from (judge(life, self._rules) for judge in _LIFE_JUDGES)
+    def end(self) -> Iterable[Finding]:
+        if self._monitor is None:
+            return ()
+        life = Life(self._monitor, tuple(self._entries), self._runs)
         self._monitor, self._entries, self._runs = None, [], []
+        return [judge(life, self._rules) for judge in _LIFE_JUDGES]
 
 
 class JobJudges:
@@ -50,25 +50,27 @@ class JobJudges:
     def __init__(self) -> None:
         self._judges = (BudgetJudge(), CompletionJudge())
 
-    def see(self, fact: Fact) -> Iterator[Finding]:
+    def see(self, fact: Fact) -> Iterable[Finding]:
         for judge in self._judges:
             judge.see(fact)
-        return iter(())
+        return ()
 
-    def end(self) -> Iterator[Finding]:
-        return (judge.finding() for judge in self._judges)
+    def end(self) -> Iterable[Finding]:
+        return [judge.finding() for judge in self._judges]
 
 
 class Judges:
     """All judges. Facts are given to them one by one, and findings come whenever a group is over."""
 
     def __init__(self, rules: Rules) -> None:
-        self._all = (LifeJudges(rules), CallJudges(rules), JobJudges())
+        self._lives, self._calls, self._jobs = LifeJudges(rules), CallJudges(rules), JobJudges()
 
-    def see(self, fact: Fact) -> Iterator[Finding]:
-        for judges in self._all:
-            yield from judges.see(fact)
+    def see(self, fact: Fact) -> Iterable[Finding]:
+        if isinstance(fact, RunFact | EntryFact | MonitorFact):
+            return self._lives.see(fact)
+        if isinstance(fact, CallFact | DayFact | ProviderFact):
+            return self._calls.see(fact)
+        return self._jobs.see(fact)
 
-    def end(self) -> Iterator[Finding]:
-        for judges in self._all:
-            yield from judges.end()
+    def end(self) -> Iterable[Finding]:
+        return [*self._lives.end(), *self._calls.end(), *self._jobs.end()]

@@ -185,19 +185,24 @@ def open_again(db: apsw.Connection, random: Random) -> None:
     db.execute("INSERT INTO open (handle, lane, state, at_ms) VALUES (?, ?, 'held', 0)", (handle, handle >> 40))
 
 
-def invent_failures(db: apsw.Connection, random: Random) -> None:
-    """A monitor whose newest run went well is remembered as failing."""
-    (generation,) = pick(
+def misremember_health(db: apsw.Connection, random: Random) -> None:
+    """A monitor whose newest run went well is remembered as failing, or the other way round."""
+    generation, state = pick(
         db,
         random,
-        """SELECT due.k & 268435455 FROM due JOIN outcome ON outcome.handle = due.last_run
-           WHERE outcome.state = 'ok' AND outcome.attempt > 0""",
+        """SELECT generation, state FROM (SELECT run.generation, outcome.state, max(run.counter) AS newest
+               FROM run JOIN outcome USING (handle) JOIN monitor USING (generation) WHERE attempt > 0 GROUP BY 1)
+           LEFT JOIN uptime USING (generation)
+           WHERE (state = 'ok' OR state = 'failed') AND newest >= coalesce(counter, 0)""",
     )
-    db.execute(
-        """INSERT OR REPLACE INTO health (generation, owner, name, failing, record)
-           SELECT generation, owner, name, 1, '{"failing": true, "failures": 2}' FROM monitor WHERE generation = ?""",
-        (generation,),
-    )
+    db.execute("DELETE FROM health WHERE generation = ?", (generation,))
+    if state == "ok":
+        db.execute(
+            """INSERT INTO health (generation, owner, name, failing, record)
+               SELECT generation, owner, name, 1, '{"failing": true, "failures": 2}' FROM monitor
+               WHERE generation = ?""",
+            (generation,),
+        )
 
 
 def roll_up_too_far(db: apsw.Connection, random: Random) -> None:
@@ -230,6 +235,6 @@ MONITOR_EDITS = (
     _edit("nothing lost", forge_failure),
     _edit("nothing lost", forge_expiry),
     _edit("once", open_again),
-    _edit("nothing lost", invent_failures),
+    _edit("nothing lost", misremember_health),
     _edit("once", roll_up_too_far),
 )
