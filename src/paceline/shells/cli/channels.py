@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="channel", help="Put, test, list and remove the channels through which a user is told.")
+app = typer.Typer(name="channel", help="Set, test, list and remove the channels through which a user is told.")
 silence_app = typer.Typer(name="silence", help="Hold back the alerts of monitors with a tag; list and end silences.")
 alert_app = typer.Typer(name="alert", help="See what was told to whom.")
 

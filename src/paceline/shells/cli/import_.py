@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
-    """Take in an export: what differs is replaced, what it does not name stays. Done twice, it is done once."""
+    """Take in an export: what differs is replaced, what it does not name stays. Importing it again changes nothing."""
     from paceline.steps.move.move_in import import_lines
 
     with (

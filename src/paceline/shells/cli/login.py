@@ -42,10 +42,10 @@ def login(
         typer.Option(metavar="FILE", help="A file with the token. [default: $PACELINE_TOKEN, or it is asked for]"),
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Whom to trust, PEM. [default: $PACELINE_CA_FILE]")
+        Path | None, typer.Option(metavar="FILE", help="CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
     ] = None,
 ) -> None:
-    """Remember a Paceline elsewhere and your token for it, after trying both. Commands then go there over REST."""
+    """Log in to a Paceline elsewhere: address and token are tried and kept. Commands then go there over REST."""
     from paceline.shells.cli.remote import Remote
 
     asked = RemoteOptions(
@@ -68,7 +68,7 @@ def login(
 
 
 def logout(call: Call) -> None:
-    """Forget the Paceline elsewhere and the token; the token itself stays valid until it is revoked."""
+    """Log out: forget the address and the token. The token itself stays valid until it is revoked."""
     known = _known()
     login_file().unlink(missing_ok=True)
     told = f"Logged out of {known}." if known else "You were not logged in."

@@ -30,11 +30,15 @@ TokenFileOption = Annotated[
 ]
 CaFileOption = Annotated[
     Path | None,
-    typer.Option("--ca-file", metavar="FILE", help="Whom to trust for --url, PEM. [default: $PACELINE_CA_FILE]"),
+    typer.Option(
+        "--ca-file", metavar="FILE", help="CA certificates to trust for --url, PEM. [default: $PACELINE_CA_FILE]"
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 UtcOption = Annotated[bool, typer.Option("--utc", help="Show exact times, not how far away they are.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Set the whole: what no option names gets its default.")]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Replace the whole definition: what no option names gets its default.")
+]
 UserOption = Annotated[
     str | None,
     typer.Option(
@@ -51,7 +55,7 @@ CursorOption = Annotated[
 ProviderOption = Annotated[
     str | None, typer.Option("--provider", metavar="PROVIDER", help="Only those of this provider.")
 ]
-PausedOption = Annotated[bool | None, typer.Option("--paused/--no-paused", help="At rest, or not.")]
+PausedOption = Annotated[bool | None, typer.Option("--paused/--no-paused", help="Paused, or not.")]
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:

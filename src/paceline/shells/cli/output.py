@@ -178,6 +178,7 @@ def _print_parts(form: Form, text: Sequence[Text]) -> None:
             case Moment(moment):
                 print(long_time(moment, form.now_ms) if form.relative else moment)
             case Note(note):
+                sys.stdout.flush()  # in one file with stderr, what came before stands before
                 print(printable(note), file=sys.stderr)
             case str():
                 print(printable(part))

@@ -101,7 +101,7 @@ def _demo(call: Call, settings: Settings) -> int:
 
 
 def worker(call: Call, *, logging: Logging) -> int:
-    """Start the loops alone, without the API: more hands on the same store."""
+    """Start the loops without the API: one more process that works on the same store."""
     return _run(call, call.settings(**logging._asdict()), serve_api=False)
 
 

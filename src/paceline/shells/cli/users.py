@@ -97,8 +97,13 @@ def limit(
     _edit(call, name, UserEdit(daily_credits=wanted), f"{name} may spend {wanted} credits a day.")
 
 
-@command(app, "enable", help_text="Let a disabled user in again; the monitors go on.", disabled=False)
-@command(app, "disable", help_text="Shut a user out at once; monitors rest and waiting runs are held.", disabled=True)
+@command(app, "enable", help_text="Enable a disabled user again; the monitors go on.", disabled=False)
+@command(
+    app,
+    "disable",
+    help_text="Disable a user at once: tokens are refused, monitors pause, waiting runs are held.",
+    disabled=True,
+)
 def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
     told = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
     _edit(call, name, UserEdit(disabled=disabled), f"{name} {told}.")

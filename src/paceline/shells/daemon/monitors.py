@@ -169,4 +169,4 @@ class Checks(Work[Order, Finished]):
         return len(report.settled)
 
     def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
-        """Hears of checks that may start again after a pause: the store says so to whoever looks."""
+        """Called with checks that may start again after a pause. Nothing is left to do here: the store holds them."""

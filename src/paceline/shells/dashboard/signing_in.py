@@ -98,7 +98,7 @@ def _wrong_token(call: Call) -> Throttled | Unauthenticated:
 
 
 def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:
-    # A proxy that ends TLS says so. Whoever makes it up harms themselves alone: their browser does not keep the cookie.
+    # A proxy that ends TLS says so. A client that makes it up only harms itself: its browser does not keep the cookie.
     over_tls = "https" in (call.scheme, call.headers.get(b"x-forwarded-proto", b"").decode("latin-1"))
     secure = "; Secure" if over_tls else ""
     name = cookie_name(call.headers)

@@ -279,9 +279,9 @@ def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str,
 
 
 def _undo_orphans(store: BatchParts, batch: Batch, written: Mapping[str, _Change]) -> list[str]:
-    """Records that were written while their provider was being removed are as they were; their names.
+    """Restore records that were written while their provider was being removed. Returns their names.
 
-    Whoever removes a provider looks for records before and after: one that it did not see was written after that, and
+    The removal of a provider looks for records before and after: one that it did not see was written after that, and
     so finds the provider removed here.
     """
     lanes = lanes_of(store.db, {change.after.provider for change in written.values()})
@@ -292,7 +292,7 @@ def _undo_orphans(store: BatchParts, batch: Batch, written: Mapping[str, _Change
             remove_record(store, batch, name)
             continue
         named, item = _record_items(batch, name, was, version=version + 2)
-        # Whoever has written it since knew of the provider's removal.
+        # A write since then was made with the provider known to be removed, and stands.
         store.db.transact([put(ITEMS, named, when="#version = :seen", seen=version + 1), put(ITEMS, item)])
     return orphans
 

@@ -67,7 +67,7 @@ class Route:
     hot: bool = False
     """Matched before the others."""
     page: bool = False
-    """A page for people: whoever is signed in is known by a cookie, and problems are shown as pages."""
+    """A page for people: a cookie says who is signed in, and problems are shown as pages."""
     scopes: tuple[ScopeKind, ...] = ()
     """Scopes of tokens that cover the route, beside ``read``, which covers every GET."""
     handler: Handler = _undeclared

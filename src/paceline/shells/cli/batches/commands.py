@@ -159,10 +159,10 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
 @command(
     app,
     "resume",
-    help_text="Let a paused batch go on; what came up meanwhile is caught up at a pace, not in a burst.",
+    help_text="Resume a paused batch; runs that came due meanwhile are caught up at a pace, not in a burst.",
     paused=False,
 )
-@command(app, "pause", help_text="Let nothing more of a batch start; what comes up steps aside.", paused=True)
+@command(app, "pause", help_text="Pause a batch: no run of it starts; runs that come due are put aside.", paused=True)
 def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> BatchView:
         now_ms = system.clock.now_ms()

@@ -24,7 +24,7 @@ _NO_DEAD = "There is no dead letter. How a day goes: paceline batch show"
 MESSAGES_MAX = 10_000
 """How many messages of each dead queue one command replays at most."""
 
-app = typer.Typer(name="dead", help="Look at dead letters, put them back, or let them rest.")
+app = typer.Typer(name="dead", help="Look at dead letters, put them back, or discard them.")
 
 RunsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="RUN...", help="Runs by their ids: batch/record@2026-11-15.")
@@ -108,7 +108,7 @@ def discard_dead(
     batch: BatchOption = None,
     date: DateOption = None,
 ) -> None:
-    """Let dead letters rest. Their results stay in their day."""
+    """Discard dead letters: they leave the list; their results stay in their day."""
     asked = _named(runs=runs or None, provider=provider, batch=batch, date=date)
     count = call.answer(
         lambda at: redrive.discard(at.store, redrive.choose(at.store, **asked)),

@@ -74,7 +74,7 @@ def import_records(
         bool, typer.Option("--restart", help="Of a table: from its beginning, not where an import was cut short.")
     ] = False,
 ) -> int:
-    """Put many records. Good ones are kept; each refused one is named with its line and the reason."""
+    """Import many records. Good ones are kept; refused ones are told by reason, with their lines."""
     from paceline.steps.batches.late_records import plan_late_records
 
     if (table := table_name(source)) is not None:

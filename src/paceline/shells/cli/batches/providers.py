@@ -86,8 +86,10 @@ class ProviderOptions(NamedTuple):
     ] = None
     max_in_flight: Annotated[int | None, typer.Option(metavar="N", help="Calls at once. [default: 1]")] = None
     rate: Annotated[str | None, typer.Option(metavar="RATE", help="For example 5/1s. [default: no limit]")] = None
-    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Of one call. [default: 30s]")] = None
-    max_attempts: Annotated[int | None, typer.Option(metavar="N", help="Then it is a dead letter. [default: 5]")] = None
+    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Deadline of one call. [default: 30s]")] = None
+    max_attempts: Annotated[
+        int | None, typer.Option(metavar="N", help="Attempts before a run becomes a dead letter. [default: 5]")
+    ] = None
     retry_base: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The first pause is at most this. [default: 1s]")
     ] = None
@@ -95,10 +97,10 @@ class ProviderOptions(NamedTuple):
         str | None, typer.Option(metavar="DURATION", help="No pause is longer than this. [default: 5m]")
     ] = None
     breaker_failures: Annotated[
-        int | None, typer.Option(metavar="N", help="So many bad calls in a row close it. [default: 10]")
+        int | None, typer.Option(metavar="N", help="Bad calls in a row that close it. [default: 10]")
     ] = None
     breaker_open_for: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Closed for so long. [default: 1m]")
+        str | None, typer.Option(metavar="DURATION", help="How long it stays closed. [default: 1m]")
     ] = None
     unknown: Annotated[
         WhenUnknown | None,
@@ -181,8 +183,10 @@ def show(call: Call, provider_id: IdArgument) -> None:
     emit(call, view, Fields(_fields(view)))
 
 
-@command(app, "resume", help_text="Let a paused provider go on; it catches up at a pace, not in a burst.", paused=False)
-@command(app, "pause", help_text="Let nothing more of a provider start; what is out comes to its end.", paused=True)
+@command(app, "resume", help_text="Resume a paused provider; it catches up at a pace, not in a burst.", paused=False)
+@command(
+    app, "pause", help_text="Pause a provider: no new call starts; calls in flight come to their end.", paused=True
+)
 def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> ProviderView:
         now_ms = system.clock.now_ms()

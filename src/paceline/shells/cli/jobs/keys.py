@@ -99,8 +99,13 @@ def list_keys(
     emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
 
 
-@command(app, "disable", help_text="Let a key send nothing more, from the next measurement on.", enabled=False)
-@command(app, "enable", help_text="Let a key send again, at once; one that RIPE refused is tried again.", enabled=True)
+@command(
+    app,
+    "disable",
+    help_text="Disable a key: nothing more is sent with it, from the next measurement on.",
+    enabled=False,
+)
+@command(app, "enable", help_text="Enable a key again, at once; one that RIPE refused is tried again.", enabled=True)
 def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
     body, places = {"enabled": enabled}, {"account": account, "key": key_id}
     view = call.answer(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="monitor", help="Put, pause, watch and remove monitors.")
+app = typer.Typer(name="monitor", help="Set, pause, watch and remove monitors.")
 
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
@@ -158,8 +158,8 @@ def list_runs(
     emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
 
 
-@command(app, "resume", help_text="Let a paused monitor go on, at once.", paused=False)
-@command(app, "pause", help_text="Let a monitor rest: it keeps its place and does not fire.", paused=True)
+@command(app, "resume", help_text="Resume a paused monitor, at once.", paused=False)
+@command(app, "pause", help_text="Pause a monitor: it keeps its schedule and does not fire.", paused=True)
 def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
     def on_store(system: System) -> MonitorView:
         owner = owner_id(system, user)

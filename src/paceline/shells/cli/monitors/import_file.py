@@ -50,7 +50,7 @@ def import_monitors(
     *,
     user: UserOption = None,
 ) -> int:
-    """Put many monitors. Good ones are kept; each refused one is named with its line and the reason."""
+    """Import many monitors. Good ones are kept; refused ones are told by reason, with their lines."""
     with open_input(file) as stream:
 
         def put_all(put: Callable[[Sequence[Item | Broken], Tally], None]) -> Tally:
