@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from paceline.shells.cli.text.form import Form
-from paceline.shells.cli.top.facts import Facts, Part, Wrong
+from paceline.shells.cli.top.facts import Facts, NextHour, Part, Wrong
 from paceline.shells.cli.top.frame import bar, draw
 from paceline.steps.views.report import MonitorView
 from tests.shells.cli.support.program import Program, eventually
@@ -27,8 +27,13 @@ SCREEN_ON, SCREEN_OFF, CURSOR_ON = "\x1b[?1049h", "\x1b[?1049l", "\x1b[?25h"
 @pytest.fixture
 def alice(program: Program) -> Program:
     program.ok("user", "add", "alice", "--role", "admin")
-    program.ok("monitor", "set", "home", "--url", "http://127.0.0.1:9/", "--every", "1s", "--user", "alice")
+    later = ("--every", "1h", "--initial-delay", "1h")  # not due, and so not late, however slow the machine is
+    program.ok("monitor", "set", "later", "--url", "http://127.0.0.1:9/", *later, "--user", "alice")
     return program
+
+
+def set_failing(program: Program, name: str, user: str) -> None:
+    program.ok("monitor", "set", name, "--url", "http://127.0.0.1:9/", "--every", "1s", "--user", user)
 
 
 def test_top_leaves_the_terminal_clean_after_q_a_resize_and_a_small_terminal(alice: Program) -> None:
@@ -63,6 +68,7 @@ def test_top_is_left_by_control_c_and_by_a_signal(alice: Program, how: str) -> N
 
 def test_top_shows_a_failure_as_it_happens_and_says_when_the_service_is_gone(alice: Program) -> None:
     token = json.loads(alice.ok("token", "new", "alice", "--json"))["token"]
+    set_failing(alice, "home", "alice")
     with alice.running("up", "--port", "0", outbound_allow="127.0.0.0/8") as up:
         remote = {"url": up.said["url"], "token": token}
         with Terminal(alice, "top", **remote) as terminal:
@@ -86,7 +92,8 @@ def test_top_once_prints_one_picture_and_so_does_a_pipe(alice: Program) -> None:
 
 def test_top_shows_users_only_what_is_theirs(alice: Program) -> None:
     bob = alice.json("user", "add", "bob")["token"]
-    alice.ok("monitor", "set", "bobs", "--url", "http://127.0.0.1:9/", "--every", "1s", "--user", "bob")
+    set_failing(alice, "home", "alice")
+    set_failing(alice, "bobs", "bob")
     with alice.running("up", "--port", "0", outbound_allow="127.0.0.0/8") as up:
         remote = {"url": up.said["url"], "token": bob}
         shown = eventually(lambda: alice.json("top", **remote)["wrong"])
@@ -132,18 +139,18 @@ def monitor(name: str, health: str) -> MonitorView:
 )
 def test_picture_is_never_larger_than_the_terminal(names: list[str], width: int, height: int) -> None:
     wrong = [Wrong(monitor(name, "failing"), "例え " * 20) for name in names]
-    lines = draw(Facts(wrong, False, []), Form(width, NOW_MS), height=height)
+    lines = draw(Facts(wrong, False, [], NextHour(0, 0, 0)), Form(width, NOW_MS), height=height)
     assert len(lines) <= height
     assert all(sum(cell_len(one.text) for one in line) <= width for line in lines)
 
 
 def test_section_that_is_shortened_says_how_much_there_is() -> None:
     wrong = [Wrong(monitor(f"m{number}", "failing"), "no answer") for number in range(9)]
-    lines = draw(Facts(wrong, True, []), Form(80, NOW_MS), height=8)
+    lines = draw(Facts(wrong, True, [], NextHour(0, 0, 0)), Form(80, NOW_MS), height=9)
     text = ["".join(one.text for one in line) for line in lines]
     assert "9+ monitors failing" in text
     assert "Failing and late monitors (first 3 of 9+)" in text
-    assert len(text) == 8
+    assert len(text) == 9
 
 
 def test_bar_is_full_only_when_all_is_done() -> None:

@@ -13,7 +13,7 @@ import msgspec
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
 from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
-from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_table, form_of, printable
+from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_paragraph, draw_table, form_of, printable
 from paceline.shells.cli.text.times import long_time
 
 if TYPE_CHECKING:
@@ -89,13 +89,20 @@ class Moment(NamedTuple):
     text: str
 
 
+class Paragraph(NamedTuple):
+    """A text that a terminal folds at blanks; later lines are set in by ``indent``."""
+
+    text: str
+    indent: int = 2
+
+
 class Note(NamedTuple):
     """An aside for people; it goes to stderr, out of what a program would read."""
 
     text: str
 
 
-Text = str | Note | Moment | Table | Fields | None
+Text = str | Paragraph | Note | Moment | Table | Fields | None
 """A part of what a command prints for people."""
 
 
@@ -177,6 +184,9 @@ def _print_parts(form: Form, text: Sequence[Text]) -> None:
                     print(line)
             case Moment(moment):
                 print(long_time(moment, form.now_ms) if form.relative else moment)
+            case Paragraph(paragraph, indent):
+                for line in draw_paragraph(form, paragraph, indent):
+                    print(line)
             case Note(note):
                 sys.stdout.flush()  # in one file with stderr, what came before stands before
                 print(printable(note), file=sys.stderr)

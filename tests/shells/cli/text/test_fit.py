@@ -94,7 +94,7 @@ def test_cut_texts_keep_their_ends_and_fit(text: str, width: int) -> None:
 
 @given(text=texts, width=st.integers(2, 80))
 def test_folded_text_fits_and_loses_nothing(text: str, width: int) -> None:
-    lines = list(fold(text, width, whole=False))
+    lines = list(fold(text, width, whole=lambda _: False))
     assert all(cell_len(line) <= width for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
 

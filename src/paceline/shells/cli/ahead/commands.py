@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import Columns, Note, emit, table
+from paceline.shells.cli.output import Columns, Note, Paragraph, emit, table
 from paceline.steps.access import get_user
 from paceline.steps.ahead.report import HOURS_DEFAULT, HOURS_MAX, AheadMinute, AheadView, AheadWindow, ahead
 
@@ -47,7 +47,7 @@ def show_ahead(call: Call, *, hours: HoursOption = HOURS_DEFAULT, user: OfUserOp
 
     asked = {"hours": str(hours)} | ({"user": named} if named else {})
     view = call.answer(on_store, lambda remote: remote.get("/v1/ahead", AheadView, query=asked))
-    worst = [f"{_short(one.start)}  {one.text}" for one in view.worst] or ["Nothing is due."]
+    worst = [Paragraph(f"{_short(one.start)}  {one.text}") for one in view.worst] or [Paragraph("Nothing is due.")]
     shown = table(COLUMNS, _rows(view.windows))
     emit(call, view, shown, "\nWorst minutes:", *worst, _note(view))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from paceline.shells.cli.text.columns import Heading
@@ -59,7 +59,7 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - cells(text))
 
 
-def fold(text: str, width: int, *, whole: bool) -> Iterator[str]:
+def fold(text: str, width: int, *, whole: Callable[[str], bool]) -> Iterator[str]:
     """Yields lines of at most this width, broken at blanks. A longer word is broken, unless it must stay ``whole``."""
     line = ""
     for word in text.split(" "):
@@ -70,7 +70,7 @@ def fold(text: str, width: int, *, whole: bool) -> Iterator[str]:
         if line:
             yield line
         line = word
-        while cells(line) > width and not whole:
+        while cells(line) > width and not whole(word):
             part = _head(line, width) or line[0]
             yield part
             line = line[len(part) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from paceline.shells.cli.text.times import long_time, short_time
 WIDTH_USUAL, WIDTH_LEAST = 80, 20
 NONE = "-"
 INDENT = 2
+_IDENT = re.compile(r"[A-Za-z0-9._:@+=~/#%,;()'`-]+")
 IDENT_FIELDS = frozenset(
     {"monitor", "run", "job", "batch", "provider", "user", "id", "account", "key", "channel", "record", "silence"}
 )
@@ -79,6 +81,17 @@ def draw_fields(form: Form, pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
         yield from _field(name, value, beside, form.width)
 
 
+def draw_paragraph(form: Form, text: str, indent: int) -> Iterator[str]:
+    """Yields the lines of a text; those behind the first are set in. In pipes it is one line."""
+    whole = printable(text)
+    if form.width is None:
+        yield whole
+        return
+    margin = " " * min(indent, form.width // 2)
+    lines = fit.fold(whole, form.width - len(margin), whole=_always)
+    yield from (f"{margin if number else ''}{line}" for number, line in enumerate(lines))
+
+
 def shown(value: Any) -> str:
     """Returns a value as text without control characters, and a dash for nothing."""
     if value is None or value == "":
@@ -95,6 +108,15 @@ def shown(value: Any) -> str:
 def printable(text: str) -> str:
     """The text without control characters: what one user stored must not steer the terminal of another."""
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _always(_word: str) -> bool:
+    return True
+
+
+def _is_ident(word: str) -> bool:
+    """Returns whether a word in a sentence looks like the id of something, and not like an address."""
+    return "://" not in word and _IDENT.fullmatch(word) is not None
 
 
 def _width() -> int | None:
@@ -165,11 +187,11 @@ def _beside(name: str, heading: Heading, text: str, width: int, style: str) -> I
 
 def _field(name: str, value: str, beside: int, width: int) -> Iterator[str]:
     margin = beside + fit.GAP
-    lines = [part for line in value.split("\n") for part in fit.fold(line, width - margin, whole=True)]
+    lines = [part for line in value.split("\n") for part in fit.fold(line, width - margin, whole=_always)]
     if fit.cells(name) > beside or any(fit.cells(line) > width - margin for line in lines):
         # A long id or address stands on a line of its own, where it can be copied.
         yield name
-        margin, whole = INDENT, name.rpartition(".")[2] in IDENT_FIELDS
+        margin, whole = INDENT, _always if name.rpartition(".")[2] in IDENT_FIELDS else _is_ident
         lines = [part for line in value.split("\n") for part in fit.fold(line, width - margin, whole=whole)]
         name = ""
     for line in lines:

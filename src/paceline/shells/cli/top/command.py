@@ -39,7 +39,9 @@ def register(app: typer.Typer) -> None:
 def top(call: Call, *, once: OnceOption = False) -> int:
     """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q leaves it."""
     return call.answer(
-        lambda at: _show(call, StoreFacts(at.store, at.settings.store, at.clock.now_ms).read, once=once),
+        lambda at: _show(
+            call, StoreFacts(at.store, at.settings.store, at.ahead_places, at.clock.now_ms).read, once=once
+        ),
         lambda remote: _show(call, RemoteFacts(remote).read, once=once),
     )
 

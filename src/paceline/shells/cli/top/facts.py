@@ -11,6 +11,8 @@ import msgspec
 from paceline.core.monitors.lists.query import START, parse_query
 from paceline.ports import Store
 from paceline.shells.cli.output import RemoteError
+from paceline.steps.ahead.facts import Places
+from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.monitors.find import find_monitors
 from paceline.steps.views import job_report, report
 from paceline.steps.views.account_report import AccountView, account_views
@@ -38,6 +40,14 @@ class Wrong(msgspec.Struct, frozen=True):
     reason: str
 
 
+class NextHour(msgspec.Struct, frozen=True):
+    """How much is due in the next hour, from cadences and plans: checks, calls of batches, sends to RIPE."""
+
+    checks: int
+    calls: int
+    sends: int
+
+
 class Facts(msgspec.Struct, frozen=True):
     """``status``, ``providers``, ``days`` and ``accounts`` are for admins, and empty for others."""
 
@@ -45,6 +55,7 @@ class Facts(msgspec.Struct, frozen=True):
     more_wrong: bool
     """True if more monitors fail or are late than were read."""
     jobs: list[JobSummary]
+    next_hour: NextHour
     status: ServiceStatus | None = None
     providers: list[ProviderView] = []
     more_providers: bool = False
@@ -72,11 +83,12 @@ class Part(Generic[T]):
 class StoreFacts:
     """Facts about the store, of all users."""
 
-    def __init__(self, store: Store, store_url: str, read_ms: Callable[[], int]) -> None:
+    def __init__(self, store: Store, store_url: str, places: Places, read_ms: Callable[[], int]) -> None:
         self._store = store
         self._now_ms = read_ms
         self._wrong = Part(self._read_wrong)
         self._jobs = Part(lambda: job_report.job_summaries(store, None, before=None, limit=JOBS_LOOKED_AT)[0])
+        self._ahead = Part(lambda: _next_hour(ahead(store, places, user=None, hours=1, now_ms=read_ms())))
         self._status = Part(lambda: service_status(store, store_url, now_ms=read_ms()))
         self._providers = Part(self._read_providers)
         self._days = Part(self._read_days)
@@ -88,6 +100,7 @@ class StoreFacts:
             wrong,
             more,
             self._jobs.get(),
+            self._ahead.get(),
             self._status.get(),
             providers,
             more_providers,
@@ -128,6 +141,7 @@ class RemoteFacts:
         self._is_admin = True
         self._wrong = Part(self._read_wrong)
         self._jobs = Part(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT)[0])
+        self._ahead = Part(lambda: _next_hour(remote.get("/v1/ahead", AheadView, query={"hours": 1})))
         self._status = Part(lambda: remote.get("/v1/status", ServiceStatus))
         self._providers = Part(lambda: self._page("/v1/providers", ProviderView, PROVIDERS_LOOKED_AT))
         self._days = Part(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN)[0])
@@ -141,12 +155,13 @@ class RemoteFacts:
                 if error.code != "forbidden":
                     raise
                 self._is_admin = False
-        (wrong, more), jobs = self._wrong.get(), self._jobs.get()
+        (wrong, more), jobs, following_hour = self._wrong.get(), self._jobs.get(), self._ahead.get()
         if not self._is_admin:
-            return Facts(wrong, more, jobs)
+            return Facts(wrong, more, jobs, following_hour)
         providers, following = self._providers.get()
         accounts, days = self._accounts.get(), self._days.get()
-        return Facts(wrong, more, jobs, self._status.get(), providers, following is not None, days, accounts)
+        found = wrong, more, jobs, following_hour, self._status.get()
+        return Facts(*found, providers, following is not None, days, accounts)
 
     def _page(self, path: str, type_: type[T], limit: int, **query: str) -> tuple[list[T], str | None]:
         return self._remote.page(path, type_, limit=limit, cursor=None, query=query)
@@ -162,6 +177,11 @@ class RemoteFacts:
         names: dict[str, Any] = {"user": view.user, "id": view.id}
         path = "/v1/users/{user}/monitors/{id}/runs"
         return self._remote.page(path, RunView, limit=5, cursor=None, names=names)[0]
+
+
+def _next_hour(view: AheadView) -> NextHour:
+    sums = (sum(getattr(one, kind) for one in view.windows) for kind in ("monitors", "batches", "jobs"))
+    return NextHour(*sums)
 
 
 def _reason(runs: Sequence[RunView]) -> str:

@@ -85,6 +85,8 @@ def _head(facts: Facts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
     yield _sentence(facts), "red" if facts.wrong else "green"
     if status is not None:
         yield from ((text, "") for text in _figures(status))
+    due = facts.next_hour
+    yield f"next hour: {due.checks} checks ({due.checks / 60:.0f} a minute), {due.calls} calls, {due.sends} sends", ""
 
 
 def _daemons(status: ServiceStatus) -> Iterator[tuple[str, str]]:
