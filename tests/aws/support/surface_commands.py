@@ -192,6 +192,8 @@ def _batches(at: Terminal, stage: AtlasWorld) -> None:
     run = f"daily/r0@{TOMORROW}"
     at.run("run", "show", run)
     at.run("run", "show", "alice/out1#9@9")
+    at.run("why", "--record", "daily/r1")
+    at.run("why", "alice/out1#9@9")
     for verb in ("list", "redrive", "discard"):
         at.run("dead", verb, "--provider", "shop")
 

@@ -209,6 +209,7 @@ def _told(stage: AtlasWorld, at: Surface) -> None:
     at.ask(alice, "GET", f"{ME}/alerts")
     at.ask(alice, "DELETE", f"{ME}/channels/ops")
     at.ask(alice, "PUT", f"{ME}/monitors/now", OUTGOING | {"paused": True})
+    at.ask(alice, "GET", f"{ME}/monitors/now/why")
     at.ask(alice, "POST", f"{ME}/monitors/now/run")
     at.ask(alice, "DELETE", f"{ME}/monitors/now")
 
@@ -274,6 +275,7 @@ def _batches(stage: AtlasWorld, at: Surface) -> None:
     at.ask(root, "PUT", "/v1/batches/daily/records", {"items": [*RECORDS, {"id": "bad", "provider": "none"}]})
     at.ask(root, "GET", "/v1/batches/daily/records?limit=3")
     at.ask(root, "GET", "/v1/batches/daily/records/r1")
+    at.ask(root, "GET", "/v1/batches/daily/records/r1/why")
     at.ask(root, "DELETE", "/v1/batches/daily/records/r3")
     at.ask(root, "DELETE", "/v1/batches/daily/records/r9")
     at.ask(root, "POST", "/v1/batches/daily/plan?dry_run=true", {"date": TOMORROW})
@@ -290,6 +292,7 @@ def _batches(stage: AtlasWorld, at: Surface) -> None:
     at.ask(root, "GET", f"{day}/export?format=ndjson")
     at.ask(root, "GET", f"{day}/export?format=csv")
     at.ask(root, "GET", run_path(f"daily/r0@{TOMORROW}"))
+    at.ask(root, "GET", f"{run_path(f'daily/r0@{TOMORROW}')}/why")
     at.ask(root, "GET", "/v1/dead?limit=2")
     at.ask(root, "POST", "/v1/dead/redrive", {"runs": [f"daily/r0@{TOMORROW}"]})
     at.ask(root, "POST", "/v1/dead/redrive", {"runs": [f"daily/r0@{TOMORROW}"]})
@@ -330,6 +333,7 @@ def _jobs(stage: AtlasWorld, at: Surface) -> None:
     at.ask(alice, "GET", f"/v1/jobs/{first}/results")
     at.ask(alice, "DELETE", f"/v1/jobs/{first}")
     at.ask(alice, "DELETE", f"/v1/jobs/{first}")
+    at.ask(alice, "GET", f"/v1/jobs/{first}/why")
     at.ask(root, "GET", "/v1/jobs/none")
 
 
