@@ -19,12 +19,12 @@ from paceline.errors import PacelineError
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
-from paceline.shells.cli.top.facts import Facts, RemoteFacts, StoreFacts
-from paceline.shells.cli.top.frame import draw
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and no other command needs them
     from rich.console import Console
     from rich.text import Text
+
+    from paceline.shells.cli.top.facts import Facts
 
 REFRESH_S = 1.0
 LOOK_S = 0.1
@@ -38,6 +38,8 @@ def register(app: typer.Typer) -> None:
 
 def top(call: Call, *, once: OnceOption = False) -> int:
     """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q leaves it."""
+    from paceline.shells.cli.top.facts import RemoteFacts, StoreFacts
+
     return call.answer(
         lambda at: _show(
             call, StoreFacts(at.store, at.settings.store, at.ahead_places, at.clock.now_ms).read, once=once
@@ -47,6 +49,8 @@ def top(call: Call, *, once: OnceOption = False) -> int:
 
 
 def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
+    from paceline.shells.cli.top.frame import draw
+
     facts = read()
     if once or call.as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         lines = draw(facts, form_of(utc=call.utc), height=None)
@@ -83,6 +87,8 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
 
 def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) -> Text:
     from rich.text import Text
+
+    from paceline.shells.cli.top.frame import draw
 
     form = form_of(utc=call.utc)._replace(width=max(width, WIDTH_LEAST))
     lines = draw(facts, form, height=height, trouble=trouble)
