@@ -21,6 +21,7 @@ from paceline.shells.api.http.problems import CODES
 from paceline.shells.api.openapi.document import openapi_document
 from paceline.shells.api.routes import ROUTES
 from paceline.shells.cli import remote
+from paceline.shells.ripe_api.envelope import Conflict
 
 NO_NETWORK = (
     "import socket\ndef no(*a, **k): raise AssertionError('the build asks the network')\nsocket.getaddrinfo = no\n"
@@ -153,14 +154,14 @@ def test_glossary_has_the_words_of_the_concepts() -> None:
 
 
 def all_codes() -> set[str]:
-    """The codes of the error tree, of the API alone, and of the command line over REST."""
+    """The codes of the error tree, of the API alone, and of the command line over REST. RIPE's API has its own."""
 
     def below(kind: type[PacelineError]) -> set[str]:
         return {kind.code}.union(*map(below, kind.__subclasses__()))
 
     spoken = set(re.findall(r'Problem\([^)]*"([a-z_]+)"\)', Path(remote.__file__).read_text()))
     assert spoken >= {"unreachable", "untrusted"}
-    return below(PacelineError) | CODES.keys() | spoken
+    return (below(PacelineError) | CODES.keys() | spoken) - {Conflict.code}
 
 
 def test_troubleshooting_has_a_section_for_every_error_code_and_no_other() -> None:

@@ -30,9 +30,10 @@ LONG_RUNNING = frozenset({"up", "worker", "simulator http", "simulator atlas"})
 """They run until they are stopped."""
 OF_THE_ENGINE = frozenset({"aws init", "backup"})
 """They are for one engine, and say so on the other."""
-APART = frozenset({"batch rm", "channel test", "login", "logout"})
-"""An engine deletes in passes of its own, and says how far it is; a login is about a server, not about a store; and a
-message to an address that is not allowed fails on both."""
+APART = frozenset({"batch rm", "channel test", "login", "logout", "top", "verify"})
+"""An engine deletes in passes of its own, and says how far it is; a login is about a server, not about a store; a
+message to an address that is not allowed fails on both; what ``top`` shows hangs on the moment; and ``verify`` finds
+that this story starts runs before they are due, and judges more on a file."""
 
 
 def commands() -> Iterator[str]:
@@ -194,6 +195,7 @@ def _batches(at: Terminal, stage: AtlasWorld) -> None:
     at.run("run", "show", "alice/out1#9@9")
     at.run("why", "--record", "daily/r1")
     at.run("why", "alice/out1#9@9")
+    at.run("ahead", "--hours", "1")
     for verb in ("list", "redrive", "discard"):
         at.run("dead", verb, "--provider", "shop")
 

@@ -28,6 +28,8 @@ VOLATILE = frozenset(
 """Fields whose value no two tellings share."""
 TIMES = 1_000_000_000
 """Numbers from here on are seconds or more since 1970."""
+BY_THE_MINUTE = frozenset({"windows", "parts", "worst"})
+"""Of what is ahead: which minutes something falls into hangs on when it is asked. Contract tests compare it."""
 OF_AN_ENGINE = frozenset({"dead_messages", "store", "schema"})
 """Fields in which an engine speaks of itself."""
 
@@ -47,6 +49,8 @@ def shape(value: Any, name: str = "") -> Any:
             return sorted(more)  # what a probe measured
         case dict():
             return {key: shape(inner, key) for key, inner in sorted(value.items()) if key not in OF_AN_ENGINE}
+        case list() if name in BY_THE_MINUTE:
+            return "list"
         case list():
             return sorted({json.dumps(shape(inner), sort_keys=True) for inner in value})
         case bool() | None:
@@ -334,6 +338,8 @@ def _jobs(stage: AtlasWorld, at: Surface) -> None:
     at.ask(alice, "DELETE", f"/v1/jobs/{first}")
     at.ask(alice, "DELETE", f"/v1/jobs/{first}")
     at.ask(alice, "GET", f"/v1/jobs/{first}/why")
+    for client in (alice, root):
+        at.ask(client, "GET", "/v1/ahead?hours=1")
     at.ask(root, "GET", "/v1/jobs/none")
 
 
