@@ -152,7 +152,7 @@ def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine,
     path = str(tmp_path / "w.db")
     here = BriefWorld(seed, tmp_path, opener=lambda: agreed(SqliteStore(path, synchronous="normal")))
     there = BriefWorld(seed, tmp_path, opener=engine.near, damage=lambda store: agreed(engine.far(store)))
-    tell_twice(seed, 90, here=here, there=there, proxy=engine.proxy)
+    tell_twice(seed, 120, here=here, there=there, proxy=engine.proxy)
     assert CHOSEN or sum(len(life.runs) for life in there.ledger.lives.values()) > 20
     assert CHOSEN or there.set_back > 0
 
