@@ -138,7 +138,8 @@ def test_edit_cut_off_after_its_put_does_not_change_it_twice(connect: Connect) -
         "id": "lab", "concurrent": 10, "daily_results": 5, "daily_credits": 5, "enabled": True, "state": "ready",
         "reason": "", "closed_until": None, "sends": 0, "barred": [], "keys": [],
         "usage": {name: {"spent": 0, "held": 0, "foreign": 0, "limit": 1, "left": 1, "room_at": None}
-                  for name in ("concurrent", "daily_results", "daily_credits")} | {"balance": None, "balance_ends": None},
+                  for name in ("concurrent", "daily_results", "daily_credits")}
+                 | {"balance": None, "balance_ends": None},
     }  # fmt: skip
     before, after = Say(200, account, {"etag": '"1"'}), Say(200, account | {"concurrent": 20}, {"etag": '"2"'})
     mismatch = problem(412, "revision_mismatch")

@@ -30,7 +30,7 @@ from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
 from paceline.shells.cli.call import Call
-from paceline.shells.cli.history import verify
+from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
@@ -57,7 +57,7 @@ app = typer.Typer(
 )
 up.register(app)
 upkeep.register(app)
-verify.register(app)
+history.register(app)
 ahead.register(app)
 login.register(app)
 export.register(app)

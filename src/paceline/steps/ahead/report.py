@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from paceline.core.ahead.cadences import MINUTE_MS
+from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
 from paceline.core.ahead.minutes import Span
 from paceline.core.ahead.picture import Slice, Worst, windows, worst_minutes
 from paceline.core.batches.spread import report_width_ms
@@ -18,8 +19,6 @@ from paceline.ports import Store
 from paceline.steps.ahead.facts import Places, all_batches, all_monitors, measurements, own_monitors
 from paceline.steps.upkeep.daemons import daemon_views
 
-HOURS_DEFAULT = 24
-HOURS_MAX = 48
 HOUR_MS = 3_600_000
 PARTS_MAX = 20
 

@@ -1,36 +1,20 @@
-"""``paceline ahead``: what the next hours look like."""
+"""``paceline ahead``: its options. What it does is imported when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.output import Columns, Note, Paragraph, emit, table
-from paceline.steps.access import get_user
-from paceline.steps.ahead.report import HOURS_DEFAULT, HOURS_MAX, AheadMinute, AheadView, AheadWindow, ahead
 
-if TYPE_CHECKING:
-    from paceline.wiring import System
-
-ROWS_MAX = 24
 HoursOption = Annotated[int, typer.Option("--hours", min=1, max=HOURS_MAX, metavar="N", help="How far to look.")]
 OfUserOption = Annotated[
     str | None,
     typer.Option("--user", metavar="USER", help="Of this user alone. [default: $PACELINE_USER, or everybody]"),
 ]
-COLUMNS: Columns = {
-    "FROM": lambda row: _short(row.start),
-    "MONITORS": "monitors",
-    "BATCHES": "batches",
-    "JOBS": "jobs",
-    "BUSIEST": lambda row: _short(row.busiest.start),
-    "STARTS": lambda row: _starts(row.busiest),
-    "CAPACITY": lambda row: row.busiest.capacity,
-}
 
 
 def register(app: typer.Typer) -> None:
@@ -39,46 +23,6 @@ def register(app: typer.Typer) -> None:
 
 def show_ahead(call: Call, *, hours: HoursOption = HOURS_DEFAULT, user: OfUserOption = None) -> None:
     """Show the next hours: firings, calls and sends against capacity, and the three worst minutes. Times are UTC."""
-    named = user or os.environ.get("PACELINE_USER")
+    from paceline.shells.cli.ahead.table import show
 
-    def on_store(system: System) -> AheadView:
-        owner = get_user(system.store, named).id if named else None
-        return ahead(system.store, system.ahead_places, user=owner, hours=hours, now_ms=system.clock.now_ms())
-
-    asked = {"hours": str(hours)} | ({"user": named} if named else {})
-    view = call.answer(on_store, lambda remote: remote.get("/v1/ahead", AheadView, query=asked))
-    worst = [Paragraph(f"{_short(one.start)}  {one.text}") for one in view.worst] or [Paragraph("Nothing is due.")]
-    shown = table(COLUMNS, _rows(view.windows))
-    emit(call, view, shown, "\nWorst minutes:", *worst, _note(view))
-
-
-def _rows(windows: Sequence[AheadWindow]) -> list[AheadWindow]:
-    """Windows put together, so that all of them fit a screen."""
-    size = -(-len(windows) // ROWS_MAX)
-    return [_together(windows[at : at + size]) for at in range(0, len(windows), size)]
-
-
-def _together(windows: Sequence[AheadWindow]) -> AheadWindow:
-    return AheadWindow(
-        windows[0].start,
-        sum(one.monitors for one in windows),
-        sum(one.batches for one in windows),
-        sum(one.jobs for one in windows),
-        sum(one.capacity for one in windows),
-        max((one.busiest for one in windows), key=_starts),
-    )
-
-
-def _note(view: AheadView) -> Note | None:
-    if view.left_out:
-        return Note(f"{view.left_out} monitors are left out: their cadences are too many.")
-    return None if view.complete else Note("Not everything is counted yet; the daemon counts the rest.")
-
-
-def _starts(one: AheadMinute) -> int:
-    return one.monitors + one.batches + one.jobs
-
-
-def _short(instant: str) -> str:
-    """Day and minute."""
-    return f"{instant[5:10]} {instant[11:16]}"
+    show(call, hours=hours, user=user or os.environ.get("PACELINE_USER"))

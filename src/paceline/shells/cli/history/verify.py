@@ -1,13 +1,12 @@
-"""``paceline verify``: judges history from the ledger, promise by promise."""
+"""Judges history from the ledger, promise by promise, and prints it."""
 
 from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-import typer
 
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
 from paceline.core.instants import parse_instant_ms, to_text
@@ -17,49 +16,22 @@ from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Verdict
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import Call
 from paceline.shells.cli.files import open_input
-from paceline.shells.cli.history.receipts import check_receipt, read_lines
+from paceline.shells.cli.history.receipts import read_lines
 from paceline.steps.history.selection import only_batch, only_job
 from paceline.steps.history.verify import Report, Select, export_facts, judge
 from paceline.steps.history.verify import verify as verify_step
 from paceline.steps.move.stream import Head, read_line
 
-SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help="Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day."
-    ),
-]
-FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="An export, or the file of a receipt.")]
-ReceiptArgument = Annotated[Path | None, typer.Argument(metavar="RECEIPT", help="The receipt of FILE.")]
-BatchOption = Annotated[str | None, typer.Option(metavar="BATCH", help="Judge this batch alone.")]
-DateOption = Annotated[str | None, typer.Option(metavar="DATE", help="With --batch: this day of it alone.")]
-JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Judge this job alone.")]
 _SPANS = frozenset({"every_ms", "jitter_ms", "lead_ms", "latency_ms", "keep_ms", "expire_ms"})
 """Lengths of time; what else ends in ``_ms`` is an instant."""
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "verify")(verify)
-
-
-def verify(
-    call: Call,
-    file: FileArgument = None,
-    receipt: ReceiptArgument = None,
-    *,
-    since: SinceOption = None,
-    batch: BatchOption = None,
-    date: DateOption = None,
-    job: JobOption = None,
+def judge_history(
+    call: Call, file: Path | None, *, since: str | None, batch: str | None, date: str | None, job: str | None
 ) -> int:
-    """Judge history from the ledger, promise by promise: exits with 1 if one was broken. Or check FILE by its RECEIPT.
-
-    It adds up, orders and compares the stored rows anew. For a backup, give its file with --store; for an export, FILE.
-    """
-    if file is not None and receipt is not None:
-        return check_receipt(call, file, receipt)
+    """Judges the store, or an export, and prints what came of it. Returns the exit code."""
     select = _selection(batch, date, job)
     settings = call.settings()
     rules = Rules(0, keep_ms=duration_ms(settings.runs_keep), expire_ms=duration_ms(settings.runs_expire))

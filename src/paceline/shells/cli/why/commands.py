@@ -1,25 +1,14 @@
-"""``paceline why``: why a run waits or went as it did, and why something did not run."""
+"""``paceline why``: its options. What it does is imported when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import UserOption
-from paceline.shells.cli.output import Fields, emit
-from paceline.steps.batches.batches import get_batch
-from paceline.steps.monitors.define import get_monitor
-from paceline.steps.views.job_report import find_job
-from paceline.steps.why.runs import explain_run
-from paceline.steps.why.view import LinkView, WhyView
-from paceline.steps.why.why_not import explain_job, explain_monitor, explain_record
-
-if TYPE_CHECKING:
-    from paceline.shells.cli.remote import Remote
-    from paceline.wiring import System
 
 RunArgument = Annotated[
     str | None,
@@ -55,67 +44,14 @@ def why(
     given = [one for one in (run, monitor, record, job) if one is not None]
     if len(given) != 1:
         raise InvalidInput("Give a run, or one of --monitor, --record and --job.")
+    from paceline.shells.cli.why import answers
+
     if monitor is not None:
-        view = _of_monitor(call, monitor, user)
+        view = answers.of_monitor(call, monitor, user)
     elif record is not None:
-        view = _of_record(call, record)
+        view = answers.of_record(call, record)
     elif job is not None:
-        view = _of_job(call, job)
+        view = answers.of_job(call, job)
     else:
-        view = _of_run(call, given[0])
-    links = [part for link in view.chain for part in ("", Fields(_fields(link)))]
-    emit(call, view, Fields([("run", view.run), ("state", view.state), *_starts(view)]), *links)
-
-
-def _of_run(call: Call, run: str) -> WhyView:
-    return call.answer(
-        lambda at: explain_run(at.store, run, viewer=None, now_ms=at.clock.now_ms()),
-        lambda remote: remote.get("/v1/runs/{run}/why", WhyView, names={"run": run}),
-    )
-
-
-def _of_monitor(call: Call, monitor_id: str, user: str | None) -> WhyView:
-    def on_store(at: System) -> WhyView:
-        monitor = get_monitor(at.store, owner_id(at, user), monitor_id)
-        return explain_monitor(at.store, monitor, now_ms=at.clock.now_ms())
-
-    def over_rest(remote: Remote) -> WhyView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        return remote.get("/v1/users/{user}/monitors/{id}/why", WhyView, names=names)
-
-    return call.answer(on_store, over_rest)
-
-
-def _of_record(call: Call, text: str) -> WhyView:
-    batch_id, slash, record_id = text.partition("/")
-    if not slash or not record_id:
-        raise InvalidInput("--record takes BATCH/RECORD, for example nightly/order-1.")
-
-    def on_store(at: System) -> WhyView:
-        batch = get_batch(at.store, batch_id)
-        return explain_record(at.store, batch, record_id, now_ms=at.clock.now_ms())
-
-    names = {"batch": batch_id, "record": record_id}
-    return call.answer(
-        on_store, lambda remote: remote.get("/v1/batches/{batch}/records/{record}/why", WhyView, names=names)
-    )
-
-
-def _of_job(call: Call, job_id: str) -> WhyView:
-    def on_store(at: System) -> WhyView:
-        job = find_job(at.store, None, job_id)
-        return explain_job(at.store, job, viewer=None, now_ms=at.clock.now_ms())
-
-    return call.answer(on_store, lambda remote: remote.get("/v1/jobs/{job}/why", WhyView, names={"job": job_id}))
-
-
-def _starts(view: WhyView) -> list[tuple[str, str]]:
-    if view.eta is None:
-        return []
-    first, last = view.eta.from_, view.eta.to
-    return [("starts", first)] if first == last else [("starts from", first), ("starts by", last)]
-
-
-def _fields(link: LinkView) -> list[tuple[str, str]]:
-    times = [(word, at) for word, at in (("since", link.since), ("until", link.until)) if at is not None]
-    return [(link.link, link.text), *times, ("change", link.change)]
+        view = answers.of_run(call, given[0])
+    answers.show(call, view)

@@ -1,0 +1,48 @@
+"""``paceline verify``: its options. What it does is imported when it runs, so that other commands start fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from paceline.shells.cli.call import Call, command
+
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help="Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day."
+    ),
+]
+FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="An export, or the file of a receipt.")]
+ReceiptArgument = Annotated[Path | None, typer.Argument(metavar="RECEIPT", help="The receipt of FILE.")]
+BatchOption = Annotated[str | None, typer.Option(metavar="BATCH", help="Judge this batch alone.")]
+DateOption = Annotated[str | None, typer.Option(metavar="DATE", help="With --batch: this day of it alone.")]
+JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Judge this job alone.")]
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "verify")(verify)
+
+
+def verify(
+    call: Call,
+    file: FileArgument = None,
+    receipt: ReceiptArgument = None,
+    *,
+    since: SinceOption = None,
+    batch: BatchOption = None,
+    date: DateOption = None,
+    job: JobOption = None,
+) -> int:
+    """Judge history from the ledger, promise by promise: exits with 1 if one was broken. Or check FILE by its RECEIPT.
+
+    It adds up, orders and compares the stored rows anew. For a backup, give its file with --store; for an export, FILE.
+    """
+    from paceline.shells.cli.history.receipts import check_receipt
+    from paceline.shells.cli.history.verify import judge_history
+
+    if file is not None and receipt is not None:
+        return check_receipt(call, file, receipt)
+    return judge_history(call, file, since=since, batch=batch, date=date, job=job)
