@@ -20,8 +20,6 @@ from paceline.steps.monitors import define
 SMALL, LARGE = 1_000, 1_000_000
 COST_MAX = 3.0
 HOURS = (1, 24, 48)
-JUDGED = 24
-"""An hour of few monitors is so little that reading the counts is most of it."""
 PLACES = Places(checks=500, checks_of_one=400, sends=1)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 CRONS = tuple(f"{minute} {hour} * * *" for hour in (0, 3, 6, 9, 12, 18) for minute in (0, 15, 30))
@@ -59,7 +57,7 @@ def _measured(stores: dict[int, SqliteStore], hours: int, rounds: int) -> Result
         "found_small": sum(window.monitors for window in views[SMALL].windows),
         "cost_ratio": round(ratio, 2),
     }
-    return values | judged(ratio, at_most=COST_MAX) if hours == JUDGED else values
+    return values | judged(ratio, at_most=COST_MAX)
 
 
 def _fill(store: SqliteStore, size: int) -> None:

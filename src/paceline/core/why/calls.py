@@ -107,7 +107,7 @@ def _behind(after: str, facts: CallFacts) -> list[Link]:
         return []
     other = call_run_id(facts.before.batch, facts.before.record, facts.before.date)
     text = f"It waits for {after}, which comes first and is {facts.before.state}."
-    return [Link("order", text, facts.run.due_ms, None, f"whoever can change that one: `paceline why {other}`")]
+    return [Link("order", text, facts.run.due_ms, None, f"see what that one waits for: `paceline why {other}`")]
 
 
 def _provider_shut(facts: CallFacts, *, now_ms: int) -> list[Link]:
@@ -187,7 +187,9 @@ def _may_start(facts: CallFacts) -> Link:
     run, provider = facts.run, facts.provider
     if provider is not None and provider.spec.kind == "outgoing":
         text = f"It may start, and waits for a worker of yours that claims runs of {run.provider}."
-        return Link("lease", text, run.due_ms, None, "whoever runs the worker: see `POST /v1/outgoing/claim`")
+        return Link(
+            "lease", text, run.due_ms, None, "an operator: start a worker that claims; see `POST /v1/outgoing/claim`"
+        )
     if not facts.daemons:
         return _no_daemon(run)
     return Link("place", CAN_START, run.due_ms, None, NOBODY)

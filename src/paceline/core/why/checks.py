@@ -139,7 +139,7 @@ def _behind(facts: CheckFacts) -> list[Link]:
     also = f", and for {counted(more, 1_000, 'run', 'runs')} behind it" if more else ""
     text = f"It waits for {name}, an earlier run of the same monitor that is {first.state}{also}."
     until_ms = None if more else first.until_ms
-    return [Link("order", text, first.due_ms, until_ms, f"whoever can change that one: `paceline why {name}`")]
+    return [Link("order", text, first.due_ms, until_ms, f"see what that one waits for: `paceline why {name}`")]
 
 
 def _waiting(facts: CheckFacts, run: Run) -> Link:
@@ -181,7 +181,7 @@ def _ended(run: Run) -> list[Link]:
     why = f": {run.reason}" if run.reason else ""
     good = "It ended as ok: what it found was as expected."
     text = good if run.state == "ok" else f"It ended as {run.state}{why}."
-    change = OVER if run.state == "ok" else "nobody: it is over; whoever looks after the target, for the next one"
+    change = OVER if run.state == "ok" else "nobody: it is over; for the next one, look at the target"
     found.append(Link("target", text, run.started_ms or run.due_ms, run.ended_ms, change))
     return found
 

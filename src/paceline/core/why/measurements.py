@@ -20,7 +20,7 @@ class MeasurementFacts(NamedTuple):
 
     ``ahead``: how many of the same user are queued before it, counted to one more than ``OWN_AHEAD_MAX``.
     ``targets``: the gates of its targets; ``ripe``: RIPE's pauses for everybody. Either may be over. ``daemons``: how
-    many run. ``account_names``: whoever asks may see which accounts there are.
+    many run. ``account_names``: True if the asker may see which accounts there are.
     """
 
     job: StoredJob
