@@ -50,9 +50,10 @@ in five is outgoing.""",
 Through the step that the API calls. The floor writes exactly the rows that the work leaves behind, by rowid, with
 one commit.""",
     "lists": """\
-The first page of 100 of each list, at a million monitors and at a thousand; half of them are one user's. The ratio
-counts a page of less than 1 ms as one of 1 ms. A page that finds few or none has looked at as many monitors as a page
-may, and has a cursor to go on with. The first rows: how fast the keeper brings new monitors into the indexes.""",
+The first page of 100 of each list, in CPU time, at a million monitors and at a thousand; half of them are one user's.
+The ratio counts a page of less than 1 ms as one of 1 ms. A page that finds few or none has looked at as many monitors
+as a page may, and has a cursor to go on with. The first rows: how fast the keeper brings new monitors into the
+indexes.""",
     "ahead": """\
 The whole answer for an admin, in CPU time, at a million monitors and at a thousand: intervals from 10 s to a day, 72
 cron times with their zones, and delays of their own. Found are firings.""",

@@ -13,7 +13,19 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 TARGETS = {"browser", "help", "install", "up", "test", "check", "format", "lint", "types", "contracts"}
-TARGETS |= {"bench", "bench-full", "functions", "lock", "clean", "pictures", "quick"}
+TARGETS |= {
+    "bench",
+    "bench-full",
+    "functions",
+    "lock",
+    "clean",
+    "pictures",
+    "quick",
+    "coverage",
+    "test-on",
+    "site",
+    "licences",
+}
 
 
 def normal(name: str) -> str:
