@@ -35,7 +35,7 @@ def test_command_that_needs_the_key_is_refused_and_one_that_needs_none_works(pro
 
 def test_check_names_a_key_that_is_not_the_stores(program: Program) -> None:
     program.ok("user", "add", "alice", secret_key=RIGHT)
-    assert program.json("check", secret_key=RIGHT) == {"ok": True, "problems": []}
+    assert program.json("check", secret_key=RIGHT) == {"ok": True, "problems": [], "notes": []}
     found = program.run("check", "--json", secret_key=WRONG)
     assert found.code == 1
     assert "PACELINE_SECRET_KEY" in found.document["problems"][0]

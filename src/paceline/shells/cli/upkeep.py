@@ -91,14 +91,18 @@ def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[
 
 
 def check(call: Call) -> int:
-    """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong."""
+    """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong.
+
+    Notes are about what heals by itself: a store with notes alone is well.
+    """
     from paceline.wiring import secret_problem
 
     with call.system() as system:
-        problems = [*system.store.verify(), *phase_problems(system.store, now_ms=system.clock.now_ms())]
+        problems, notes = system.store.verify(), phase_problems(system.store, now_ms=system.clock.now_ms())
         if problem := secret_problem(system):
             problems.append(problem)
-    output.emit(call, {"ok": not problems, "problems": problems}, "\n".join(problems) if problems else "OK")
+    document = {"ok": not problems, "problems": problems, "notes": notes}
+    output.emit(call, document, *(problems or ["OK"]), *(f"note: {note}" for note in notes))
     return output.EXIT_FAILED if problems else output.EXIT_OK
 
 

@@ -7,10 +7,12 @@ import select
 import signal
 import sys
 import termios
+import threading
 import time
 import tty
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -68,7 +70,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
     console, trouble = Console(highlight=False), ""
     with (
         suppress(KeyboardInterrupt),
-        _ended_by_signals(),
+        _signals() as told,
         _keys_alone(),
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
@@ -77,7 +79,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
             while time.monotonic() < until_s:
                 size = console.size
                 live.update(_picture(call, facts, size.width, size.height, trouble), refresh=True)
-                if _key_within(console, until_s) in LEAVE_KEYS:
+                if told.is_set() or _key_within(console, until_s, told) in LEAVE_KEYS:
                     return
             try:
                 facts, trouble = read(), ""
@@ -100,10 +102,10 @@ def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) ->
     return text
 
 
-def _key_within(console: Console, until_s: float) -> bytes:
-    """Returns the key that was pressed; nothing if the time is over or the terminal has another size."""
+def _key_within(console: Console, until_s: float, told: threading.Event) -> bytes:
+    """Returns the key that was pressed; nothing if the time is over, a signal came, or the terminal has a new size."""
     size = console.size
-    while time.monotonic() < until_s and console.size == size:
+    while time.monotonic() < until_s and console.size == size and not told.is_set():
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
             return os.read(sys.stdin.fileno(), 1) or LEAVE_KEYS[0]
     return b""
@@ -122,11 +124,21 @@ def _keys_alone() -> Iterator[None]:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Lets SIGTERM and SIGHUP end the view as Ctrl-C does, so that the terminal is left clean."""
-    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+def _signals() -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C, SIGTERM and SIGHUP set; a second one of them ends whatever is under way.
+
+    An exception out of the first could be lost in code that ignores exceptions, such as a finalizer.
+    """
+    told = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if told.is_set():
+            signal.default_int_handler(number, frame)
+        told.set()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield told
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
