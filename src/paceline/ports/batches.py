@@ -39,7 +39,7 @@ class BatchStore(Protocol):
         """Takes effect with the next claim: a paused provider starts nothing more.
 
         Another kind does so, too: what waits keeps its place and is claimed by the new kind; what is out stays with
-        whoever claimed it, until it is settled or its lease ends.
+        the process that claimed it, until it is settled or its lease ends.
         """
 
     def provider(self, key: str | int) -> ProviderDefinition | None:

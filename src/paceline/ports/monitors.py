@@ -283,7 +283,7 @@ class MonitorStore(Protocol):
     def fold_runs(self, *, limit: int) -> FoldReport:
         """Folds outcomes into the roll-ups of their monitors (``core.monitors.uptime``), about ``limit``, in one act.
 
-        Each outcome is folded once, in the order of the counters, whoever folds it, and before ``purge`` deletes its
+        Each outcome is folded once, in the order of the counters, by any process, and before ``purge`` deletes its
         run. One short pass; a store may fold at other moments instead, and then does nothing here.
         """
 

@@ -30,7 +30,7 @@ def led(client: Client, text: str) -> str:
 def test_box_leads_to_the_page_of_whatever_has_the_id(world: World, root: Client) -> None:
     job = submitted(world.client(world.tokens["alice"]))
     for text, address in {
-        "own": "/ui/monitors/root/own",
+        "own": "/ui/monitors/" + "root/own",
         "alice/a%2Bb": "/ui/monitors/alice/a%2Bb",
         "a%2Bb": "/ui/monitors/alice/a%2Bb",
         "shop": "/ui/providers?id=shop",

@@ -37,7 +37,7 @@ NO_GUARD = Guard()
 def etag_of(definition: Tagged) -> str:
     """Generation (or number) and revision of a definition. An account's ETag is made of its limits.
 
-    A channel's is a hash of what is stored, whose URL is sealed, and sealed anew whenever it is put.
+    A channel's is a hash of what is stored. Its URL is sealed again by each put, so each put changes the hash.
     """
     if isinstance(definition, Channel):
         return f'"{sha256(msgspec.json.encode(definition)).hexdigest()[:24]}"'

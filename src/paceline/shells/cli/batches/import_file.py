@@ -121,7 +121,9 @@ def _import_table(system: System, batch: Batch, table: str, *, restart: bool) ->
         records = open_record_table(table)
         before = import_table(system.store, batch, records, table, put, now_ms=now_ms, from_start=restart)
     if before:
-        print_text(Note(f"Went on after {before} items, where an import was cut short; --restart begins anew."))
+        print_text(
+            Note(f"Went on after {before} items, where an import was cut short; --restart begins from the first.")
+        )
     return tally
 
 

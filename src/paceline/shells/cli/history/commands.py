@@ -38,7 +38,7 @@ def verify(
 ) -> int:
     """Judge history from the ledger, promise by promise: exits with 1 if one was broken. Or check FILE by its RECEIPT.
 
-    It adds up, orders and compares the stored rows anew. For a backup, give its file with --store; for an export, FILE.
+    It adds up, orders and compares the rows itself. For a backup, give its file with --store; for an export, FILE.
     """
     from paceline.shells.cli.history.receipts import check_receipt
     from paceline.shells.cli.history.verify import judge_history
