@@ -74,6 +74,7 @@ class Transfer:
         "search",
         "started_ms",
         "timeout",
+        "url",
         "wanted",
     )
 
@@ -110,7 +111,7 @@ class Transfer:
 
     def reset(self) -> None:
         """Every option as each check begins with it."""
-        self.timeout = ""
+        self.url = self.timeout = ""
         self.curl.reset()
         set_option = self.curl.setopt
         set_option(pycurl.NOSIGNAL, 1)
@@ -133,7 +134,9 @@ class Transfer:
 
     def aim(self, url: str, timeout: str) -> None:
         """Where to, and how long all of it may take."""
-        self.curl.setopt(pycurl.URL, url)
+        if url != self.url:
+            self.curl.setopt(pycurl.URL, url)
+            self.url = url
         if timeout != self.timeout:
             self.curl.setopt(pycurl.TIMEOUT_MS, timeout_ms(timeout))
             self.timeout = timeout

@@ -129,6 +129,11 @@ class Database:
         """For a single statement, which is consistent by itself: no transaction around it."""
         return _Writer(self) if self.path == MEMORY else _Peek(self)
 
+    def commit_mark(self) -> bytes | None:
+        """Returns bytes that change with every commit of any process. None: nobody can tell."""
+        self._refuse_if_damaged()
+        return self._files.commit_mark() if self._files is not None else None
+
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
         """A connection of its own with one view, for a long read between which the thread may read other things.

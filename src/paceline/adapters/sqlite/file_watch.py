@@ -121,6 +121,17 @@ class FileWatch:
                 return f"{path} was removed or replaced while it was open"
         return None
 
+    def commit_mark(self) -> bytes | None:
+        """Returns bytes that change with every commit of any process. None: one is being written, or nobody can tell.
+
+        One read of a few bytes, where the cheapest statement of SQL takes twenty times longer.
+        """
+        try:
+            data = self._index_data()
+        except OSError:
+            return None
+        return data[:HEADER_BYTES] if data else None
+
     def look(self) -> Seen:
         """Compares the files with what the look before has seen."""
         self._looks += 1
@@ -188,18 +199,24 @@ class FileWatch:
 
     def _index(self) -> Index | None:
         """None: it is being written, or its file cannot be read."""
-        identity = self._identities[2]
-        if identity is None:
-            return None
-        if identity not in _descriptors:
-            _descriptors[identity] = os.open(self._paths[2], os.O_RDONLY | os.O_CLOEXEC)
-        data = os.pread(_descriptors[identity], INDEX_BYTES, 0)
-        if len(data) < INDEX_BYTES or data[:HEADER_BYTES] != data[HEADER_BYTES : 2 * HEADER_BYTES]:
+        data = self._index_data()
+        if not data:
             return None
         page_bytes, frames = struct.unpack_from("=HI", data, 14)
         (copied,) = struct.unpack_from("=I", data, 96)
         (attempted,) = struct.unpack_from("=I", data, 128)
         return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
+
+    def _index_data(self) -> bytes:
+        """Empty: it is being written, or there is no such file. SQLite writes its header twice, one after the other."""
+        identity = self._identities[2]
+        if identity is None:
+            return b""
+        if identity not in _descriptors:
+            _descriptors[identity] = os.open(self._paths[2], os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(_descriptors[identity], INDEX_BYTES, 0)
+        whole = len(data) == INDEX_BYTES and data[:HEADER_BYTES] == data[HEADER_BYTES : 2 * HEADER_BYTES]
+        return data if whole else b""
 
 
 def frames_are_whole(log: memoryview, *, new: int, page_bytes: int) -> bool:

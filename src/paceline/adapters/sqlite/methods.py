@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from paceline.adapters.sqlite.database import MEMORY, Connection, Database
 
@@ -52,6 +53,28 @@ def peeks(act: Act[P, T]) -> Method[P, T]:
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
         with self._db.peek() as db:
             return act(db, *args, **kwargs)
+
+    return method
+
+
+def glances(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
+    """A method that runs ``act``, a single statement, only if something was committed since it was run last.
+
+    For what loops ask several times a second, whether anything happens or not. ``act`` must not depend on the time.
+    """
+    kept: WeakKeyDictionary[Database, tuple[bytes, T]] = WeakKeyDictionary()
+
+    @wraps(act)
+    def method(self: HasDatabase, /) -> T:
+        mark = self._db.commit_mark()  # before the statement: what is committed meanwhile is for the next time
+        before = kept.get(self._db)
+        if mark is not None and before is not None and before[0] == mark:
+            return before[1]
+        with self._db.peek() as db:
+            found = act(db)
+        if mark is not None:
+            kept[self._db] = (mark, found)
+        return found
 
     return method
 

@@ -47,16 +47,13 @@ class Ended(NamedTuple):
 
 def ended(item: Settlement) -> Ended:
     """How the run of a settlement that is no retry ends."""
-    outcome = item.outcome
-    latency_ms, code, detail = None, None, "{}"
-    if isinstance(outcome, Done):
-        latency_ms, code = outcome.latency_ms, outcome.code
-        if outcome.detail:
-            detail = _encode(outcome.detail).decode()
-    else:
-        assert not isinstance(outcome, Retry)
-    state = terminal_state(outcome)
-    return Ended(state, item.attempt, item.started_ms, item.ended_ms, latency_ms, code, outcome.reason, detail)
+    outcome, attempt, started_ms, ended_ms = item.outcome, item.attempt, item.started_ms, item.ended_ms
+    if isinstance(outcome, Done):  # nearly always, and on the way of every check
+        detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
+        state: TerminalState = "ok" if outcome.ok else "failed"
+        return Ended(state, attempt, started_ms, ended_ms, outcome.latency_ms, outcome.code, outcome.reason, detail)
+    assert not isinstance(outcome, Retry)
+    return Ended(terminal_state(outcome), attempt, started_ms, ended_ms, None, None, outcome.reason, "{}")
 
 
 def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> Ended:

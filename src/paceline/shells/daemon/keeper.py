@@ -72,7 +72,7 @@ class Keeper:
         self._ahead_ms: int | None = None
         self._counted = False
         self._health_ms = 0
-        self._recounted_ms = 0
+        self._recounted_ms = self._system.clock.now_ms()
         self._late_after = 0
         self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
         """What waited while nothing ran is not late yet: those who run it have as long as everybody."""

@@ -119,6 +119,10 @@ def first_due_ms(db: Connection) -> int | None:
     return None if row is None or row[0] is None else due_ms_of(row[0])
 
 
+def any_change(db: Connection) -> bool:
+    return bool(db.execute("SELECT EXISTS (SELECT 1 FROM change)").get)
+
+
 def changes(db: Connection, cadences: Cadences, *, limit: int, now_ms: int) -> list[Change]:
     rows = db.execute(
         """SELECT change.generation, change.number, user.name, user.disabled,

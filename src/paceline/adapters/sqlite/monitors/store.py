@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from paceline.adapters.sqlite.database import Connection, Database
 from paceline.adapters.sqlite.items import ItemsInside
-from paceline.adapters.sqlite.methods import peeks, reads, writes
+from paceline.adapters.sqlite.methods import glances, peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
 from paceline.adapters.sqlite.monitors import (
@@ -28,7 +28,7 @@ from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Claimed, FoldReport, Queue, Reacted, Settlement, Take
+from paceline.core.monitors.values import Change, Claimed, FoldReport, Queue, Reacted, Settlement, Take
 from paceline.ports.monitors import Beside
 
 P = ParamSpec("P")
@@ -84,7 +84,13 @@ class SqliteMonitorStore:
         with self._db.write() as db:
             return lists.index(db, limit=limit)
 
-    changes = _reads(entries_sql.changes)
+    _any_change = glances(entries_sql.any_change)
+
+    def changes(self, *, limit: int, now_ms: int) -> list[Change]:
+        if not self._any_change():
+            return []  # nearly always
+        with self._db.read() as db:
+            return entries_sql.changes(db, self._cadences, limit=limit, now_ms=now_ms)
 
     def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         del now_ms  # nobody has to be told when an entry is due
@@ -103,7 +109,7 @@ class SqliteMonitorStore:
     entries = _reads(entries_sql.entries)
     schedulers = _reads(entries_sql.schedulers)
     due = _reads(entries_sql.due)
-    next_due_ms = peeks(entries_sql.first_due_ms)
+    next_due_ms = glances(entries_sql.first_due_ms)
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
@@ -148,7 +154,7 @@ class SqliteMonitorStore:
             self._checks.forget()
             raise
 
-    next_run_ms = peeks(check_claims.next_run_ms)
+    next_run_ms = glances(check_claims.next_run_ms)
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
         with self._db.write() as db:
