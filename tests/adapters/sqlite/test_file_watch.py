@@ -28,7 +28,7 @@ def checkpoint(opened: Database) -> None:
 
 
 def look_at_all(opened: Database) -> None:
-    """The log is read in every fourth look."""
+    """The log is read in every second look."""
     for _ in range(4):
         opened.watch()
 

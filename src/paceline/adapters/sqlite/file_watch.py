@@ -17,8 +17,8 @@ WAL_BYTES_MAX = 8 * 1024 * 1024
 """So much of the write-ahead log, from its beginning, is compared in each look; SQLite keeps it at about 4 MB."""
 PIECE_BYTES = 65_536
 """The log is compared in pieces of this size: new memory for all of it takes ten times longer to get than to fill."""
-LOOKS_PER_LOG = 4
-"""The log is read in every fourth look: it takes milliseconds, the rest microseconds."""
+LOOKS_PER_LOG = 2
+"""The log is read in every second look: it takes milliseconds, the rest microseconds."""
 FRAMES_MAX = 25
 """So many frames that are new to a look are compared with SQLite's own checksums: 0.1 ms each."""
 INDEX_BYTES = 136

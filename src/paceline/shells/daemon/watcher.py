@@ -10,7 +10,7 @@ from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
 
-LOOK_MS = 250
+LOOK_MS = 500
 """Readiness must be red within two seconds of the damage, also on a busy machine."""
 
 

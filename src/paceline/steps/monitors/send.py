@@ -7,7 +7,7 @@ from typing import NamedTuple, assert_never, cast
 
 from msgspec.structs import replace
 
-from paceline.core.leases import check_lease, fits_lease, sort_out
+from paceline.core.leases import Leased, check_lease, fits_lease, sort_out
 from paceline.core.monitors.check_secrets import is_sealed
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import duration_ms
@@ -137,14 +137,19 @@ def make_orders(
 def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
     """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
     orders = list(orders)
-    # A lease is worked out once for all that have the same end and time-out: most of what was claimed together.
-    leases = {
-        term: check_lease(term[0], timeout_ms=duration_ms(term[1]), lease_ms=lease_ms)
-        for term in {(order.lease_until_ms, order.check.timeout) for order in orders}
-    }
-    if all(fits_lease(lease, now_ms=now_ms) for lease in leases.values()):
+    if not orders:
+        return [], []
+
+    def lease(until_ms: int, timeout: str) -> Leased:
+        return check_lease(until_ms, timeout_ms=duration_ms(timeout), lease_ms=lease_ms)
+
+    # What was claimed together has few time-outs and nearly always one lease: if all fit into the shortest, all do.
+    until_ms = min([order.lease_until_ms for order in orders])
+    if all(
+        fits_lease(lease(until_ms, timeout), now_ms=now_ms) for timeout in {order.check.timeout for order in orders}
+    ):
         return orders, []
-    return sort_out(orders, lambda order: leases[order.lease_until_ms, order.check.timeout], now_ms=now_ms)
+    return sort_out(orders, lambda order: lease(order.lease_until_ms, order.check.timeout), now_ms=now_ms)
 
 
 def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> SettleReport:
