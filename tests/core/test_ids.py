@@ -111,3 +111,15 @@ def test_the_id_of_a_batchs_run_can_be_taken_apart(batch: str, record: str) -> N
     text = call_run_id(batch, record, "2026-09-21")
     assert text == f"{entry_key(batch, record)}@2026-09-21"
     assert parse_call_run_id(text) == (batch, record, "2026-09-21")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a/b", "a/b@2026-09", "a/b@2026-09-21~0", "a/b/c@2026-09-21", "%61/b@2026-09-21", "a/b@2026-09-2\u0661"],
+)
+def test_text_that_is_no_id_of_a_batchs_run_is_not_taken_for_one(text: str) -> None:
+    assert parse_call_run_id(text) is None
+
+
+def test_id_of_a_rerun_keeps_the_number_of_the_rerun() -> None:
+    assert parse_call_run_id("daily/r1@2026-09-21~12") == ("daily", "r1", "2026-09-21~12")

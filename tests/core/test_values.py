@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paceline.core.durations import format_duration, parse_duration_ms
-from paceline.core.instants import to_datetime, to_ms, to_text
+from paceline.core.instants import parse_instant_ms, to_datetime, to_ms, to_text, to_text_or_none
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
@@ -53,6 +53,20 @@ def test_an_instant_survives_datetime_and_text(ms: int) -> None:
     assert to_ms(to_datetime(ms)) == ms
     assert to_ms(datetime.fromisoformat(to_text(ms))) == ms
     assert to_text(ms).endswith("Z")
+    assert parse_instant_ms(to_text(ms)) == ms
+    assert to_text_or_none(ms) == to_text(ms)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2026-11-15", "2026-11-15T08:00:00", "2026-11-15T08:00:00+01:00", "2026-11-15 08:00:00Z", "2026-02-30T08:00Z"],
+)
+def test_text_that_is_no_instant_in_utc_is_none(text: str) -> None:
+    assert parse_instant_ms(text) is None
+
+
+def test_instant_that_is_missing_has_no_text() -> None:
+    assert to_text_or_none(None) is None
 
 
 def test_every_run_state_is_waiting_or_open_or_terminal() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
 Jitter = Literal["full", "half", "none"]
 """How a pause is spread below its ceiling, so that callers refused together do not come back together.
@@ -26,3 +26,5 @@ def pause_ms(failures: int, *, base_ms: int, cap_ms: int, jitter: Jitter, chance
             return int(ceiling_ms * (1 + chance) / 2)
         case "none":
             return ceiling_ms
+        case _:
+            assert_never(jitter)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.ahead.cadences import CadenceCount, CadenceLoad, counted, load_of_key, recount
+from paceline.core.ahead.hours import HOURS_MAX
 from paceline.core.ahead.minutes import Room, Span, even_starts, expected_sends, firings, firings_cost
 from paceline.core.batches.spread import assign_slots, dues_ms
 from paceline.core.monitors.phases.circle import bucket_count
@@ -127,3 +128,16 @@ def test_sends_wait_for_slots_and_keep_to_the_pace() -> None:
 def test_intervals_that_divide_a_minute_are_the_same_in_each_minute(every_ms: int) -> None:
     load = CadenceLoad(every_ms, "", "UTC", {0: 7})
     assert firings(load, Span(FIRST, 3)) == [7 * MINUTE_MS // every_ms] * 3
+
+
+def test_cron_fires_in_its_minutes_and_nothing_fires_without_a_monitor() -> None:
+    span = Span(FIRST // 60 * 60, 90)
+    assert firings(CadenceLoad(0, "0 * * * *", "UTC", {}), span) == [0] * 90
+    hourly = firings(CadenceLoad(0, "0 * * * *", "UTC", {0: 2, 45: 3}), span)
+    assert {minute: count for minute, count in enumerate(hourly) if count} == {0: 2, 45: 3, 60: 2}
+
+
+def test_longest_look_ahead_at_any_cadence_takes_a_bounded_number_of_steps() -> None:
+    span = Span(FIRST, 60 * HOURS_MAX)
+    assert firings_cost(CadenceLoad(0, "* * * * *", "UTC", {0: 10**6}), span) <= 100_000
+    assert firings_cost(CadenceLoad(1_000, "", "UTC", {0: 10**6}), span) == span.minutes

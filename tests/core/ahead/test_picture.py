@@ -55,3 +55,9 @@ def test_limit_that_allows_nothing_is_the_worst_and_past_minutes_are_not_named()
 def test_nothing_asked_for_has_no_worst_minute() -> None:
     assert worst_minutes([], [Limit("monitors", "", [10] * 60)], SPAN, from_minute=0, width=15) == []
     assert sum(one.whole.starts for one in windows([], [], SPAN, width=15)) == 0
+
+
+def test_worst_minutes_are_a_24th_of_the_span_apart() -> None:
+    parts = [part("monitors", "every 1h", "", {14: 9, 15: 8, 30: 7})]
+    worst = worst_minutes(parts, [Limit("monitors", "", [10] * 60)], SPAN, from_minute=0, width=15)
+    assert [one.minute for one in worst] == [1_014, 1_030]

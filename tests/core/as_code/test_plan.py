@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.as_code.declared import KINDS, Kind, Name, Normal, normal, terse
+from paceline.core.as_code.declared import KINDS, Kind, Name, Normal, defined, normal, terse
 from paceline.core.as_code.plan import ABSENT, Change, differences, plan
 from paceline.errors import InvalidInput
 
@@ -106,3 +106,21 @@ def test_given_secrets_are_masked_and_noticed() -> None:
 def test_document_that_is_no_definition_is_refused(document: Any) -> None:
     with pytest.raises(InvalidInput):
         normal("channel", document)
+
+
+def test_definition_is_named_with_its_user_if_it_has_one() -> None:
+    assert str(Name("monitor", "ada", "web")) == "monitor ada/web"
+    assert str(Name("provider", "", "shop")) == "provider shop"
+
+
+def test_definition_that_is_shown_is_cut_to_what_its_user_declared() -> None:
+    view = {"id": "ops", "kind": "webhook", "url": "***", "default": True, "created": "2026-11-15T08:00:00.000Z"}
+    assert defined("channel", view) == {"kind": "webhook", "url": "***", "default": True}
+
+
+def test_plan_says_which_fields_of_a_definition_change() -> None:
+    name = Name("batch", "", "daily")
+    [act] = plan({name: Normal({"start": "03:00"})}, {name: Normal({"start": "02:00"})}, prunes=set())
+    assert (act.action, act.changes) == ("change", (Change("/start", "02:00", "03:00"),))
+    [act] = plan({name: Normal({}, gives_secrets=True)}, {name: Normal({})}, prunes=set())
+    assert act.action == "give_secrets"

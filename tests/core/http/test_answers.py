@@ -101,6 +101,26 @@ def test_body_that_is_no_json_is_called_so(body: bytes, words: str) -> None:
     assert reason({"json": [{"pointer": "/status", "is": "up"}]}, body) == words
 
 
+@pytest.mark.parametrize(
+    ("expect", "words"),
+    [
+        ({"body_contains": "up"}, ""),
+        ({"body_contains": "down"}, "the body does not contain 'down'"),
+        ({"body_lacks": "down"}, ""),
+        ({"body_lacks": "up"}, "the body contains 'up'"),
+        ({"body_matches": "u."}, ""),
+        ({"body_matches": "^u"}, "the body does not match '^u'"),
+    ],
+)
+def test_body_must_contain_lack_or_match_a_text_as_asked(expect: dict[str, Any], words: str) -> None:
+    assert reason(expect, JSON) == words
+
+
+def test_body_that_was_cut_says_that_its_rest_was_not_searched() -> None:
+    words = "the first 64 bytes of the body do not contain 'down'; the rest was not read (max_bytes)"
+    assert reason({"body_contains": "down"}, JSON, read_max=64) == words
+
+
 def test_long_body_is_searched_at_its_start_and_not_read_as_json() -> None:
     assert reason({"body_matches": "status"}, JSON, kept_max=65_536) == ""
     words = "the first 65536 bytes of the body do not match 'down'; the rest is not looked at"

@@ -33,6 +33,11 @@ def test_pattern_that_is_too_large_is_refused(pattern: str) -> None:
     assert pattern_problem(pattern)
 
 
+@pytest.mark.parametrize("pattern", [r"\pL{1000}", r"(\pL\pN){200}"])
+def test_pattern_that_takes_too_much_memory_is_refused_with_what_helps(pattern: str) -> None:
+    assert pattern_problem(pattern) == "too large; repeat less, or name fewer characters"
+
+
 @pytest.mark.parametrize("pattern", ["", "ok|up", r"(?i)^status:\s*green$", r"\pL+", r"\d{4}-\d{2}-\d{2}", "é{100}"])
 def test_usual_pattern_is_taken(pattern: str) -> None:
     assert pattern_problem(pattern) is None

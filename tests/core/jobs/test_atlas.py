@@ -30,6 +30,7 @@ from paceline.core.jobs.atlas import (
     read_answer,
     request_body,
     sanitised,
+    unverified_permissions,
 )
 from paceline.core.jobs.job import JobLimits, parse_request
 from paceline.core.jobs.measurement import Measurement
@@ -306,3 +307,34 @@ def test_a_key_that_lacks_a_permission_is_told_which() -> None:
     assert key_problems(good | {"/credits/": 503}, grants) == ["RIPE answered 503 to /credits/; try again"]
     (missing,) = key_problems(good, frozenset({"measurements.stop_measurement"}))
     assert "measurements.create_measurement" in missing
+
+
+def test_key_whose_trial_is_forbidden_is_told_what_it_may_not_do() -> None:
+    reads = {"/credits/": 200, "/measurements/my/": 200, "/keys/": 403}
+    good = {"measurements.create_measurement": 400, "measurements.stop_measurement": 404}
+    assert key_problems(reads, None, good) == []
+    forbidden = good | {"measurements.stop_measurement": 403}
+    assert key_problems(reads, None, forbidden) == ["it may not stop a measurement (RIPE answers 403)"]
+
+
+def test_permission_that_nothing_has_shown_is_named() -> None:
+    word = "download results of non-public measurements"
+    assert unverified_permissions(frozenset({"measurements.get_non_public_results"}), {}) == []
+    assert unverified_permissions(frozenset(), {}) == [f"{word} (RIPE does not list this permission of it)"]
+    tried = {"measurements.create_measurement": 400, "measurements.stop_measurement": 500}
+    assert unverified_permissions(None, tried) == ["stop a measurement", word]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ({"detail": ["one", 2, "two"]}, "one; two"),
+        ({"title": "Bad Request"}, "Bad Request"),
+        ({"detail": "whole", "errors": ["text", {"detail": ""}, {"source": 3}]}, "whole"),
+        ({"errors": ["text", {"source": "x", "detail": "first"}, {"title": "second"}]}, "first; second"),
+    ],
+)
+def test_refusal_in_an_unusual_shape_still_tells_its_words(error: dict[str, Any], words: str) -> None:
+    assert read_answer(measurement(), status=400, body=json.dumps({"error": error}).encode()) == Refused(
+        "request", words
+    )

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.jobs.accounts import enable_key, pool_key, put_account, quarantine_key, slots_back
+from paceline.core.jobs.accounts import (
+    enable_key,
+    limits_of,
+    meter_name,
+    pool_key,
+    put_account,
+    quarantine_key,
+    slots_back,
+)
 from paceline.core.jobs.admission import after_admission, budget_of, refuse_submission, reserved_of
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.job import Job
@@ -22,7 +31,7 @@ from paceline.core.jobs.refusals import (
     later_pause,
     later_target,
 )
-from paceline.core.jobs.upkeep import is_duty_due, may_be_removed, next_send_ms, pulled_back_ms
+from paceline.core.jobs.upkeep import days_before, is_duty_due, may_be_removed, next_send_ms, pulled_back_ms
 from paceline.core.jobs.values import (
     AccountClosed,
     AccountSpec,
@@ -167,3 +176,29 @@ def test_next_send_is_now_if_something_is_queued_else_the_earliest_wait() -> Non
 def test_times_move_back_only_from_beyond_the_latest() -> None:
     assert pulled_back_ms(11, latest_ms=10) == 10
     assert pulled_back_ms(10, latest_ms=10) is None
+
+
+def test_account_has_one_limit_and_one_name_for_each_meter() -> None:
+    limits = limits_of(AccountSpec(concurrent=1, daily_results=2, daily_credits=3))
+    assert limits == {"concurrent": 1, "results": 2, "credits": 3}
+    assert len({meter_name(account, meter) for account in ("a", "b") for meter in limits}) == 6
+
+
+@given(before_ms=st.integers(0, 10**13))
+def test_meters_of_days_that_were_over_by_then_go(before_ms: int) -> None:
+    day = days_before(before_ms)
+    assert day * 86_400_000 <= before_ms < (day + 1) * 86_400_000
+
+
+def test_promise_11_job_is_finished_when_all_ended_and_successful_only_if_all_were_done() -> None:
+    def job(**fields: int) -> StoredJob:
+        return msgspec.structs.replace(stored("d"), measurements=2, **fields)
+
+    assert (job().state, job().finished, job().success) == ("queued", False, False)
+    assert job(started_ms=1).state == "running"
+    assert job(started_ms=1, cancelled_ms=2).state == "cancelling"
+    half = job(started_ms=1, cancelled_ms=2, finished_ms=3, done=1, cancelled=1)
+    assert (half.state, half.finished, half.success) == ("finished", True, False)
+    whole = job(started_ms=1, finished_ms=3, done=2)
+    assert (whole.state, whole.finished, whole.success) == ("finished", True, True)
+    assert not job(started_ms=1, done=2).success

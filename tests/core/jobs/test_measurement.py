@@ -205,6 +205,7 @@ def test_every_kind_of_probe_source_is_accepted(kind: str, value: int | str) -> 
         ("asn", "AS3333"),
         ("asn", 2**32),
         ("prefix", "192.0.2.1"),
+        ("prefix", "192.0.2.0/33"),
         ("prefix", 7),
         ("probes", "1,,3"),
         ("probes", "٣"),
@@ -380,3 +381,12 @@ def test_every_measurement_document_is_parsed_or_refused_and_a_parsed_one_is_sta
             continue
         for measurement in found.measurements if isinstance(found, Job) else (found,):
             assert parse_stored_measurement(encode_measurement(measurement)) == measurement
+
+
+def test_measurement_with_too_many_probe_sources_is_refused_whole() -> None:
+    source = {"requested": 1, "type": "area", "value": "WW"}
+    body = json.dumps(sources(source, source, source)).encode()
+    parse_request(body, JobLimits(sources_max=3), now_ms=NOW_MS)
+    with pytest.raises(InvalidInput) as caught:
+        parse_request(body, JobLimits(sources_max=2), now_ms=NOW_MS)
+    assert caught.value.errors == (FieldProblem("/probes", "at most 2 probe sources"),)

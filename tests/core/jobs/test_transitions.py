@@ -22,6 +22,7 @@ from paceline.core.jobs.transitions import (
     GoesBack,
     IsUnknown,
     Runs,
+    account_actual,
     after_answer,
     cancel,
     count_definitions,
@@ -166,3 +167,11 @@ def test_definitions_in_some_states_are_counted_without_a_look_at_ended_measurem
     live = sum(count for state, count in rows if state in wanted & LIVE) if are_more else 0
     assert counted + live == sum(count for state, count in rows if state in wanted)
     assert are_more == bool(wanted & LIVE and not wanted >= LIVE)
+
+
+@given(spent=amounts, results=amounts)
+def test_end_frees_every_slot_and_leaves_on_the_day_no_more_than_was_held_for_it(spent: int, results: int) -> None:
+    slots, day_results, day_credits = account_actual(COST, credits_spent=spent, results=results)
+    assert slots == 0
+    assert day_results == min(results, COST.daily_results)
+    assert day_credits == min(spent, COST.daily_credits)

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.checks import HttpCheck, OutgoingCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.load import UNIT, load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
+from paceline.core.monitors.put import QUEUES_MAX, Limits, NewFacts, OwnerFacts, decide_put, decide_remove, placed
+from paceline.core.monitors.schedule import Phase
 from paceline.core.monitors.stored import StoredMonitor
 from paceline.core.monitors.values import PutMonitor, RemoveMonitor
 
@@ -92,3 +93,47 @@ def test_load_never_rises_above_the_limit(load: int, firings_max: int, before: s
     elif decided.result.disposition == "rate_reached":
         assert decided.result.load > firings_max * UNIT
         assert decided.owner == owner
+
+
+def test_put_that_asks_for_a_phase_writes_nothing_until_it_proposes_one() -> None:
+    item = PutMonitor("ann", "one", spec(), asks_phase=True)
+    assert decide_put(item, None, OWNER, LIMITS, NEW).result.disposition == "unplaced"
+    decided = decide_put(replace(item, spec=spec("2s")), stored(), OWNER, LIMITS, NEW)
+    assert (decided.result.disposition, decided.stored) == ("unplaced", None)
+    assert decided.result.monitor is not None
+    proposed = replace(item, spec=replace(spec(), phase=Phase(500)))
+    assert decide_put(proposed, None, OWNER, LIMITS, NEW).result.disposition == "created"
+
+
+def test_monitor_keeps_its_phase_while_its_interval_stays() -> None:
+    before = replace(spec("60s"), phase=Phase(500))
+    assert placed(replace(spec("1m"), phase=Phase(900)), before).phase == Phase(500)
+    assert placed(replace(spec("30s"), phase=Phase(900)), before).phase == Phase(900)
+    assert placed(replace(spec("60s"), initial_delay="5s", phase=Phase(900)), before).phase is None
+    assert placed(spec("60s"), None).phase is None
+
+
+def test_edit_that_would_fire_too_often_is_refused_with_the_monitor_as_it_is() -> None:
+    owner = replace(OWNER, load=load_of(spec("60s")))
+    decided = decide_put(PutMonitor("ann", "one", spec("1s")), stored("60s"), owner, Limits(10, firings_max=0), NEW)
+    assert decided.result.disposition == "replaced"
+    busy = replace(OWNER, load=2 * UNIT)
+    decided = decide_put(PutMonitor("ann", "one", spec("1s")), stored("60s"), busy, Limits(10, firings_max=2), NEW)
+    assert (decided.result.disposition, decided.stored, decided.owner) == ("rate_reached", None, busy)
+    assert decided.result.monitor is not None
+    assert decided.result.load > 2 * UNIT
+
+
+def test_owner_has_a_bounded_number_of_outgoing_queues() -> None:
+    def outgoing(queue: str) -> PutMonitor:
+        check = OutgoingCheck(document={"kind": "outgoing", "queue": queue})
+        return PutMonitor("ann", "one", MonitorSpec(check, every="60s"))
+
+    names = frozenset(f"q{number}" for number in range(QUEUES_MAX - 1))
+    decided = decide_put(outgoing("last"), None, replace(OWNER, queues=names), LIMITS, NEW)
+    assert decided.owner.queues == names | {"last"}
+    full = replace(OWNER, queues=names | {"last"})
+    assert decide_put(outgoing("more"), None, full, LIMITS, NEW).result.disposition == "queues_reached"
+    assert decide_put(outgoing("more"), stored(), full, LIMITS, NEW).result.disposition == "queues_reached"
+    assert decide_put(outgoing("q0"), stored(), full, LIMITS, NEW).result.disposition == "replaced"
+    assert decide_put(outgoing("default"), stored(), full, LIMITS, NEW).result.disposition == "replaced"

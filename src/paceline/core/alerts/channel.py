@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -93,10 +93,21 @@ def channel_url_problem(kind: ChannelKind, url: str) -> str | None:
 
 def _option_problem(schema: str, url: str) -> str | None:
     try:
-        options = {name.lower().lstrip("+-:") for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}
+        urlsplit(url)
     except ValueError:
         return "not a URL of apprise; write for example mailto://user:password@example.org"
-    forbidden = options & (FORBIDDEN_OPTIONS | ({"template"} if schema in FILE_TEMPLATES else set()))
+    forbidden = _options(url) & (FORBIDDEN_OPTIONS | ({"template"} if schema in FILE_TEMPLATES else set()))
     if forbidden:
         return f"the option {min(forbidden)!r} names a file of the machine and cannot be used here"
     return None
+
+
+def _options(url: str) -> set[str]:
+    """Return the names of the options as apprise reads them.
+
+    For apprise all that follows the first question mark is options, a semicolon parts them too, and blanks around a
+    name do not count: reading them by the usual rules would let a name pass that apprise knows.
+    """
+    pairs = re.split("[&;]", url.partition("?")[2])
+    names = (unquote(pair.partition("=")[0].replace("+", " ")) for pair in pairs)
+    return {name.lower().strip().lstrip("+-:").strip() for name in names}

@@ -93,8 +93,6 @@ class TlsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 def renamed(expect: HttpExpect) -> HttpExpect:
     """The expectation with ``headers``, as it was written before, as ``header``."""
-    if not expect.headers:
-        return expect
     older = {name: HeaderExpect(contains=text) for name, text in expect.headers.items()}
     return msgspec.structs.replace(expect, headers={}, header={**older, **expect.header})
 

@@ -7,6 +7,7 @@ answers every time. What was not delivered is refunded when the measurement ends
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import msgspec
 
@@ -112,6 +113,8 @@ def unit_cost(definition: AnyDefinition) -> int:
         case Sslcert() | Http() | Ntp():
             # RIPE publishes no price for ntp; the read-back (``unit_differs``) says so if this is not it.
             return 10
+        case _:
+            assert_never(definition)
 
 
 def settled(delivered: int, unit: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 import msgspec
 
@@ -188,6 +188,8 @@ def check_problems(check: Check) -> list[FieldProblem]:
                 return [FieldProblem("/check", detail)]
             problem = queue_problem(check.document.get("queue", DEFAULT_QUEUE))
             return [problem] if problem else []
+        case _:
+            assert_never(check)
     problems += duration_problems("/check/timeout", check.timeout, ms_min=TIMEOUT_MS_MIN, ms_max=TIMEOUT_MS_MAX)
     return problems
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, assert_never
 
 from paceline.core.monitors.outcome import RunState
 
@@ -58,3 +58,5 @@ def may_take(run: TakeFacts, *, attempt: int | None, now_ms: int) -> Literal["ta
             return "refuse" if run.at_ms > now_ms else "take"
         case "ok" | "failed" | "dead" | "unknown":
             return "refuse"
+        case _:
+            assert_never(run.state)

@@ -8,7 +8,7 @@ cadence's overlap policy. An extra run is one that somebody asks for beside the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -200,6 +200,8 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
             missed = [] if on_time else [newest_ms]
         case "all":
             pass
+        case _:
+            assert_never(due.cadence.missed)
     period_ms = max(following_ms - newest_ms, 1)
     window_ms = min(max(len(missed) * period_ms // 2, period_ms), catch_up.window_ms)
     phase = stable_fraction(f"catch-up:{due.generation}")

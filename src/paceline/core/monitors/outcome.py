@@ -10,7 +10,7 @@ waiting ──► out ──► ok | failed | dead | unknown        terminal: re
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 import msgspec
 
@@ -64,3 +64,5 @@ def terminal_state(outcome: Done | Dead | Unknown) -> TerminalState:
             return "dead"
         case Unknown():
             return "unknown"
+        case _:
+            assert_never(outcome)

@@ -206,12 +206,11 @@ def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> 
     # Some may have one more than the level, if that still leaves enough.
     more = room - used if not below else min(room - used, room - used - -(-(below + 1) // SPARE))
     grants = [min(wish, max(0, below - held)) for held, wish in pairs]
-    for index, (held, wish) in enumerate(pairs):
-        if more <= 0:
-            break
-        if grants[index] < wish and held + grants[index] == below:
-            grants[index] += 1
-            more -= 1
+    rising = [
+        index for index, (held, wish) in enumerate(pairs) if grants[index] < wish and held + grants[index] == below
+    ]
+    for index in rising[: max(0, more)]:
+        grants[index] += 1
     return grants
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
@@ -141,6 +141,8 @@ def status_of(state: MeasurementState, atlas_status: int | None, *, sent: bool) 
             return atlas_status if atlas_status in _FAILURES else FAILED
         case "cancelled":
             return STOPPED if sent else CANCELED
+        case _:
+            assert_never(state)
 
 
 def states_for(statuses: frozenset[int] | None) -> tuple[MeasurementState, ...]:

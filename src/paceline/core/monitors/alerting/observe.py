@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, assert_never
 
 from paceline.core.monitors.alerting.record import Observed
 from paceline.core.monitors.checks import Check, HttpCheck, TlsCheck
@@ -24,6 +24,8 @@ def verdict(outcome: Outcome) -> bool | None:
             return None if outcome.edited else False
         case Retry() | Unknown():
             return None
+        case _:
+            assert_never(outcome)
 
 
 def all_but_good(settlements: Iterable[Settlement]) -> list[Settlement]:
