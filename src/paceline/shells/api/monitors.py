@@ -14,7 +14,7 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor
 from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineError, RevisionMismatch
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.batched_writes import Put
@@ -29,14 +29,13 @@ from paceline.shells.api.http.etags import (
     not_modified,
 )
 from paceline.shells.api.http.group_commit import Batch
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.shells.api.http.route import EDIT_HEADERS, READ_HEADERS, Group
 from paceline.steps import access
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
 from paceline.steps.monitors.phases import allot_list
-from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view
+from paceline.steps.views.report import MonitorView, RunView, monitor_view
 
 BULK_CHUNK = 250
 """Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
@@ -48,16 +47,7 @@ _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = f"{_MONITORS}/{{id}}"
 
 
-@Route(
-    MONITORS,
-    "PUT",
-    _MONITOR,
-    {200: MonitorView, 201: MonitorView},
-    document="MonitorBody",
-    headers=PUT_HEADERS,
-    problems=(RevisionMismatch, LimitReached),
-    hot=True,
-)
+@MONITORS.put(_MONITOR, MonitorView, document="MonitorBody", hot=True, problems=(LimitReached,))
 async def put_monitor(call: Call) -> Answer:
     """Creates the monitor (201) or replaces it (200)."""
     owner, monitor_id = call.owner, call.params["id"]
@@ -74,7 +64,7 @@ async def put_monitor(call: Call) -> Answer:
     return _shown(201, done.monitor, done.view, (b"location", path.encode()))
 
 
-@Route(MONITORS, "GET", _MONITOR, {200: MonitorView, 304: None}, headers=READ_HEADERS)
+@MONITORS.get(_MONITOR, MonitorView, headers=READ_HEADERS)
 async def show_monitor(call: Call) -> Answer:
     """The monitor with its schedule and health."""
     api = call.api
@@ -84,22 +74,14 @@ async def show_monitor(call: Call) -> Answer:
     return _shown(200, monitor, await api.read(monitor_view, api.store, monitor, now_ms=api.now_ms()))
 
 
-@Route(
-    MONITORS,
-    "PATCH",
-    _MONITOR,
-    {200: MonitorView},
-    document="MonitorPatchBody",
-    headers=EDIT_HEADERS,
-    problems=(RevisionMismatch,),
-)
+@MONITORS.patch(_MONITOR, MonitorView, document="MonitorPatchBody", headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def edit_monitor(call: Call) -> Answer:
     """Changes some fields (JSON merge patch, RFC 7396)."""
     patch, limits, vault = call.body, call.api.limits, call.api.system.vault
     return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
 
 
-@Route(MONITORS, "DELETE", _MONITOR, {204: None}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.delete(_MONITOR, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def remove_monitor(call: Call) -> Answer:
     """Removes the monitor; nothing more fires."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
@@ -120,33 +102,27 @@ async def remove_monitor(call: Call) -> Answer:
     return empty_answer(204)
 
 
-@Route(MONITORS, "POST", f"{_MONITOR}/pause", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.post(f"{_MONITOR}/pause", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def pause_monitor(call: Call) -> Answer:
     """Pauses the monitor; it keeps its counter."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=True))
 
 
-@Route(MONITORS, "POST", f"{_MONITOR}/resume", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.post(f"{_MONITOR}/resume", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def resume_monitor(call: Call) -> Answer:
     """Resumes the monitor at once."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=False))
 
 
-@Route(MONITORS, "GET", f"{_MONITOR}/runs", {200: Page[RunView]}, paged=True)
+@MONITORS.get_page(f"{_MONITOR}/runs", RunView)
 async def list_monitor_runs(call: Call) -> Answer:
     """The monitor's runs, newest first."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
-    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = cursors.runs_of(monitor.generation)
-    before = int(position_of(query.cursor, scope, 0)) or None
-    views, following = await api.work(
-        monitor_runs, api.store, monitor, before=before, limit=query.limit, now_ms=api.now_ms()
-    )
-    return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
+    return json_answer(200, await api.listed(call.page(), lists.list_monitor_runs, monitor))
 
 
-@Route(MONITORS, "PUT", _MONITORS, {200: BulkAnswer}, body=BulkBody, body_bytes_max=sys.maxsize)
+@MONITORS.put_many(_MONITORS, BulkAnswer, body=BulkBody, body_bytes_max=sys.maxsize)
 async def put_monitors(call: Call) -> Answer:
     """Puts many monitors; answers a disposition for each."""
     api, owner = call.api, call.owner

@@ -48,7 +48,7 @@ from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.long_poll import Found, poll
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
 from paceline.steps.access import get_user
 from paceline.steps.batches import outgoing as workers
 from paceline.steps.monitors import outgoing
@@ -68,21 +68,18 @@ class _Named(msgspec.Struct):
 
 _OUTCOME = msgspec.json.Decoder(OutcomeItem)
 _NAMED = msgspec.json.Decoder(_Named)
-OUTGOING = Group("Outgoing queue")
+OUTGOING = Group("Outgoing queue", scopes=("checker", "worker"))
 RUNS = Group("Runs")
 
 
-@Route(
-    OUTGOING,
-    "POST",
+@OUTGOING.post(
     "/v1/outgoing/claim",
-    {200: (ClaimAnswer, WorkerClaimAnswer)},
+    (ClaimAnswer, WorkerClaimAnswer),
     body=ClaimBody,
     body_needed=False,
     waits=True,
     problems=(NotFound, Forbidden, NotClaimable),
     hot=True,
-    scopes=("checker", "worker"),
 )
 async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
@@ -104,16 +101,13 @@ async def claim_runs(call: Call) -> Answer:
     return json_answer(200, ClaimAnswer(items))
 
 
-@Route(
-    OUTGOING,
-    "POST",
+@OUTGOING.post(
     "/v1/runs/{run}/claim",
-    {200: (outgoing.OutgoingItem, workers.CallItem)},
+    (outgoing.OutgoingItem, workers.CallItem),
     body=RunClaimBody,
     body_needed=False,
     problems=(NotClaimable,),
     hot=True,
-    scopes=("checker", "worker"),
 )
 async def claim_run(call: Call) -> Answer:
     """Leases one run by its id, for a checker or a worker that was told of it by a message."""
@@ -132,16 +126,7 @@ async def claim_run(call: Call) -> Answer:
     return json_answer(200, item)
 
 
-@Route(
-    OUTGOING,
-    "POST",
-    "/v1/runs/{run}/outcome",
-    {200: (RunView, CallRunView)},
-    body=OutcomeBody,
-    problems=(StaleLease,),
-    hot=True,
-    scopes=("checker", "worker"),
-)
+@OUTGOING.post("/v1/runs/{run}/outcome", (RunView, CallRunView), body=OutcomeBody, problems=(StaleLease,), hot=True)
 async def report_outcome(call: Call) -> Answer:
     """Settles a leased run: ok, failed, or retry."""
     api = call.api
@@ -158,16 +143,7 @@ async def report_outcome(call: Call) -> Answer:
     return json_answer(200, run_view(settled))
 
 
-@Route(
-    OUTGOING,
-    "POST",
-    "/v1/outgoing/outcomes",
-    {200: OutcomesAnswer},
-    body=OutcomesBody,
-    body_bytes_max=sys.maxsize,
-    hot=True,
-    scopes=("checker", "worker"),
-)
+@OUTGOING.post("/v1/outgoing/outcomes", OutcomesAnswer, body=OutcomesBody, body_bytes_max=sys.maxsize, hot=True)
 async def report_outcomes(call: Call) -> Answer:
     """Settles up to 1,000 leased runs; answers a disposition for each.
 
@@ -191,15 +167,7 @@ async def report_outcomes(call: Call) -> Answer:
     return json_answer(200, OutcomesAnswer(results))
 
 
-@Route(
-    OUTGOING,
-    "POST",
-    "/v1/runs/{run}/extend",
-    {200: ExtendAnswer},
-    body=ExtendBody,
-    problems=(StaleLease,),
-    scopes=("checker", "worker"),
-)
+@OUTGOING.post("/v1/runs/{run}/extend", ExtendAnswer, body=ExtendBody, problems=(StaleLease,))
 async def extend_lease(call: Call) -> Answer:
     """Moves the end of a lease, counted from now."""
     body: ExtendBody = call.body
@@ -214,7 +182,7 @@ async def extend_lease(call: Call) -> Answer:
     return json_answer(200, ExtendAnswer(to_text(until_ms)))
 
 
-@Route(RUNS, "GET", "/v1/runs/{run}", {200: (RunView, CallRunView)})
+@RUNS.get("/v1/runs/{run}", (RunView, CallRunView))
 async def show_run(call: Call) -> Answer:
     """One run by its id; a batch's runs are for admins."""
     api, viewer, now_ms = call.api, viewer_of(call.user), call.api.now_ms()

@@ -13,12 +13,11 @@ from paceline.core.alerts.channel import ChannelBody, ChannelKind
 from paceline.core.alerts.silence import TagSilenceBody, tag_silence
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.alerts import channels, silences
 from paceline.steps.views import alert_report
 from paceline.steps.views.alert_report import AlertView, ChannelView, SilenceView, TrialView
@@ -186,7 +185,7 @@ def end_silence(
 def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
     """List what a user was told through which channel, newest first."""
     views, following = call.answer(
-        lambda at: _alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
+        lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
         lambda remote: remote.page(
             "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, names=_owner(remote, user)
         ),
@@ -250,10 +249,3 @@ def _test(system: System, owner: str, channel: str) -> TrialView:
     from paceline.shells.channel_test import send_test_message
 
     return send_test_message(system, owner, channel)
-
-
-def _alerts(system: System, owner: str, *, cursor: str | None, limit: int) -> tuple[list[AlertView], str | None]:
-    scope = cursors.alerts_of(owner)
-    before = str(position_of(cursor or "", scope, ""))
-    views, following = alert_report.alert_views(system.store, owner, before=before, limit=limit)
-    return views, None if following is None else make_cursor(scope, following)

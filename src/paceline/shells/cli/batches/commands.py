@@ -16,7 +16,7 @@ from paceline.core.batches.calls import CallState
 from paceline.core.batches.values import BatchPut
 from paceline.core.monitors.schedule import Missed
 from paceline.ports import Store
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.batches.day_text import day_text, preview_text
 from paceline.shells.cli.batches.over_rest import (
     BATCH_PATH,
@@ -42,7 +42,6 @@ from paceline.shells.cli.options import (
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.shells.cli.text.columns import ident, when, word
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import batches, deletion, export
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views import days
@@ -143,7 +142,7 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
 def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the batches and when each is planned next."""
     views, following = call.answer(
-        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda at: lists.list_batches(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
     )
     emit_page(
@@ -228,7 +227,7 @@ def list_days(
 ) -> None:
     """List a batch's days, newest first."""
     views, following = call.answer(
-        lambda at: _days(at, batch or name, cursor=cursor, limit=limit),
+        lambda at: lists.list_days(at, the_batch(at.store, batch or name), cursor=cursor, limit=limit),
         lambda remote: remote.page(
             DAYS_PATH,
             DaySummary,
@@ -244,7 +243,7 @@ def list_days(
 def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
     """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
-        lambda at: _report(at, _day(at, batch, day)),
+        lambda at: lists.show_day(at, _day(at, batch, day)),
         lambda remote: remote.get(DAY_PATH, DayReport, names=day_over_rest(remote, batch, day)),
     )
     emit(call, report, *day_text(report))
@@ -264,7 +263,7 @@ def list_runs(
     """List a day's runs with what came of them."""
     asked = {"state": state, "provider": provider}
     views, following = call.answer(
-        lambda at: _runs(at, _day(at, batch, day), state=state, provider=provider, cursor=cursor, limit=limit),
+        lambda at: lists.list_day_runs(at, _day(at, batch, day), **asked, cursor=cursor, limit=limit),
         lambda remote: remote.page(
             f"{DAY_PATH}/runs",
             CallRunView,
@@ -329,14 +328,6 @@ def _day(system: System, batch: str | None, day: str | None) -> Day:
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
 
 
-def _report(system: System, day: Day) -> DayReport:
-    """The day's report with the cursor that the list of its providers takes over REST."""
-    report = days.day_report(system.store, day)
-    following = report.next_cursor
-    cursor = None if following is None else make_cursor(cursors.providers_of_day(day.number), following)
-    return msgspec.structs.replace(report, next_cursor=cursor)
-
-
 def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:
     """The batch and the date that are to be planned."""
     target = the_batch(system.store, batch)
@@ -369,26 +360,6 @@ def _plan_over_rest(
     ).view
 
 
-def _days(system: System, batch: str | None, *, cursor: str | None, limit: int) -> tuple[list[DaySummary], str | None]:
-    """A page of days, and the cursor of the next page."""
-    target = the_batch(system.store, batch)
-    scope = cursors.days_of(target.number)
-    before = str(position_of(cursor or "", scope, "")) or None
-    found = system.store.days(target, before=before, limit=limit + 1)
-    views = [days.day_summary(day) for day in found[:limit]]
-    return views, make_cursor(scope, views[-1].date) if len(found) > limit else None
-
-
-def _runs(
-    system: System, day: Day, *, state: str | None, provider: str | None, cursor: str | None, limit: int
-) -> tuple[list[CallRunView], str | None]:
-    """A page of a day's runs, and the cursor of the next page."""
-    scope = cursors.runs_of_day(day.number, state=state, provider=provider)
-    after = int(position_of(cursor or "", scope, 0))
-    views, following = days.day_runs(system.store, day, state=state, provider=provider, after=after, limit=limit)
-    return views, None if following is None else make_cursor(scope, following)
-
-
 def _write(pages: Iterable[bytes], output: Path | None) -> int:
     """Writes the pages to the file, or to stdout. Returns how many bytes are in the file."""
     if output is None:
@@ -411,14 +382,6 @@ def _set(system: System, batch_id: str, changes: dict[str, Any], *, replace: boo
 
     put = edit(f"Batch {batch_id!r}", lambda: unless_changed(attempt))
     return put.disposition, _view(put, now_ms=now_ms)
-
-
-def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[BatchView], str | None]:
-    """A page of batches, and the cursor of the next page."""
-    after = str(position_of(cursor or "", cursors.BATCHES, ""))
-    found = system.store.batches(after=after, limit=limit + 1)
-    views = [batch_view(batch, now_ms=system.clock.now_ms()) for batch in found[:limit]]
-    return views, make_cursor(cursors.BATCHES, views[-1].id) if len(found) > limit else None
 
 
 def _view(put: BatchPut, *, now_ms: int) -> BatchView:

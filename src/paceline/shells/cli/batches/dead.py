@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.core.batches.values import DeadChoice
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
 from paceline.shells.cli.output import Note, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import redrive
-from paceline.steps.views.days import CallRunView, call_run_view
+from paceline.steps.views.days import CallRunView
 
 if TYPE_CHECKING:
     from paceline.wiring import System
@@ -47,7 +46,7 @@ def list_dead(
     asked = {"provider": provider, "batch": batch, "date": date}
     choice = DeadChoice(provider=provider, batch=batch, date=date)
     views, following = call.answer(
-        lambda at: _list(at, choice, cursor=cursor, limit=limit),
+        lambda at: lists.list_dead_letters(at, choice, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/dead", CallRunView, limit=limit, cursor=cursor, query=asked),
     )
     emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DEAD)
@@ -115,16 +114,6 @@ def discard_dead(
         lambda remote: remote.ask("POST", "/v1/dead/discard", dict[str, int], body=asked).view["discarded"],
     )
     emit(call, {"discarded": count}, f"{count} discarded.")
-
-
-def _list(
-    system: System, choice: DeadChoice, *, cursor: str | None, limit: int
-) -> tuple[list[CallRunView], str | None]:
-    """A page of dead letters, and the cursor of the next page."""
-    scope = cursors.dead_letters(provider=choice.provider, batch=choice.batch, date=choice.date)
-    page = redrive.list_dead(system.store, choice, after=int(position_of(cursor or "", scope, 0)), limit=limit)
-    following = None if page.next_after is None else make_cursor(scope, page.next_after)
-    return [call_run_view(run) for run in page.runs], following
 
 
 def _named(**choice: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from paceline.core.batches.provider import (
 )
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.options import (
@@ -33,7 +33,6 @@ from paceline.shells.cli.options import (
 )
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import providers
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views.report import ProviderView, provider_view
@@ -160,7 +159,7 @@ def set_provider(
 def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the providers and how each stands."""
     views, following = call.answer(
-        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda at: lists.list_providers(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
     )
     emit_page(
@@ -249,14 +248,6 @@ def _definition(view: ProviderView | None) -> dict[str, Any] | None:
     """The provider's document, out of its view."""
     shown = msgspec.to_builtins(view)
     return shown and {name: shown[name] for name in ProviderSpec.__struct_fields__}
-
-
-def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[ProviderView], str | None]:
-    """A page of providers, and the cursor of the next page."""
-    after = str(position_of(cursor or "", cursors.PROVIDERS, ""))
-    found = system.store.providers(after=after, limit=limit + 1)
-    views = [_view(system, provider) for provider in found[:limit]]
-    return views, make_cursor(cursors.PROVIDERS, views[-1].id) if len(found) > limit else None
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
 from paceline.shells.cli.output import Columns, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, word
-from paceline.shells.cursors import make_cursor, position_of, records_of
+from paceline.shells.lists import list_records as list_of_records
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -53,11 +53,8 @@ def list_records(
 
     def on_store(system: System) -> tuple[list[dict[str, Any]], str | None]:
         target = the_batch(system.store, batch or name)
-        scope = records_of(target.number, provider=provider, active=active)
-        after = str(position_of(cursor or "", scope, ""))
-        found, following = system.store.find_records(target, provider=provider, active=active, after=after, limit=limit)
-        views = [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found]
-        return views, None if following is None else make_cursor(scope, following)
+        found, following = list_of_records(system, target, provider, active=active, cursor=cursor, limit=limit)
+        return [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found], following
 
     def over_rest(remote: Remote) -> tuple[list[dict[str, Any]], str | None]:
         asked = {"provider": provider, "active": None if active is None else str(active).lower()}

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from paceline.errors import InvalidInput
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
@@ -39,7 +39,6 @@ from paceline.shells.cli.output import (
     table,
 )
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps import access
 from paceline.steps.views import job_report
 from paceline.steps.views.job_report import CostView, CountsView, JobSummary, JobView
@@ -117,10 +116,7 @@ def list_jobs(
 
     def on_store(system: System) -> tuple[list[JobSummary], str | None]:
         owner = access.get_user(system.store, named).id if named else None
-        scope = cursors.jobs_of(owner)
-        before = int(position_of(cursor, scope, 0)) if cursor else None
-        views, following = job_report.job_summaries(system.store, owner, before=before, limit=limit)
-        return views, None if following is None else make_cursor(scope, following)
+        return lists.list_jobs(system, owner, cursor=cursor, limit=limit)
 
     views, following = call.answer(
         on_store,

@@ -11,10 +11,9 @@ import msgspec
 import typer
 
 from paceline.core.alerts.silence import SilenceBody, monitor_silence
-from paceline.core.monitors.definition import MonitorSpec, spec_document
+from paceline.core.monitors.definition import Monitor, MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
-from paceline.shells import cursors
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
 from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
@@ -26,7 +25,7 @@ from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
+from paceline.shells.lists import list_monitor_runs
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import report
@@ -125,7 +124,7 @@ def silence(
     body = SilenceBody(lasting, reason)
 
     def on_store(system: System) -> SilenceView:
-        monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+        monitor = _find(system, user, monitor_id)
         return silence_now(system, monitor.owner, lambda now_ms: monitor_silence(body, monitor.id, now_ms=now_ms))
 
     def over_rest(remote: Remote) -> SilenceView:
@@ -146,7 +145,7 @@ def list_runs(
 ) -> None:
     """List a monitor's runs, newest first."""
     views, following = call.answer(
-        lambda at: _runs(at, user, monitor_id, cursor=cursor, limit=limit),
+        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), cursor=cursor, limit=limit),
         lambda remote: remote.page(
             _RUNS_PATH,
             RunView,
@@ -191,7 +190,7 @@ def _none_text(owner: str | None, filters: ListOptions) -> str:
 
 def _show(system: System, user: str | None, monitor_id: str) -> Shown:
     now_ms = system.clock.now_ms()
-    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+    monitor = _find(system, user, monitor_id)
     runs, _ = report.monitor_runs(system.store, monitor, before=None, limit=RUNS_SHOWN, now_ms=now_ms)
     uptime = uptime_view(system.store, monitor, now_ms=now_ms)
     return report.monitor_view(system.store, monitor, now_ms=now_ms), runs, uptime
@@ -209,17 +208,8 @@ def _names(remote: Remote, user: str | None, monitor_id: str) -> dict[str, str]:
     return {"user": owner_over_rest(remote, user), "id": monitor_id}
 
 
-def _runs(
-    system: System, user: str | None, monitor_id: str, *, cursor: str | None, limit: int
-) -> tuple[list[RunView], str | None]:
-    """A page of the monitor's runs, and the cursor of the next page."""
-    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
-    scope = cursors.runs_of(monitor.generation)
-    before = int(position_of(cursor or "", scope, 0)) or None
-    views, following = report.monitor_runs(
-        system.store, monitor, before=before, limit=limit, now_ms=system.clock.now_ms()
-    )
-    return views, None if following is None else make_cursor(scope, following)
+def _find(system: System, user: str | None, monitor_id: str) -> Monitor:
+    return define.get_monitor(system.store, owner_id(system, user), monitor_id)
 
 
 def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOptions) -> PutResult:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from typer import Option
 
-from paceline.core.monitors.lists.query import parse_query, read_mark, write_mark
-from paceline.shells import cursors
+from paceline.core.monitors.lists.query import parse_query
 from paceline.shells.cli.monitors.over_rest import MONITORS_PATH
-from paceline.shells.cursors import make_cursor, position_of
-from paceline.steps.monitors.find import find_monitors
+from paceline.shells.lists import list_monitors
 from paceline.steps.views.report import MonitorView
 
 if TYPE_CHECKING:
@@ -46,15 +44,7 @@ class ListOptions(NamedTuple):
 
 def list_on_store(system: System, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
     query = parse_query(owner=owner, **filters.asked())
-    scope = cursors.monitors_of(query)
-
-    def read(size: int, at: str | None) -> Page:
-        mark = read_mark(str(position_of(at or "", scope, "")))
-        found = find_monitors(system.store, query, mark, limit=size, now_ms=system.clock.now_ms())
-        following = None if found.following is None else make_cursor(scope, write_mark(found.following))
-        return found.views, following
-
-    return owner, *_filled(read, cursor, limit)
+    return owner, *_filled(lambda size, at: list_monitors(system, query, cursor=at, limit=size), cursor, limit)
 
 
 def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
