@@ -16,18 +16,10 @@ from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineError, RevisionMismatch
 from paceline.shells import lists
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
+from paceline.shells.api.http import etags
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.batched_writes import Put
 from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.etags import (
-    NO_GUARD,
-    Guard,
-    edit_together,
-    etag_header,
-    expected_revision,
-    guard_of,
-    not_modified,
-)
 from paceline.shells.api.http.group_commit import Batch
 from paceline.shells.api.http.problems import problem_of
 from paceline.shells.api.http.route import EDIT_HEADERS, READ_HEADERS, Group
@@ -52,8 +44,8 @@ async def put_monitor(call: Call) -> Answer:
     """Creates the monitor (201) or replaces it (200)."""
     owner, monitor_id = call.owner, call.params["id"]
     put = define.parse_put(owner, monitor_id, call.body, call.api.limits)
-    guard = guard_of(call.headers)
-    if guard is NO_GUARD and not hides(put.spec.check):
+    guard = etags.guard_of(call.headers)
+    if guard is etags.NO_GUARD and not hides(put.spec.check):
         sealed = await call.api.read(call.api.seal, put) if put.spec.alert.channels else call.api.seal(put)
         done = await call.api.do(call.api.writes.put, sealed)
     else:
@@ -69,7 +61,7 @@ async def show_monitor(call: Call) -> Answer:
     """The monitor with its schedule and health."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
-    if unchanged := not_modified(call.headers, monitor):
+    if unchanged := etags.not_modified(call.headers, monitor):
         return unchanged
     return _shown(200, monitor, await api.read(monitor_view, api.store, monitor, now_ms=api.now_ms()))
 
@@ -85,20 +77,20 @@ async def edit_monitor(call: Call) -> Answer:
 async def remove_monitor(call: Call) -> Answer:
     """Removes the monitor; nothing more fires."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
-    guard = guard_of(call.headers)
+    guard = etags.guard_of(call.headers)
 
     async def attempt() -> bool | None:
         remove = RemoveMonitor(owner, monitor_id)
-        if guard is not NO_GUARD:
+        if guard is not etags.NO_GUARD:
             monitor = await api.read(define.get_monitor, api.store, owner, monitor_id)
-            seen = expected_revision(guard, monitor, monitor_id)
+            seen = etags.expected_revision(guard, monitor, monitor_id)
             remove = RemoveMonitor(owner, monitor_id, seen, expected_generation=monitor.generation)
         with suppress(RevisionMismatch):
             await api.do(api.writes.remove, remove)
             return True
         return None
 
-    await edit_together(f"Monitor {monitor_id!r}", attempt)
+    await etags.edit_together(f"Monitor {monitor_id!r}", attempt)
     return empty_answer(204)
 
 
@@ -149,12 +141,12 @@ async def _put_chunks(
     return done
 
 
-async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:
+async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> Put:
     """The guard is judged on what is stored now, and written only onto that."""
 
     async def attempt() -> Put | None:
         monitor = await api.read(api.store.monitor, put.owner, put.id)
-        expected = expected_revision(guard, monitor, put.id)
+        expected = etags.expected_revision(guard, monitor, put.id)
         generation = None if monitor is None else monitor.generation
         guarded = msgspec.structs.replace(put, expected_revision=expected, expected_generation=generation)
         sealed = await api.read(api.seal, guarded)
@@ -162,11 +154,11 @@ async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:
             return await api.do(api.writes.put, sealed)
         return None
 
-    return await edit_together(f"Monitor {put.id!r}", attempt)
+    return await etags.edit_together(f"Monitor {put.id!r}", attempt)
 
 
 async def _edit(call: Call, change: Callable[[MonitorSpec], MonitorSpec]) -> Answer:
-    owner, monitor_id, guard = call.owner, call.params["id"], guard_of(call.headers)
+    owner, monitor_id, guard = call.owner, call.params["id"], etags.guard_of(call.headers)
     monitor, view = await call.api.write(lambda: _edit_now(call.api, owner, monitor_id, change, guard))
     return _shown(200, monitor, view)
 
@@ -176,10 +168,10 @@ def _edit_now(
     owner: str,
     monitor_id: str,
     change: Callable[[MonitorSpec], MonitorSpec],
-    guard: Guard,
+    guard: etags.Guard,
 ) -> tuple[Monitor, MonitorView]:
     """In a writing thread."""
-    seen = expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
+    seen = etags.expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
     now_ms = api.now_ms()
     result = define.edit_monitor(
         api.store,
@@ -236,4 +228,4 @@ def _bulk_result(api: ApiContext, put: PutMonitor, result: PutResult) -> BulkRes
 
 
 def _shown(status: int, monitor: Monitor, view: MonitorView, *headers: Header) -> Answer:
-    return json_answer(status, view, etag_header(monitor), *headers)
+    return json_answer(status, view, etags.etag_header(monitor), *headers)

@@ -14,16 +14,9 @@ from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
+from paceline.shells.cli.jobs import submission
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
-from paceline.shells.cli.jobs.submission import (
-    emit_quote,
-    emit_submitted,
-    quote_on_store,
-    quote_over_rest,
-    submit_on_store,
-    submit_over_rest,
-)
 from paceline.shells.cli.jobs.watch import watch_job
 from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
 from paceline.shells.cli.output import (
@@ -79,22 +72,22 @@ def submit_job(
 
     if dry_run:
         quoted = call.answer(
-            lambda at: quote_on_store(at, user, read(at.job_limits.bytes_max)),
-            lambda remote: quote_over_rest(remote, user, read(call.settings().body_bytes_max)),
+            lambda at: submission.quote_on_store(at, user, read(at.job_limits.bytes_max)),
+            lambda remote: submission.quote_over_rest(remote, user, read(call.settings().body_bytes_max)),
         )
-        emit_quote(call, quoted)
+        submission.emit_quote(call, quoted)
         return EXIT_OK
 
     def on_store(system: System) -> int:
         body = read(system.job_limits.bytes_max)
-        done = submit_on_store(system, user, body, idempotency_key=idempotency_key)
-        emit_submitted(call, done)
+        done = submission.submit_on_store(system, user, body, idempotency_key=idempotency_key)
+        submission.emit_submitted(call, done)
         return watch_job(call, StoreJobs(system), done.job) if watch else EXIT_OK
 
     def over_rest(remote: Remote) -> int:
         body = read(call.settings().body_bytes_max)
-        done = submit_over_rest(remote, user, body, idempotency_key=idempotency_key)
-        emit_submitted(call, done)
+        done = submission.submit_over_rest(remote, user, body, idempotency_key=idempotency_key)
+        submission.emit_submitted(call, done)
         return watch_job(call, RemoteJobs(remote), done.job) if watch else EXIT_OK
 
     return call.answer(on_store, over_rest)
