@@ -35,6 +35,7 @@ from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
+from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
@@ -92,7 +93,7 @@ def _root(
     as_json: options.JsonOption = False,
     utc: options.UtcOption = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, flag("--version", "Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     del version

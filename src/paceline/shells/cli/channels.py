@@ -15,7 +15,7 @@ from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
 from paceline.shells import lists
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
+from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.alerts import channels, silences
@@ -59,23 +59,17 @@ _CHANNEL = f"{_CHANNELS}/{{channel}}"
 _SILENCES = "/v1/users/{user}/silences"
 TEST_S = 40.0
 """So long a service may take to answer a test message."""
-ChannelArgument = Annotated[str, typer.Argument(metavar="ID", help="The channel's id.")]
-ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 30m or 2h.")]
-ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the list.")]
+ChannelArgument = Annotated[str, argument("ID", "The channel's id.")]
+ForOption = Annotated[str, option("DURATION", "How long, such as 30m or 2h.", "--for")]
+ReasonOption = Annotated[str, option("TEXT", "Why; shown in the list.")]
 
 
 class ChannelOptions(NamedTuple):
     """What ``channel set`` changes; None: as it is."""
 
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of a webhook, or of apprise; - reads it from stdin.")
-    ] = None
-    kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="webhook or apprise. [default: by how the URL begins]")
-    ] = None
-    default: Annotated[
-        bool | None, typer.Option("--default/--no-default", help="Told of all that names no channel, or not.")
-    ] = None
+    url: Annotated[str | None, option("URL", "Of a webhook, or of apprise; - reads it from stdin.")] = None
+    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: by how the URL begins]")] = None
+    default: Annotated[bool | None, flag("--default/--no-default", "Told of all that names no channel, or not.")] = None
 
 
 @command(app, "set")
@@ -137,7 +131,7 @@ def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> 
 @command(silence_app, "add")
 def add_silence(
     call: Call,
-    tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag of the monitors that are silenced.")],
+    tag: Annotated[str, argument("TAG", "The tag of the monitors that are silenced.")],
     *,
     user: UserOption = None,
     lasting: ForOption,
@@ -167,7 +161,7 @@ def list_silences(call: Call, *, user: UserOption = None) -> None:
 @command(silence_app, "end")
 def end_silence(
     call: Call,
-    silence: Annotated[str, typer.Argument(metavar="ID", help="The silence's id.")],
+    silence: Annotated[str, argument("ID", "The silence's id.")],
     *,
     user: UserOption = None,
 ) -> None:

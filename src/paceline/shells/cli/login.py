@@ -12,6 +12,7 @@ import typer
 from paceline.errors import InvalidInput
 from paceline.shells.cli import logins
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 from paceline.steps.views.report import UserView
 
@@ -24,15 +25,12 @@ def register(app: typer.Typer) -> None:
 def login(
     call: Call,
     *,
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Its address. [default: $PACELINE_URL, or it is asked for]")
-    ] = None,
+    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, or it is asked for]")] = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with the token. [default: $PACELINE_TOKEN, or it is asked for]"),
+        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, or it is asked for]")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
+        Path | None, option("FILE", "CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
     ] = None,
 ) -> None:
     """Log in to a Paceline elsewhere: address and token are tried and kept. Commands then go there over REST."""

@@ -10,7 +10,7 @@ import typer
 
 from paceline.errors import NotFound
 from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, argument, option
 from paceline.shells.cli.output import Columns, Note, RemoteError, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, words
 from paceline.steps import access
@@ -31,7 +31,7 @@ TOKEN_COLUMNS: Columns = {
     "CREATED": when("created_at", 4),
 }
 _TOKENS = "/v1/users/{user}/tokens"
-UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
+UserArgument = Annotated[str | None, argument("USER", "The same as --user.")]
 
 
 @command(app, "new")
@@ -40,13 +40,9 @@ def new(
     name: UserArgument = None,
     *,
     user: UserOption = None,
-    label: Annotated[str, typer.Option(metavar="TEXT", help="What the token is for.")] = "",
-    scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="read, checker or worker:PROVIDER. [default: all that its user may]")
-    ] = "",
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it ends, for example 2027-01-01T00:00:00Z.")
-    ] = None,
+    label: Annotated[str, option("TEXT", "What the token is for.")] = "",
+    scope: Annotated[str, option("SCOPE", "read, checker or worker:PROVIDER. [default: all that its user may]")] = "",
+    expires: Annotated[str | None, option("TIME", "When it ends, for example 2027-01-01T00:00:00Z.")] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown this once."""
     wanted = {"label": label, "scope": scope, "expires": expires}
@@ -71,7 +67,7 @@ def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = Non
 @command(app, "revoke")
 def revoke(
     call: Call,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, or the token itself.")],
+    token: Annotated[str, argument("TOKEN", "The token's id, or the token itself.")],
     *,
     user: UserOption = None,
 ) -> None:

@@ -13,6 +13,7 @@ from paceline.core.users import Role, User, UserEdit
 from paceline.errors import InvalidInput
 from paceline.ports import Store
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument, option
 from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's id.")]
+NameArgument = Annotated[str, argument("NAME", "The user's id.")]
 PAGE = 1_000
 _USER = "/v1/users/{user}"
 USER_COLUMNS: Columns = {
@@ -37,9 +38,7 @@ USER_COLUMNS: Columns = {
     "DAILY CREDITS": word("daily_credits", 3),
     "CREATED": when("created_at", 4),
 }
-CreditsOption = Annotated[
-    int | None, typer.Option("--daily-credits", metavar="N", help="Credits the user may spend in a day.")
-]
+CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in a day.", "--daily-credits")]
 
 
 class NewUser(msgspec.Struct, frozen=True):
@@ -58,7 +57,7 @@ def add(
     call: Call,
     name: NameArgument,
     *,
-    role: Annotated[Role, typer.Option(metavar="user|admin", help="What the user may do.")] = "user",
+    role: Annotated[Role, option("user|admin", "What the user may do.")] = "user",
     daily_credits: CreditsOption = None,
 ) -> None:
     """Add a user and print the first token. It is shown this once."""
@@ -86,7 +85,7 @@ def list_users(call: Call) -> None:
 def limit(
     call: Call,
     name: NameArgument,
-    amount: Annotated[int | None, typer.Argument(metavar="N", help="The same as --daily-credits.")] = None,
+    amount: Annotated[int | None, argument("N", "The same as --daily-credits.")] = None,
     *,
     daily_credits: CreditsOption = None,
 ) -> None:

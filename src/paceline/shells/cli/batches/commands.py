@@ -36,8 +36,11 @@ from paceline.shells.cli.options import (
     PausedOption,
     ProviderOption,
     ReplaceOption,
+    argument,
+    flag,
     given,
     merged,
+    option,
 )
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
@@ -79,46 +82,31 @@ DAY_COLUMNS: Columns = {
 
 _NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
 _NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.")]
+IdArgument = Annotated[str, argument("ID", "The batch's id.")]
 BatchOption = Annotated[
-    str | None,
-    typer.Option("--batch", metavar="BATCH", help="The batch it is about. [default: the only batch there is]"),
+    str | None, option("BATCH", "The batch it is about. [default: the only batch there is]", "--batch")
 ]
-BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
-DayArgument = Annotated[
-    str | None, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15. [default: the running day]")
-]
-DateOption = Annotated[
-    str | None, typer.Option("--date", metavar="DATE", help="For example 2026-11-15. [default: the running day]")
-]
-StateOption = Annotated[
-    CallState | None,
-    typer.Option("--state", metavar="STATE", help="Only runs in this state, for example failed."),
-]
+BatchArgument = Annotated[str | None, argument("BATCH", "The same as --batch.")]
+DayArgument = Annotated[str | None, argument("DAY", "The date, for example 2026-11-15. [default: the running day]")]
+DateOption = Annotated[str | None, option("DATE", "For example 2026-11-15. [default: the running day]", "--date")]
+StateOption = Annotated[CallState | None, option("STATE", "Only runs in this state, for example failed.", "--state")]
 
 
 class BatchOptions(NamedTuple):
     """The options of ``batch set``; None for one that was not given."""
 
-    start: Annotated[
-        str | None, typer.Option(metavar="HH:MM", help="When each day begins, in its zone. [default: 00:00]")
-    ] = None
+    start: Annotated[str | None, option("HH:MM", "When each day begins, in its zone. [default: 00:00]")] = None
     window: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How long the records are spread over; 24h is the day. [default: 24h]"),
+        str | None, option("DURATION", "How long the records are spread over; 24h is the day. [default: 24h]")
     ] = None
-    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="The zone of --start. [default: UTC]")] = None
-    jitter: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Delay each record by a fixed part of this.")
-    ] = None
+    timezone: Annotated[str | None, option("ZONE", "The zone of --start. [default: UTC]")] = None
+    jitter: Annotated[str | None, option("DURATION", "Delay each record by a fixed part of this.")] = None
     missed: Annotated[
-        Missed | None,
-        typer.Option(metavar="skip|once|all", help="What becomes of runs whose time was missed. [default: once]"),
+        Missed | None, option("skip|once|all", "What becomes of runs whose time was missed. [default: once]")
     ] = None
     paused: PausedOption = None
     channels: Annotated[
-        list[str] | None,
-        typer.Option("--channel", metavar="ID", help="A channel of admins that is told; may be repeated."),
+        list[str] | None, option("ID", "A channel of admins that is told; may be repeated.", "--channel")
     ] = None
 
 
@@ -193,9 +181,7 @@ def plan_batch(
     *,
     batch: BatchOption = None,
     date: DateOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its warnings, and change nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[bool, flag("--dry-run", "Show the plan and its warnings, and change nothing.")] = False,
 ) -> None:
     """Plan a day: each active record gets its run, once, however often this is asked."""
     from paceline.steps.batches.preview import Preview, preview
@@ -282,12 +268,10 @@ def export_day(
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
-    form: Annotated[export.Format, typer.Option("--format", metavar="ndjson|csv", help="What to write.")] = "ndjson",
+    form: Annotated[export.Format, option("ndjson|csv", "What to write.", "--format")] = "ndjson",
     state: StateOption = None,
     provider: ProviderOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where it goes. [default: stdout]")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "Where it goes. [default: stdout]", "--output")] = None,
 ) -> None:
     """Write a day's runs with their results, one to a line. CSV is safe to open in a spreadsheet."""
     asked = {"format": form, "state": state, "provider": provider}

@@ -9,7 +9,7 @@ import typer
 from paceline.core.batches.values import DeadChoice
 from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Note, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.steps.batches import redrive
@@ -25,11 +25,9 @@ MESSAGES_MAX = 10_000
 
 app = typer.Typer(name="dead", help="Look at dead letters, put them back, or discard them.")
 
-RunsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN...", help="Runs by their ids: batch/record@2026-11-15.")
-]
-BatchOption = Annotated[str | None, typer.Option("--batch", metavar="BATCH", help="Only those of this batch.")]
-DateOption = Annotated[str | None, typer.Option("--date", metavar="DATE", help="Only those of this date of --batch.")]
+RunsArgument = Annotated[list[str] | None, argument("RUN...", "Runs by their ids: batch/record@2026-11-15.")]
+BatchOption = Annotated[str | None, option("BATCH", "Only those of this batch.", "--batch")]
+DateOption = Annotated[str | None, option("DATE", "Only those of this date of --batch.", "--date")]
 
 
 @command(app, "list")
@@ -61,7 +59,7 @@ def redrive_dead(
     batch: BatchOption = None,
     date: DateOption = None,
     queues: Annotated[
-        bool, typer.Option("--queues", help="On AWS: send messages of the dead queues again, instead of runs.")
+        bool, flag("--queues", "On AWS: send messages of the dead queues again, instead of runs.")
     ] = False,
 ) -> None:
     """Put dead letters back, in their old order and paced; each once, however often this is asked."""

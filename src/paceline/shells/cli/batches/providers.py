@@ -28,8 +28,11 @@ from paceline.shells.cli.options import (
     LimitOption,
     PausedOption,
     ReplaceOption,
+    argument,
+    flag,
     given,
     merged,
+    option,
 )
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, when, word, words
@@ -44,7 +47,7 @@ app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.
 
 SPEC_BYTES_MAX = 1_048_576
 _PROVIDER = "/v1/providers/{provider}"
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The provider's id.")]
+IdArgument = Annotated[str, argument("ID", "The provider's id.")]
 PATHS = {
     "max_attempts": "retry.max_attempts",
     "retry_base": "retry.base",
@@ -70,59 +73,36 @@ class ProviderOptions(NamedTuple):
     """The options of ``provider set``; None for one that was not given."""
 
     kind: Annotated[
-        ProviderKind | None,
-        typer.Option(metavar="http|outgoing", help="Called by Paceline, or by your own workers. [default: http]"),
+        ProviderKind | None, option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]")
     ] = None
-    base_url: Annotated[str | None, typer.Option(metavar="URL", help="What stands before each record's endpoint.")] = (
-        None
-    )
+    base_url: Annotated[str | None, option("URL", "What stands before each record's endpoint.")] = None
     header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:VALUE", help="A header of every call, kept sealed; may be repeated."),
+        list[str] | None, option("NAME:VALUE", "A header of every call, kept sealed; may be repeated.")
     ] = None
-    method: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="[default: POST for a record with a body, else GET]")
-    ] = None
-    max_in_flight: Annotated[int | None, typer.Option(metavar="N", help="Calls at once. [default: 1]")] = None
-    rate: Annotated[str | None, typer.Option(metavar="RATE", help="For example 5/1s. [default: no limit]")] = None
-    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Deadline of one call. [default: 30s]")] = None
-    max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="Attempts before a run becomes a dead letter. [default: 5]")
-    ] = None
-    retry_base: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The first pause is at most this. [default: 1s]")
-    ] = None
-    retry_cap: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="No pause is longer than this. [default: 5m]")
-    ] = None
-    breaker_failures: Annotated[
-        int | None, typer.Option(metavar="N", help="Bad calls in a row that close it. [default: 10]")
-    ] = None
-    breaker_open_for: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long it stays closed. [default: 1m]")
-    ] = None
+    method: Annotated[str | None, option("METHOD", "[default: POST for a record with a body, else GET]")] = None
+    max_in_flight: Annotated[int | None, option("N", "Calls at once. [default: 1]")] = None
+    rate: Annotated[str | None, option("RATE", "For example 5/1s. [default: no limit]")] = None
+    timeout: Annotated[str | None, option("DURATION", "Deadline of one call. [default: 30s]")] = None
+    max_attempts: Annotated[int | None, option("N", "Attempts before a run becomes a dead letter. [default: 5]")] = None
+    retry_base: Annotated[str | None, option("DURATION", "The first pause is at most this. [default: 1s]")] = None
+    retry_cap: Annotated[str | None, option("DURATION", "No pause is longer than this. [default: 5m]")] = None
+    breaker_failures: Annotated[int | None, option("N", "Bad calls in a row that close it. [default: 10]")] = None
+    breaker_open_for: Annotated[str | None, option("DURATION", "How long it stays closed. [default: 1m]")] = None
     unknown: Annotated[
         WhenUnknown | None,
-        typer.Option(
-            metavar="retry|hold|look_up",
-            help="After a call that may have arrived, and is not safe to repeat. [default: retry]",
-        ),
+        option("retry|hold|look_up", "After a call that may have arrived, and is not safe to repeat. [default: retry]"),
     ] = None
-    look_up: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where to ask whether a run arrived, for example /calls/{run}.")
-    ] = None
-    verify_tls: Annotated[
-        bool | None, typer.Option("--verify-tls/--no-verify-tls", help="Whether certificates must be good.")
-    ] = None
+    look_up: Annotated[str | None, option("PATH", "Where to ask whether a run arrived, for example /calls/{run}.")] = (
+        None
+    )
+    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether certificates must be good.")] = (
+        None
+    )
     order: Annotated[
-        Order | None,
-        typer.Option(
-            metavar="spread|imported|priority", help="Which record gets which of its times. [default: spread]"
-        ),
+        Order | None, option("spread|imported|priority", "Which record gets which of its times. [default: spread]")
     ] = None
     expect: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help='What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.'),
+        str | None, option("JSON", 'What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.')
     ] = None
     paused: PausedOption = None
 

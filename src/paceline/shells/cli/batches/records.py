@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from paceline.core.batches.batch import record_document
 from paceline.shells.cli.batches.commands import BatchOption, the_batch
 from paceline.shells.cli.batches.import_file import app
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_over_rest
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Columns, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, word
 from paceline.shells.lists import list_records as list_of_records
@@ -31,11 +30,9 @@ RECORD_COLUMNS: Columns = {
     "ACTIVE": word(lambda record: record.get("active")),
 }
 _NO_RECORD = "There is no such record. Put some: paceline batch import FILE --batch BATCH"
-BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
-DateArgument = Annotated[str, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15.")]
-RecordsOption = Annotated[
-    list[str] | None, typer.Option("--record", metavar="RECORD", help="A record to run again; may be repeated.")
-]
+BatchArgument = Annotated[str | None, argument("BATCH", "The same as --batch.")]
+DateArgument = Annotated[str, argument("DAY", "The date, for example 2026-11-15.")]
+RecordsOption = Annotated[list[str] | None, option("RECORD", "A record to run again; may be repeated.", "--record")]
 
 
 @command(app, "records")
@@ -45,7 +42,7 @@ def list_records(
     *,
     batch: BatchOption = None,
     provider: ProviderOption = None,
-    active: Annotated[bool | None, typer.Option("--active/--inactive", help="Only those that run, or do not.")] = None,
+    active: Annotated[bool | None, flag("--active/--inactive", "Only those that run, or do not.")] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
@@ -72,10 +69,7 @@ def rerun_day(
     day: DateArgument,
     *,
     batch: BatchOption = None,
-    state: Annotated[
-        str | None,
-        typer.Option("--state", metavar="STATE", help="Those that ended so, for example done."),
-    ] = None,
+    state: Annotated[str | None, option("STATE", "Those that ended so, for example done.", "--state")] = None,
     record: RecordsOption = None,
 ) -> None:
     """Run what ended on a day again, each once, however often this is asked while the rerun is open."""

@@ -18,7 +18,7 @@ from paceline.shells.cli.jobs import submission
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
 from paceline.shells.cli.jobs.watch import watch_job
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
+from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
 from paceline.shells.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
@@ -46,23 +46,22 @@ MEASUREMENTS_SHOWN = 100
 READ_ADVICE = "Make several jobs of it, or raise PACELINE_BODY_BYTES_MAX."
 
 _NO_JOB = "There is no job yet. Price one first: paceline job submit FILE --dry-run"
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, argument("JOB", "The job's id.")]
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
+    bool, flag("--watch", "Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
 ]
 
 
 @command(app, "submit")
 def submit_job(
     call: Call,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The job as JSON; - reads stdin.")],
+    file: Annotated[Path, argument("FILE", "The job as JSON; - reads stdin.")],
     *,
     user: UserOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Price it, and change nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Price it, and change nothing.")] = False,
     watch: WatchOption = False,
     idempotency_key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="Submitted twice under the same key, it is one job."),
+        str | None, option("KEY", "Submitted twice under the same key, it is one job.", "--idempotency-key")
     ] = None,
 ) -> int:
     """Submit a job: checked field by field, priced, and taken whole if the user's credits of the day allow it."""
@@ -98,8 +97,7 @@ def list_jobs(
     call: Call,
     *,
     user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="USER", help="Only this user's. [default: $PACELINE_USER, or everybody's]"),
+        str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or everybody's]", "--user")
     ] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
@@ -125,7 +123,7 @@ def show(
     *,
     watch: WatchOption = False,
     limit: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many measurements are listed; --json lists all.")
+        int, option("N", "How many measurements are listed; --json lists all.", min=0)
     ] = MEASUREMENTS_SHOWN,
 ) -> int:
     """Show a job: state, credits, why it waits, and each measurement with what became of it."""
@@ -157,10 +155,8 @@ def results(
     call: Call,
     job: JobArgument,
     *,
-    merged: Annotated[bool, typer.Option("--merged", help="One line for each target, with all its results.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where they go. [default: stdout]")
-    ] = None,
+    merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
+    output: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
     receipt: ReceiptOption = None,
 ) -> int:
     """Read a job's results from RIPE and write them as NDJSON; what has none has a line that says why."""

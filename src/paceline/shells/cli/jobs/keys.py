@@ -12,6 +12,7 @@ import typer
 
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.jobs import accounts
@@ -42,8 +43,8 @@ ON_COMMAND_LINE = (
     " Leave it out next time: it is then asked for, or read from stdin."
 )
 
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id.")]
-KeyIdArgument = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, as `paceline key list` shows it.")]
+AccountArgument = Annotated[str, argument("ACCOUNT", "The account's id.")]
+KeyIdArgument = Annotated[str, argument("KEY_ID", "The key's id, as `paceline key list` shows it.")]
 
 
 @command(app, "add")
@@ -52,17 +53,17 @@ def add(
     account: AccountArgument,
     key: Annotated[
         str | None,
-        typer.Argument(
-            metavar="KEY",
-            help="The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
-            " in no history.",
+        argument(
+            "KEY",
+            (
+                "The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
+                " in no history."
+            ),
         ),
     ] = None,
     *,
-    label: Annotated[str, typer.Option(metavar="LABEL", help="What you will know it by.")] = "",
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Add it without asking RIPE whether it can be used.")
-    ] = False,
+    label: Annotated[str, option("LABEL", "What you will know it by.")] = "",
+    no_check: Annotated[bool, flag("--no-check", "Add it without asking RIPE whether it can be used.")] = False,
 ) -> None:
     """Add a key to an account. RIPE is asked first whether it may do what is needed; what it lacks is named."""
 
@@ -91,7 +92,7 @@ def add(
 def list_keys(
     call: Call,
     account: Annotated[
-        str | None, typer.Argument(metavar="ACCOUNT", help="Only the keys of this account. [default: of all accounts]")
+        str | None, argument("ACCOUNT", "Only the keys of this account. [default: of all accounts]")
     ] = None,
 ) -> None:
     """List keys by their last four characters, and how each stands."""

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import msgspec
-import typer
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.errors import AlreadyExists
@@ -19,7 +18,7 @@ from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
-from paceline.shells.cli.options import PAGE_MAX, UserOption
+from paceline.shells.cli.options import PAGE_MAX, UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Note, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
@@ -34,12 +33,10 @@ __all__ = ["app"]  # the monitor commands, with these
 LOOK_S = 0.2
 WAIT_S_DEFAULT = 60.0
 _REASONS = {"paused": "It is paused.", "owner_disabled": "Its owner is disabled."}
-ExportArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes; - writes to stdout.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Until the run has ended; exits with 1 if it is not ok.")]
-WaitTimeOption = Annotated[
-    float, typer.Option("--wait-for", metavar="SECONDS", min=0.1, help="How long to wait with --wait.")
-]
-CountOption = Annotated[int, typer.Option("--count", min=1, max=TIMES_MAX, metavar="N", help="How many times.")]
+ExportArgument = Annotated[Path, argument("FILE", "Where it goes; - writes to stdout.")]
+WaitOption = Annotated[bool, flag("--wait", "Until the run has ended; exits with 1 if it is not ok.")]
+WaitTimeOption = Annotated[float, option("SECONDS", "How long to wait with --wait.", "--wait-for", min=0.1)]
+CountOption = Annotated[int, option("N", "How many times.", "--count", min=1, max=TIMES_MAX)]
 
 
 @command(app, "run")

@@ -21,7 +21,15 @@ from paceline.shells.cli.monitors.document import MonitorOptions, document_of, p
 from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store, list_over_rest
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
-from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
+from paceline.shells.cli.options import (
+    PAGE_MAX,
+    CursorOption,
+    DefinitionOption,
+    LimitOption,
+    ReplaceOption,
+    UserOption,
+    argument,
+)
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
 from paceline.shells.cli.text.columns import address, ident, when, word, words
@@ -44,7 +52,7 @@ _RUNS_PATH = f"{MONITOR_PATH}/runs"
 _NO_RUN = "There is no run yet. Check now: paceline monitor run ID"
 Shown = tuple[MonitorView, list[RunView], UptimeView]
 """A monitor, its latest runs, and its uptime."""
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
+IdArgument = Annotated[str, argument("ID", "The monitor's id.")]
 
 
 @command(app, "set")

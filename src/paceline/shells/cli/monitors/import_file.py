@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
-import typer
 
 from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
@@ -18,7 +17,7 @@ from paceline.shells.cli.files import open_input
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, argument
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.monitors.phases import host_of
@@ -33,13 +32,7 @@ PAGE, COMMIT = 10_000, 1_000
 """Items that are read and have their phases allotted together, and those of one commit."""
 CHUNK_ITEMS, CHUNK_BYTES = 500, 4_194_304
 """Of one request, less than what a Paceline takes by default."""
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help='JSON array, {"items": [...]} or NDJSON; - reads stdin.',
-    ),
-]
+FileArgument = Annotated[Path, argument("FILE", 'JSON array, {"items": [...]} or NDJSON; - reads stdin.')]
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
