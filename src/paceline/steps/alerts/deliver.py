@@ -19,7 +19,6 @@ from paceline.core.alerts.record import AlertRecord, Delivery, following
 from paceline.core.alerts.silence import NamedSilence, silenced_by
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX
-from paceline.core.leases import Leased, sort_out
 from paceline.core.users import User
 from paceline.errors import WrongSetting
 from paceline.ports import Store, Vault
@@ -90,11 +89,6 @@ def begin_deliveries(
     won = store.write_alerts(changed)
     messages = [one for record, ours in zip(changed, won, strict=True) if ours for one in desk.messages(record)]
     return Begun(messages, len(due))
-
-
-def messages_in_time(messages: Iterable[Message], *, now_ms: int) -> tuple[list[Message], list[Message]]:
-    """Returns tries to make now, and those left for their next try because writing them took nearly until then."""
-    return sort_out(messages, lambda one: Leased(one.next_ms, one.order.timeout_ms), now_ms=now_ms)
 
 
 def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[Ended]:
