@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from paceline.core.users import Role, User, UserEdit
+from paceline.core.users import Role, UserEdit
 from paceline.errors import InvalidInput
-from paceline.ports import Store
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import argument, option
 from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
@@ -21,6 +19,7 @@ from paceline.steps.jobs.webhook import webhook_secret
 from paceline.steps.views import report
 from paceline.steps.views.job_report import BudgetView, budget_view
 from paceline.steps.views.report import UserView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.wiring import System
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
 NameArgument = Annotated[str, argument("NAME", "The user's id.")]
-PAGE = 1_000
 _USER = "/v1/users/{user}"
 USER_COLUMNS: Columns = {
     "USER": ident("id"),
@@ -75,7 +73,7 @@ def add(
 def list_users(call: Call) -> None:
     """List the users."""
     views = call.answer(
-        lambda at: [report.user_view(user) for user in _all_users(at.store)],
+        lambda at: [report.user_view(user) for user in walk(at.store.users)],
         lambda remote: remote.every("/v1/users", UserView),
     )
     emit_page(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
@@ -158,10 +156,3 @@ def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUse
         now_ms=system.clock.now_ms(),
     )
     return NewUser(user.id, token.secret)
-
-
-def _all_users(store: Store) -> Iterator[User]:
-    page = store.users(after="", limit=PAGE)
-    while page:
-        yield from page
-        page = store.users(after=page[-1].id, limit=PAGE)

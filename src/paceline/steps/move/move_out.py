@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -19,6 +20,7 @@ from paceline.steps.alerts.owner import since_ms
 from paceline.steps.alerts.silences import silences_of
 from paceline.steps.batches.plan import all_batches, due_dates
 from paceline.steps.move import stream
+from paceline.steps.walk import walk, walk_pages
 
 PAGE = 1_000
 ALERTS_PAGE = 10_000
@@ -105,10 +107,7 @@ _PLURALS: dict[type, str] = {
 
 def _users(store: Store, now_ms: int) -> Iterator[stream.UserLine]:
     del now_ms
-    for user_id in _user_ids(store):
-        user = store.user(user_id)
-        if user is None:
-            continue
+    for user in walk(store.users):
         tokens = tuple(
             stream.MovedToken(t.id, t.label, t.digest.hex(), t.created_ms, t.scope, t.expires_ms)
             for t in store.tokens(user.id)
@@ -116,25 +115,19 @@ def _users(store: Store, now_ms: int) -> Iterator[stream.UserLine]:
         yield stream.UserLine(user.id, user.role, user.daily_credits, user.disabled, user.created_ms, tokens)
 
 
-def _user_ids(store: Store) -> Iterator[str]:
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.users(after=after, limit=PAGE)
-        yield from (user.id for user in page)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id
+def _owners(store: Store) -> Iterator[str]:
+    return (user.id for user in walk(store.users))
 
 
 def _channels(store: Store, now_ms: int) -> Iterator[stream.ChannelLine]:
     del now_ms
-    for owner in _user_ids(store):
+    for owner in _owners(store):
         for channel_id, channel in channels_of(store, owner, since_ms=since_ms(store, owner)).items():
             yield stream.ChannelLine(owner, channel_id, channel)
 
 
 def _silences(store: Store, now_ms: int) -> Iterator[stream.SilenceLine]:
-    for owner in _user_ids(store):
+    for owner in _owners(store):
         for silence_id, silence in silences_of(store, owner, now_ms=now_ms, since_ms=since_ms(store, owner)):
             yield stream.SilenceLine(owner, silence_id, silence)
 
@@ -152,14 +145,12 @@ def _alerts(store: Store, now_ms: int) -> Iterator[stream.AlertLine]:
 
 
 def _monitors(store: Store, now_ms: int) -> Iterator[stream.MonitorLine]:
-    for owner in _user_ids(store):
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = store.monitors(owner, after=after, limit=PAGE)
+    for owner in _owners(store):
+        for page in walk_pages(partial(store.monitors, owner)):
             generations = [monitor.generation for monitor in page]
-            entries = store.entries(generations, now_ms=now_ms) if page else {}
-            records = store.health_records(generations) if page else {}
-            rollups = store.uptimes(page, now_ms=now_ms) if page else []
+            entries = store.entries(generations, now_ms=now_ms)
+            records = store.health_records(generations)
+            rollups = store.uptimes(page, now_ms=now_ms)
             for monitor, rollup in zip(page, rollups, strict=True):
                 entry = entries.get(monitor.generation)
                 due_ms = entry.due_ms if entry else None
@@ -167,20 +158,11 @@ def _monitors(store: Store, now_ms: int) -> Iterator[stream.MonitorLine]:
                 uptime = encode_rollup(moved(rollup)) if rollup.days else b""
                 health = records.get(monitor.generation)
                 yield stream.MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime, health)
-            if len(page) < PAGE:
-                break
-            after = page[-1].id
 
 
 def _providers(store: Store, now_ms: int) -> Iterator[stream.ProviderLine]:
     del now_ms
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.providers(after=after, limit=PAGE)
-        yield from (stream.ProviderLine(provider.id, provider.spec) for provider in page)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id
+    return (stream.ProviderLine(provider.id, provider.spec) for provider in walk(store.providers))
 
 
 def _batches(store: Store, now_ms: int) -> Iterator[stream.BatchLine | stream.RecordLine]:

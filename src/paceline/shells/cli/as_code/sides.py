@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, assert_never
 
@@ -23,13 +23,13 @@ from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import alert_report
 from paceline.steps.views.report import UserView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.core.monitors.values import PutMonitor
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-PAGE = 1_000
 BULK = 500
 Document = dict[str, Any]
 LISTS: dict[Kind, str] = {
@@ -68,25 +68,22 @@ class StoreSide:
         self._system = system
 
     def scopes(self) -> list[tuple[Kind, str]]:
-        users = [user.id for user in _pages(self._system.store.users, lambda user: user.id)]
+        users = [user.id for user in walk(self._system.store.users)]
         return _all_scopes(users, admin=True)
 
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
         store = self._system.store
         match kind:
             case "provider":
-                found = _pages(store.providers, lambda one: one.id)
-                return {one.id: provider_document(one.spec) for one in found}
+                return {one.id: provider_document(one.spec) for one in walk(store.providers)}
             case "batch":
-                found = _pages(store.batches, lambda one: one.id)
-                return {one.id: batch_document(one.spec) for one in found if one.deleting is None}
+                return {one.id: batch_document(one.spec) for one in walk(store.batches) if one.deleting is None}
             case "channel":
                 access.get_user(store, user)
                 return {one.id: _shown(kind, one) for one in alert_report.channel_views(store, user)}
             case "monitor":
                 access.get_user(store, user)
-                monitors = _pages(lambda **page: store.monitors(user, **page), lambda one: one.id)
-                return {one.id: spec_document(one.spec) for one in monitors}
+                return {one.id: spec_document(one.spec) for one in walk(partial(store.monitors, user))}
             case never:
                 assert_never(never)
 
@@ -211,11 +208,3 @@ def _caught(act: Callable[[], str]) -> Done:
         return Done(act())
     except (PacelineError, RemoteError) as error:
         return Done(error=error.detail, code=error.code)
-
-
-def _pages(read: Callable[..., list[Any]], key: Callable[[Any], str]) -> Iterator[Any]:
-    """All of a list, page by page."""
-    after = ""
-    while page := read(after=after, limit=PAGE):
-        yield from page
-        after = key(page[-1])

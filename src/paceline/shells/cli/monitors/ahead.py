@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -23,6 +24,7 @@ from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Not
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -117,11 +119,8 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
 
 
 def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
-    after = ""
-    while page := system.store.monitors(owner, after=after, limit=PAGE_MAX):
-        for monitor in page:
-            yield {"id": monitor.id} | spec_document(monitor.spec)
-        after = page[-1].id
+    for monitor in walk(partial(system.store.monitors, owner)):
+        yield {"id": monitor.id} | spec_document(monitor.spec)
 
 
 def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
