@@ -47,7 +47,7 @@ def login(
     wanted = logins.Login(address.rstrip("/"), token, logins.given_ca(asked))
     remote = Remote(wanted)
     try:
-        user = remote.get("/v1/users/{user}", UserView, names={"user": "me"})
+        user = remote.get("/v1/users/{user}", UserView, user="me")
     finally:
         remote.close()
     file = logins.write_login(wanted)

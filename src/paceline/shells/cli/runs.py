@@ -77,9 +77,9 @@ def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:
 def _show_over_rest(remote: Remote, run: str) -> RunView | CallRunView | MeasurementRun:
     if (name := _MEASUREMENT.fullmatch(run)) is None:
         kind: type[RunView | CallRunView] = CallRunView if parse_call_run_id(run) is not None else RunView
-        return remote.get("/v1/runs/{run}", kind, names={"run": run})
+        return remote.get("/v1/runs/{run}", kind, run=run)
     job, index = name[1], int(name[2])
-    found = remote.find("/v1/jobs/{job}", JobView, names={"job": job})
+    found = remote.find("/v1/jobs/{job}", JobView, job=job)
     for view in (found and found.view.measurements) or ():
         if found and view.index == index:
             return MeasurementRun(run=f"{job}/{index}", job=job, user=found.view.user, **msgspec.structs.asdict(view))

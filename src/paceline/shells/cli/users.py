@@ -111,7 +111,7 @@ def show_budget(call: Call, name: NameArgument) -> None:
     """Show what is left of a user's credits of the day, and when the next day begins."""
     view = call.answer(
         lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
-        lambda remote: remote.get(f"{_USER}/budget", BudgetView, names={"user": name}),
+        lambda remote: remote.get(f"{_USER}/budget", BudgetView, user=name),
     )
     emit(call, view, Fields(msgspec.structs.asdict(view).items()))
 
@@ -121,7 +121,7 @@ def show_webhook_secret(call: Call, name: NameArgument) -> None:
     """Print what a user's receiver verifies the signatures of webhooks with. It is the same each time."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
-        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, names={"user": name}).secret,
+        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,
     )
     emit(call, {"user": name, "webhook_secret": secret}, secret)
 
@@ -131,7 +131,7 @@ def remove(call: Call, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Nothing of theirs fires afterwards."""
     call.answer(
         lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
-        lambda remote: remote.do("DELETE", _USER, names={"user": name}),
+        lambda remote: remote.do("DELETE", _USER, user=name),
     )
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
@@ -140,7 +140,7 @@ def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
-        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, names={"user": name}).view,
+        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name).view,
     )
     emit(call, view, told)
 

@@ -147,13 +147,13 @@ class RestSide:
         self._remote = remote
 
     def scopes(self) -> list[tuple[Kind, str]]:
-        me = self._remote.get("/v1/users/{user}", UserView, names={"user": "me"})
+        me = self._remote.get("/v1/users/{user}", UserView, user="me")
         if me.role != "admin":
             return _all_scopes([me.id], admin=False)
         return _all_scopes([user.id for user in self._remote.every("/v1/users", UserView)], admin=True)
 
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
-        views = self._remote.every(LISTS[kind], Document, names={"user": user} if user else {})
+        views = self._remote.every(LISTS[kind], Document, **({"user": user} if user else {}))
         return {view["id"]: defined(kind, view) for view in views if view.get("deleting") is None}
 
     def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
@@ -166,21 +166,20 @@ class RestSide:
 
     def _remove(self, name: Name) -> str:
         path, names = _path(name)
-        self._remote.ask("DELETE", path, Document, names=names)  # that of a batch answers how far it has come
+        self._remote.ask("DELETE", path, Document, **names)  # that of a batch answers how far it has come
         return "removed"
 
     def _put_one(self, name: Name, document: Document) -> str:
         path, names = _path(name)
-        there = self._remote.find(path, Document, names=names)
-        put = self._remote.ask("PUT", path, Document, body=document, names=names)
+        there = self._remote.find(path, Document, **names)
+        put = self._remote.ask("PUT", path, Document, body=document, **names)
         if there is None:
             return "created"
         return "unchanged" if there.view.get("updated_at") == put.view.get("updated_at") else "replaced"
 
     def _bulk(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
         items = [{"id": name.id, **document} for name, document in puts]
-        names = {"user": puts[0][0].user}
-        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, names=names).view
+        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user).view
         return [
             Done(one.disposition)
             if one.error is None
@@ -194,7 +193,7 @@ def _all_scopes(users: Iterable[str], *, admin: bool) -> list[tuple[Kind, str]]:
     return shared + [(kind, user) for user in users for kind in KINDS if kind in OF_USERS]
 
 
-def _path(name: Name) -> tuple[str, dict[str, str]]:
+def _path(name: Name) -> tuple[str, dict[str, Any]]:
     return f"{LISTS[name.kind]}/{{id}}", {"id": name.id} | ({"user": name.user} if name.user else {})
 
 

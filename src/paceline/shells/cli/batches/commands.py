@@ -120,7 +120,7 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
             BATCH_PATH,
             BatchView,
             lambda there: merged(document_of(there) if there and not replace else {}, changes),
-            names={"batch": batch_id},
+            batch=batch_id,
         ),
     )
     _emit_one(call, view, done=done)
@@ -156,7 +156,7 @@ def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
 
     path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, names={"batch": batch_id}).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id).view)
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
@@ -165,7 +165,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
     """Delete a batch with its records and runs. Nothing more of it starts; what is out comes to its end first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
-        return remote.ask("DELETE", BATCH_PATH, BatchView, names={"batch": batch_id}).view
+        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id).view
 
     left = call.answer(lambda at: _remove(at, batch_id), over_rest)
     if left is None:
@@ -215,11 +215,7 @@ def list_days(
     views, following = call.answer(
         lambda at: lists.list_days(at, the_batch(at.store, batch or name), cursor=cursor, limit=limit),
         lambda remote: remote.page(
-            DAYS_PATH,
-            DaySummary,
-            limit=limit,
-            cursor=cursor,
-            names={"batch": batch_over_rest(remote, batch or name).id},
+            DAYS_PATH, DaySummary, limit=limit, cursor=cursor, batch=batch_over_rest(remote, batch or name).id
         ),
     )
     emit_page(call, views, DAY_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DAY)
@@ -230,7 +226,7 @@ def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> N
     """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
         lambda at: lists.show_day(at, _day(at, batch, day)),
-        lambda remote: remote.get(DAY_PATH, DayReport, names=day_over_rest(remote, batch, day)),
+        lambda remote: remote.get(DAY_PATH, DayReport, **day_over_rest(remote, batch, day)),
     )
     emit(call, report, *day_text(report))
 
@@ -256,7 +252,7 @@ def list_runs(
             limit=limit,
             cursor=cursor,
             query=asked,
-            names=day_over_rest(remote, batch, day),
+            **day_over_rest(remote, batch, day),
         ),
     )
     emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
@@ -280,7 +276,7 @@ def export_day(
             export.export_day(at.store, _day(at, batch, day), form=form, state=state, provider=provider), output
         ),
         lambda remote: _write(
-            remote.stream(f"{DAY_PATH}/export", query=asked, names=day_over_rest(remote, batch, day)), output
+            remote.stream(f"{DAY_PATH}/export", query=asked, **day_over_rest(remote, batch, day)), output
         ),
     )
     if output is not None:
@@ -339,9 +335,7 @@ def _plan_over_rest(
     target = batch_over_rest(remote, batch)
     day = str(days.check_date(date, "--date")) if date else running_date(target)
     path, query = f"{BATCH_PATH}/plan", {"dry_run": dry_run}
-    return remote.ask(
-        "POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, names={"batch": target.id}
-    ).view
+    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id).view
 
 
 def _write(pages: Iterable[bytes], output: Path | None) -> int:

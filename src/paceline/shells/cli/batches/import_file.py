@@ -152,7 +152,7 @@ def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> Non
 def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally) -> None:
     """The same over REST. Records that were refused already are not sent."""
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
-    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, names={"batch": batch}).view
+    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
     assert len(answer.items) == len(items)
     told = iter(enumerate(answer.items))
     for row in page:

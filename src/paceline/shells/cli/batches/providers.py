@@ -129,7 +129,7 @@ def set_provider(
             _PROVIDER,
             ProviderView,
             lambda there: _edited(provider_id, _definition(there), changes) if whole is None else whole,
-            names={"provider": provider_id},
+            provider=provider_id,
         ),
     )
     _emit_one(call, view, done=done)
@@ -157,7 +157,7 @@ def show(call: Call, provider_id: IdArgument) -> None:
     """Show a provider: definition, and how it stands now."""
     view = call.answer(
         lambda at: _view(at, providers.get_provider(at.store, provider_id)),
-        lambda remote: remote.get(_PROVIDER, ProviderView, names={"provider": provider_id}),
+        lambda remote: remote.get(_PROVIDER, ProviderView, provider=provider_id),
     )
     emit(call, view, Fields(_fields(view)))
 
@@ -173,9 +173,7 @@ def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
         return _view(system, put.provider)
 
     path = f"{_PROVIDER}/{'pause' if paused else 'resume'}"
-    view = call.answer(
-        on_store, lambda remote: remote.ask("POST", path, ProviderView, names={"provider": provider_id}).view
-    )
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id).view)
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
@@ -184,7 +182,7 @@ def remove(call: Call, provider_id: IdArgument) -> None:
     """Remove a provider that no record names and no run waits for."""
     call.answer(
         lambda at: providers.remove_provider(at.store, provider_id),
-        lambda remote: remote.do("DELETE", _PROVIDER, names={"provider": provider_id}),
+        lambda remote: remote.do("DELETE", _PROVIDER, provider=provider_id),
     )
     emit(call, {"removed": provider_id}, f"{provider_id} removed.")
 

@@ -57,7 +57,7 @@ def list_records(
         asked = {"provider": provider, "active": None if active is None else str(active).lower()}
         names = {"batch": batch_over_rest(remote, batch or name).id}
         path = f"{BATCH_PATH}/records"
-        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, names=names)
+        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, **names)
 
     views, following = call.answer(on_store, over_rest)
     emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RECORD)
@@ -82,9 +82,9 @@ def rerun_day(
         return rerun(system.store, target, on, state=state, records=record, now_ms=now_ms)._asdict()
 
     def over_rest(remote: Remote) -> dict[str, int]:
-        names = {"batch": batch_over_rest(remote, batch).id, "date": day}
+        path, target = f"{DAY_PATH}/rerun", batch_over_rest(remote, batch).id
         body = {name: value for name, value in (("state", state), ("records", record)) if value is not None}
-        return remote.ask("POST", f"{DAY_PATH}/rerun", dict[str, int], body=body, names=names).view
+        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day).view
 
     done = call.answer(on_store, over_rest)
     emit(call, done, f"{done['enqueued']} enqueued" + (f" as rerun {done['rerun']}" if done["rerun"] else ""))

@@ -57,7 +57,7 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
             "/v1/accounts/{account}",
             AccountView,
             lambda there: changes if replace or there is None else _limits(there) | changes,
-            names={"account": account_id},
+            account=account_id,
         ),
     )
     limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"

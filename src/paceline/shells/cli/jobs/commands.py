@@ -136,7 +136,7 @@ def show(
         found = job_report.find_job(system.store, None, job)
         return job_report.job_view(system.store, found, now_ms=system.clock.now_ms())
 
-    view = call.answer(on_store, lambda remote: remote.get(JOB_PATH, JobView, names={"job": job}))
+    view = call.answer(on_store, lambda remote: remote.get(JOB_PATH, JobView, job=job))
     measurements = view.measurements or []
     shown = measurements[:limit]
     left = len(measurements) - len(shown)
@@ -187,7 +187,7 @@ def cancel(call: Call, job: JobArgument) -> None:
         return before, job_report.job_progress(system.store, after, now_ms=now_ms)
 
     def over_rest(remote: Remote) -> tuple[JobView, JobView]:
-        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, names={"job": job}).view
+        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job).view
 
     before, view = call.answer(on_store, over_rest)
     counts = view.counts

@@ -73,11 +73,9 @@ def add(
         return _read_secret() if key is None or key == "-" else key
 
     def over_rest(remote: Remote) -> AddedKeyView:
-        remote.get("/v1/accounts/{account}", AccountView, names={"account": account})
+        remote.get("/v1/accounts/{account}", AccountView, account=account)
         body, query = {"key": read_key(), "label": label}, {"check": "false" if no_check else None}
-        return remote.ask(
-            "POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, names={"account": account}
-        ).view
+        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account).view
 
     view = call.answer(lambda at: _add(at, account, read_key, label=label, check=not no_check), over_rest)
     if view.unverified is None:
@@ -108,10 +106,10 @@ def list_keys(
 )
 @command(app, "enable", help_text="Enable a key again, at once; one that RIPE refused is tried again.", enabled=True)
 def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
-    body, places = {"enabled": enabled}, {"account": account, "key": key_id}
+    body = {"enabled": enabled}
     view = call.answer(
         lambda at: key_view(accounts.set_key_enabled(at.store, account, key_id, enabled=enabled)),
-        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, names=places).view,
+        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id).view,
     )
     emit(call, view, _line(view, "enabled" if enabled else "disabled"))
 
@@ -121,7 +119,7 @@ def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
     """Remove a key with its secret. At RIPE it stays as it is."""
     call.answer(
         lambda at: accounts.remove_key(at.store, account, key_id),
-        lambda remote: remote.do("DELETE", _KEY, names={"account": account, "key": key_id}),
+        lambda remote: remote.do("DELETE", _KEY, account=account, key=key_id),
     )
     emit(call, {"removed": key_id}, f"{key_id} removed from {account}.")
 
@@ -141,7 +139,7 @@ def _add(system: System, account: str, read_key: Callable[[], str], *, label: st
 
 def _list_over_rest(remote: Remote, account: str | None) -> list[KeyView]:
     if account is not None:
-        return remote.get("/v1/accounts/{account}", AccountView, names={"account": account}).keys
+        return remote.get("/v1/accounts/{account}", AccountView, account=account).keys
     return [key for one in remote.every("/v1/accounts", AccountView) for key in one.keys]
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.errors import AlreadyExists
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
@@ -63,11 +63,10 @@ def run_monitor(
         )
 
     def over_rest(remote: Remote) -> RunNowView | RunView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, names=names).view
+        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id).view
         if not wait:
             return made
-        return _ended(lambda: remote.get("/v1/runs/{run}", RunView, names={"run": made.run}), wait_s=wait_for)
+        return _ended(lambda: remote.get("/v1/runs/{run}", RunView, run=made.run), wait_s=wait_for)
 
     view = call.answer(on_store, over_rest)
     if isinstance(view, RunNowView):
@@ -86,10 +85,7 @@ def list_next_times(
     view = call.answer(
         lambda at: upcoming(at.store, owner_id(at, user), monitor_id, count=count, now_ms=at.clock.now_ms()),
         lambda remote: remote.get(
-            f"{MONITOR_PATH}/next",
-            UpcomingView,
-            query={"count": count},
-            names={"user": owner_over_rest(remote, user), "id": monitor_id},
+            f"{MONITOR_PATH}/next", UpcomingView, query={"count": count}, user=remote.owner(user), id=monitor_id
         ),
     )
     emit(call, view, *map(Moment, view.items), Note(_REASONS[view.reason]) if view.reason else None)
@@ -109,7 +105,7 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
 
     call.answer(
         lambda system: write(_definitions(system, owner_id(system, user))),
-        lambda remote: write(_definitions_over_rest(remote, owner_over_rest(remote, user))),
+        lambda remote: write(_definitions_over_rest(remote, remote.owner(user))),
     )
     told = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
     if str(file) == "-":
@@ -127,7 +123,7 @@ def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any
     """The definitions alone, without schedule and health."""
     cursor: str | None = None
     while True:
-        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, names={"user": owner})
+        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, user=owner)
         for view in views:
             shown = msgspec.to_builtins(view)
             yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}

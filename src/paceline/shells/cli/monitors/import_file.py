@@ -12,7 +12,7 @@ from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
@@ -54,7 +54,7 @@ def import_monitors(
             return put_all(lambda page, tally: _put(system, owner, page, tally))
 
         def over_rest(remote: Remote) -> Tally:
-            owner = owner_over_rest(remote, user)
+            owner = remote.owner(user)
             return put_all(lambda page, tally: _put_over_rest(remote, owner, page, tally))
 
         tally = call.answer(on_store, over_rest)
@@ -101,9 +101,7 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
-        answer = remote.ask(
-            "PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, names={"user": owner}
-        ).view
+        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner).view
         for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
             if result.error is not None:
                 tally.refuse(one.line, one.id, result.error.alone(f"/items/{index}"))

@@ -46,7 +46,7 @@ def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, curs
     path, names = ("/v1/monitors", {}) if owner is None else (MONITORS_PATH, {"user": owner})
 
     def read(size: int, at: str | None) -> Page:
-        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), names=names)
+        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), **names)
 
     return owner, *_filled(read, cursor, limit)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.ahead import app
 from paceline.shells.cli.monitors.commands import IdArgument
@@ -38,8 +38,7 @@ def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, 
         return uptime_view(system.store, monitor, now_ms=system.clock.now_ms())
 
     def over_rest(remote: Remote) -> UptimeView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        return remote.get(f"{MONITOR_PATH}/uptime", UptimeView, names=names)
+        return remote.get(f"{MONITOR_PATH}/uptime", UptimeView, user=remote.owner(user), id=monitor_id)
 
     view = call.answer(on_store, over_rest)
     if csv is not None:
