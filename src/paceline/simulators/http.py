@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import ssl
 import threading
 import time
 import zlib
@@ -18,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from http import HTTPStatus
-from typing import NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 from urllib.parse import parse_qs, urlsplit
 
 import httptools
@@ -33,6 +34,7 @@ BOMB_BYTES = 64 * 1_048_576
 WAIT_MS_MAX = 600_000
 START_TIMEOUT_S = 10.0
 OTHER_PATHS = "(other paths)"
+Cut = Literal["", "all", "half"]
 
 
 class Request(NamedTuple):
@@ -53,14 +55,17 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``stream`` follows ``body`` and ends with the connection. ``cut`` closes the connection instead of answering."""
+    """``stream`` follows ``body`` and ends with the connection.
+
+    ``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: tuple[tuple[str, str], ...] = (("Content-Type", "text/plain; charset=utf-8"),)
     delay_ms: int = 0
     stream: AsyncIterator[bytes] | None = None
-    cut: bool = False
+    cut: Cut = ""
 
 
 class Model(Protocol):
@@ -105,11 +110,16 @@ class ModelHttpServer:
         seed: int = 0,
         clock: Clock | None = None,
         model: Model | None = None,
+        tls: ssl.SSLContext | None = None,
+        body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
+        """With a TLS context it speaks https."""
         self.log = RequestLog()
         self._host = host
         self._port = port
         self._model = model or _Model(seed, clock or _SystemClock())
+        self._tls = tls
+        self._body_bytes_max = body_bytes_max
         self._ready = threading.Event()
         self._failure: OSError | None = None
         self._thread: threading.Thread | None = None
@@ -124,7 +134,7 @@ class ModelHttpServer:
     @property
     def base_url(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
 
     def start(self) -> None:
         """Returns when it listens; raises OSError if the address is taken."""
@@ -166,9 +176,11 @@ class ModelHttpServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         connections: set[_Connection] = set()
-        server = await self._loop.create_server(
-            lambda: _Connection(self._model, self.log, connections), self._host, self._port, backlog=4_096
-        )
+
+        def connect() -> _Connection:
+            return _Connection(self._model, self.log, connections, self._body_bytes_max)
+
+        server = await self._loop.create_server(connect, self._host, self._port, backlog=4_096, ssl=self._tls)
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         try:
@@ -226,15 +238,16 @@ class _Model:
 class _Connection(asyncio.Protocol):
     """The connection of one client. Its requests are answered in order."""
 
-    def __init__(self, model: Model, log: RequestLog, connections: set[_Connection]) -> None:
+    def __init__(self, model: Model, log: RequestLog, connections: set[_Connection], body_bytes_max: int) -> None:
         self._model = model
+        self._body_bytes_max = body_bytes_max
         self._log = log
         self._connections = connections
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._body = b""
+        self._body: list[bytes] = []
         self._waiting: deque[tuple[Request, bool]] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
@@ -274,7 +287,7 @@ class _Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         self._url = b""
         self._headers = {}
-        self._body = b""
+        self._body = []
 
     def on_url(self, url: bytes) -> None:
         self._url += url
@@ -283,14 +296,13 @@ class _Connection(asyncio.Protocol):
         self._headers[name.decode("latin-1")] = value.decode("latin-1")
 
     def on_body(self, body: bytes) -> None:
-        if len(self._body) + len(body) > BODY_BYTES_MAX:
+        self._body.append(body)
+        if sum(map(len, self._body)) > self._body_bytes_max:
             self.abort()
-            return
-        self._body += body
 
     def on_message_complete(self) -> None:
         method = self._parser.get_method().decode("latin-1")
-        request = Request(method, self._url.decode("latin-1"), self._headers, self._body)
+        request = Request(method, self._url.decode("latin-1"), self._headers, b"".join(self._body))
         self._log.add(request)
         keep = self._parser.should_keep_alive()
         if self._answering is not None:
@@ -326,11 +338,10 @@ class _Connection(asyncio.Protocol):
 
     def _send(self, answer: Answer, method: str, *, keep: bool) -> None:
         assert self._transport is not None
-        if answer.cut:
-            self._transport.close()
-            return
-        self._transport.write(_encode(answer, head_only=method == "HEAD"))
-        if not keep and answer.stream is None:
+        if answer.cut != "all":
+            whole = _encode(answer, head_only=method == "HEAD")
+            self._transport.write(whole[: len(whole) - (len(answer.body) + 1) // 2] if answer.cut else whole)
+        if answer.cut or (not keep and answer.stream is None):
             self._transport.close()
 
 

@@ -149,7 +149,7 @@ class ModelProviders:
             return Answer(503, b"unavailable\n", _retry_after(script.retry_after), script.latency_ms), False
         if _is_turn(count, script.hang_every):
             return well._replace(delay_ms=self.HANG_MS), True
-        return well._replace(cut=_is_turn(count, script.lost_every)), 200 <= script.status < 300
+        return well._replace(cut="all" if _is_turn(count, script.lost_every) else ""), 200 <= script.status < 300
 
 
 def serve_providers() -> tuple[ModelHttpServer, ModelProviders]:

@@ -21,18 +21,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from paceline.errors import StoreUnavailable
-from paceline.ports.items import (
-    ANYTHING,
-    GETS_MAX,
-    KEY_BYTES_MAX,
-    LAST_KEY,
-    VALUE_BYTES_MAX,
-    WRITES_MAX,
-    ItemKey,
-    ItemStore,
-    ItemWrite,
-    Unchecked,
-)
+from paceline.ports import items
 
 T = TypeVar("T", bound=msgspec.Struct)
 U = TypeVar("U", bound=msgspec.Struct)
@@ -63,33 +52,33 @@ class Collection(Generic[T]):
 
     # -- reading
 
-    def get(self, store: ItemStore, key: str) -> T | None:
+    def get(self, store: items.ItemStore, key: str) -> T | None:
         return self.find(store, key).value
 
-    def find(self, store: ItemStore, key: str) -> Found[T]:
+    def find(self, store: items.ItemStore, key: str) -> Found[T]:
         """Return the item with what a write of it must state."""
-        at = ItemKey(self._kind, key)
+        at = items.ItemKey(self._kind, key)
         return self._found(key, store.get_items([at]).get(at))
 
-    def find_many(self, store: ItemStore, keys: Sequence[str]) -> list[Found[T]]:
+    def find_many(self, store: items.ItemStore, keys: Sequence[str]) -> list[Found[T]]:
         """Return the items in the order of the keys, at most GETS_MAX of them, in one read."""
-        assert len(keys) <= GETS_MAX
+        assert len(keys) <= items.GETS_MAX
         return self.among(store.get_items([self.at(key) for key in keys]) if keys else {}, keys)
 
-    def among(self, stored: Mapping[ItemKey, bytes], keys: Sequence[str]) -> list[Found[T]]:
+    def among(self, stored: Mapping[items.ItemKey, bytes], keys: Sequence[str]) -> list[Found[T]]:
         """Return the items of these keys among those that were read."""
         return [self._found(key, stored.get(self.at(key))) for key in keys]
 
-    def at(self, key: str) -> ItemKey:
-        return ItemKey(self._kind, key)
+    def at(self, key: str) -> items.ItemKey:
+        return items.ItemKey(self._kind, key)
 
-    def page(self, store: ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
+    def page(self, store: items.ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
         """Return the items in order of key, strictly after ``after`` and with the prefix in front of more."""
-        before = prefix + LAST_KEY if prefix else ""
+        before = prefix + items.LAST_KEY if prefix else ""
         rows = store.items_after(self._kind, after=max(after, prefix), before=before, limit=limit)
         return [self._found(key, stored) for key, stored in rows]
 
-    def walk(self, store: ItemStore, *, prefix: str = "") -> Iterator[Found[T]]:
+    def walk(self, store: items.ItemStore, *, prefix: str = "") -> Iterator[Found[T]]:
         """Yield every item of the prefix in order of key, reading page by page."""
         after = ""
         for _ in range(PAGES_MAX):
@@ -101,25 +90,25 @@ class Collection(Generic[T]):
 
     # -- writing
 
-    def put(self, store: ItemStore, key: str, value: T, *, expires_ms: int | None = None) -> None:
+    def put(self, store: items.ItemStore, key: str, value: T, *, expires_ms: int | None = None) -> None:
         """Write the item, whatever is there."""
-        lost = store.write_items([self._write(key, value, ANYTHING, expires_ms)])
+        lost = store.write_items([self._write(key, value, items.ANYTHING, expires_ms)])
         assert not lost
 
-    def add(self, store: ItemStore, key: str, value: T, *, expires_ms: int | None = None) -> bool:
+    def add(self, store: items.ItemStore, key: str, value: T, *, expires_ms: int | None = None) -> bool:
         """Write the item if there is none; False if there is one."""
         return not store.write_items([self._write(key, value, None, expires_ms)])
 
-    def delete(self, store: ItemStore, key: str) -> None:
+    def delete(self, store: items.ItemStore, key: str) -> None:
         """Delete the item, if there is one."""
-        lost = store.write_items([self._write(key, None, ANYTHING, None)])
+        lost = store.write_items([self._write(key, None, items.ANYTHING, None)])
         assert not lost
 
-    def delete_found(self, store: ItemStore, found: Found[T]) -> bool:
+    def delete_found(self, store: items.ItemStore, found: Found[T]) -> bool:
         """Delete the item if it is still as it was read."""
         return write(store, [self.change(found, None)])
 
-    def edit(self, store: ItemStore, key: str, decide: Callable[[T | None], T | None]) -> T | None:
+    def edit(self, store: items.ItemStore, key: str, decide: Callable[[T | None], T | None]) -> T | None:
         """Replace the item by what ``decide`` makes of it; None is no item, before and after. Returns the item after.
 
         ``decide`` may be called several times, as often as others write the item meanwhile. It may raise: then nothing
@@ -137,7 +126,7 @@ class Collection(Generic[T]):
             found = self._found(key, lost[change.at])
         raise StoreUnavailable(f"{self._kind} {key!r} is written to by others all the time: try again in a moment.")
 
-    def change(self, found: Found[T], value: T | None, *, expires_ms: int | None = None) -> ItemWrite:
+    def change(self, found: Found[T], value: T | None, *, expires_ms: int | None = None) -> items.ItemWrite:
         """Return the write that replaces an item as it was read, for a transaction of several: see ``write``."""
         return self._write(found.key, value, found.stored, expires_ms)
 
@@ -145,25 +134,25 @@ class Collection(Generic[T]):
         return Found(key, None if stored is None else self._decoder.decode(stored), stored)
 
     def _write(
-        self, key: str, value: T | None, believed: bytes | Unchecked | None, expires_ms: int | None
-    ) -> ItemWrite:
-        assert 0 < len(key.encode()) <= KEY_BYTES_MAX
+        self, key: str, value: T | None, believed: bytes | items.Unchecked | None, expires_ms: int | None
+    ) -> items.ItemWrite:
+        assert 0 < len(key.encode()) <= items.KEY_BYTES_MAX
         stored = None if value is None else msgspec.json.encode(value)
-        assert stored is None or len(stored) <= VALUE_BYTES_MAX
-        return ItemWrite(ItemKey(self._kind, key), stored, believed, expires_ms)
+        assert stored is None or len(stored) <= items.VALUE_BYTES_MAX
+        return items.ItemWrite(items.ItemKey(self._kind, key), stored, believed, expires_ms)
 
 
 def find_both(
-    store: ItemStore, one: tuple[Collection[T], Sequence[str]], other: tuple[Collection[U], Sequence[str]]
+    store: items.ItemStore, one: tuple[Collection[T], Sequence[str]], other: tuple[Collection[U], Sequence[str]]
 ) -> tuple[list[Found[T]], list[Found[U]]]:
     """Return items of two collections, at most GETS_MAX together, in one read."""
     places = [collection.at(key) for collection, keys in (one, other) for key in keys]
-    assert len(places) <= GETS_MAX
+    assert len(places) <= items.GETS_MAX
     stored = store.get_items(places) if places else {}
     return one[0].among(stored, one[1]), other[0].among(stored, other[1])
 
 
-def write(store: ItemStore, writes: Sequence[ItemWrite]) -> bool:
+def write(store: items.ItemStore, writes: Sequence[items.ItemWrite]) -> bool:
     """Write items of any collections, all or none. False: one of them is not as it was read."""
-    assert 0 < len(writes) <= WRITES_MAX
+    assert 0 < len(writes) <= items.WRITES_MAX
     return not store.write_items(writes)

@@ -165,7 +165,7 @@ class VirtualEngine:
             end_webhooks(self._store, self._hooks_out, results)
         hooks = begin_webhooks(self._store, secret=self._system.secret_key, now_ms=now_ms, chance=self._chance)
         self._hooks_out.update((hook.fence, hook) for hook in hooks)
-        outside.start_calls([hook.call for hook in hooks], into=outside.webhooks)
+        outside.start_calls([hook.order for hook in hooks], into=outside.webhooks)
         return bool(results or hooks)
 
     def _keep(self) -> None:

@@ -40,7 +40,7 @@ def end(store: Store, hooks: Sequence[Hook], code: int | None, *, reason: str = 
 def test_a_finished_job_is_told_with_its_document_and_a_signature_that_verifies(store: Store) -> None:
     job = finished(store)
     [hook] = begin(store)
-    call = hook.call
+    call = hook.order
     assert (call.method, call.url, call.body is not None) == ("POST", URL, True)
     document = json.loads(call.body or "")
     assert (document["job"], document["state"], document["finished"], document["success"]) == (
@@ -66,8 +66,8 @@ def test_webhook_secrets_of_users_cannot_be_derived_from_each_other(store: Store
     assert webhook_secret(SECRET, "ann") != webhook_secret(SECRET, "bob")
     assert webhook_secret(SECRET, "ann") != webhook_secret(b"another installation", "ann")
     for hook, user in ((one, "ann"), (other, "bob")):
-        body = (hook.call.body or "").encode()
-        assert hook.call.headers["Paceline-Signature"] == sign(webhook_secret(SECRET, user), body, at_s=T0_MS // 1_000)
+        body = (hook.order.body or "").encode()
+        assert hook.order.headers["Paceline-Signature"] == sign(webhook_secret(SECRET, user), body, at_s=T0_MS // 1_000)
         assert webhook_secret(SECRET, user) not in str(hook)
 
 
@@ -86,7 +86,7 @@ def test_anything_else_is_tried_again_later(store: Store, code: int | None) -> N
     assert (ended.ok, ended.over, ended.reason) == (False, False, "no")
     assert begin(store, now_ms=T0_MS + 10_999) == [], "the try's own time-out, and half of two seconds"
     [hook] = begin(store, now_ms=T0_MS + 11_000)
-    assert (hook.tries, hook.call.headers["Paceline-Try"]) == (2, "2")
+    assert (hook.tries, hook.order.headers["Paceline-Try"]) == (2, "2")
 
 
 def test_the_pauses_grow_and_end_after_about_a_day(store: Store) -> None:

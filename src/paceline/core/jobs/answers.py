@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
+from paceline.core.jobs import values
 from paceline.core.jobs.atlas import Answer, Created, Lost, Refused
 from paceline.core.jobs.cost import need_of
 from paceline.core.jobs.measurement import Measurement, targets_of
 from paceline.core.jobs.pool import LOOK_AGAIN_MS, TYPE_BARRED_MS, Gate, backoff_until_ms, target_gate
-from paceline.core.jobs.values import (
-    AccountClosed,
-    KeyRefused,
-    MeterFull,
-    NotSent,
-    Paused,
-    RefusalEffect,
-    Rejected,
-    SendOutcome,
-    Sent,
-    StoredMeasurement,
-    TargetFull,
-    TypeBarred,
-    Unsure,
-)
 from paceline.core.monitors.outcome import REASON_CHARS_MAX
 
 
 class Gates(NamedTuple):
     """RIPE's newest pause for everybody, and the targets by name that were full. Either may be over by now."""
 
-    paused: Paused | None
-    targets: dict[str, TargetFull]
+    paused: values.Paused | None
+    targets: dict[str, values.TargetFull]
 
     def of_targets(self, measurement: Measurement) -> list[Gate]:
         """Returns a gate for each full target of the measurement, the one that opens last first."""
@@ -43,16 +29,16 @@ class Gates(NamedTuple):
 
 
 def judge_answer(
-    item: StoredMeasurement, answer: Answer, gates: Gates, *, settle_ms: int, now_ms: int, chance: float
-) -> tuple[SendOutcome, RefusalEffect | None]:
+    item: values.StoredMeasurement, answer: Answer, gates: Gates, *, settle_ms: int, now_ms: int, chance: float
+) -> tuple[values.SendOutcome, values.RefusalEffect | None]:
     """Returns what RIPE's answer means for the measurement, and for others."""
     match answer:
         case Created():
-            return Sent(answer.ids), None
+            return values.Sent(answer.ids), None
         case Lost():
             # RIPE is in trouble: without a pause the next sends would be lost too, and each has to be looked up.
             pause = pause_for(gates.paused, answer, now_ms=now_ms, chance=chance)
-            return Unsure(answer.reason, now_ms + settle_ms), pause
+            return values.Unsure(answer.reason, now_ms + settle_ms), pause
         case Refused():
             return _judge_refusal(item, answer, gates, now_ms=now_ms, chance=chance)
         case _:
@@ -60,37 +46,37 @@ def judge_answer(
 
 
 def _judge_refusal(
-    item: StoredMeasurement, refused: Refused, gates: Gates, *, now_ms: int, chance: float
-) -> tuple[SendOutcome, RefusalEffect | None]:
-    not_sent = NotSent(refused.reason)
+    item: values.StoredMeasurement, refused: Refused, gates: Gates, *, now_ms: int, chance: float
+) -> tuple[values.SendOutcome, values.RefusalEffect | None]:
+    not_sent = values.NotSent(refused.reason)
     match refused.scope:
         case "account" if refused.meter is not None:
-            return not_sent, MeterFull(refused.meter, need_of(item.cost, refused.meter), refused.limit)
+            return not_sent, values.MeterFull(refused.meter, need_of(item.cost, refused.meter), refused.limit)
         case "account":
-            return not_sent, AccountClosed(now_ms + LOOK_AGAIN_MS, refused.reason)
+            return not_sent, values.AccountClosed(now_ms + LOOK_AGAIN_MS, refused.reason)
         case "type":
-            return not_sent, TypeBarred(refused.types, now_ms + TYPE_BARRED_MS, refused.reason)
+            return not_sent, values.TypeBarred(refused.types, now_ms + TYPE_BARRED_MS, refused.reason)
         case "target":
             full = _target_full(item, refused, gates, now_ms=now_ms, chance=chance)
-            return NotSent(full_reason(full), full.until_ms), full
+            return values.NotSent(full_reason(full), full.until_ms), full
         case "key":
-            return not_sent, KeyRefused(refused.reason)
+            return not_sent, values.KeyRefused(refused.reason)
         case "request":
-            return Rejected(refused.reason), None
+            return values.Rejected(refused.reason), None
         case "global":
             return not_sent, pause_for(gates.paused, refused, now_ms=now_ms, chance=chance)
         case _:
             assert_never(refused.scope)
 
 
-def pause_for(paused: Paused | None, answer: Refused | Lost, *, now_ms: int, chance: float) -> Paused:
+def pause_for(paused: values.Paused | None, answer: Refused | Lost, *, now_ms: int, chance: float) -> values.Paused:
     """Returns the pause for everybody: as long as RIPE asks for, else longer with each refusal in a row."""
     refusals = (paused.refusals if paused else 0) + 1
     until_ms = backoff_until_ms(refusals, now_ms=now_ms, retry_after_ms=answer.retry_after_ms, chance=chance)
-    return Paused(until_ms, refusals, answer.reason)
+    return values.Paused(until_ms, refusals, answer.reason)
 
 
-def full_reason(full: TargetFull) -> str:
+def full_reason(full: values.TargetFull) -> str:
     """Returns why a measurement of this target waits."""
     return cut(f"the target {full.target} is full: {full.words}")
 
@@ -100,7 +86,9 @@ def cut(text: str) -> str:
     return text if len(text) <= REASON_CHARS_MAX else text[: REASON_CHARS_MAX - 1] + "…"
 
 
-def _target_full(item: StoredMeasurement, refused: Refused, gates: Gates, *, now_ms: int, chance: float) -> TargetFull:
+def _target_full(
+    item: values.StoredMeasurement, refused: Refused, gates: Gates, *, now_ms: int, chance: float
+) -> values.TargetFull:
     targets = targets_of(item.measurement)
     target = refused.target.lower().rstrip(".")
     if target not in targets and len(targets) == 1:
@@ -109,8 +97,8 @@ def _target_full(item: StoredMeasurement, refused: Refused, gates: Gates, *, now
     known = gates.targets.get(target)
     refusals = (known.refusals if known else 0) + 1
     gate = target_gate(target, refusals=refusals, now_ms=now_ms, words=refused.reason, chance=chance)
-    return TargetFull(target, gate.until_ms, refusals, refused.reason)
+    return values.TargetFull(target, gate.until_ms, refusals, refused.reason)
 
 
-def _until_ms(full: TargetFull) -> int:
+def _until_ms(full: values.TargetFull) -> int:
     return full.until_ms

@@ -16,20 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple, assert_never
 
+from paceline.core.jobs import values
 from paceline.core.jobs.cost import Cost, daily_actual
 from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.meters import NEVER_MS, Hold, Meter, Short, close
 from paceline.core.jobs.names import ATTEMPTS_MAX
-from paceline.core.jobs.values import (
-    AtlasMeasurement,
-    Busy,
-    EndState,
-    NotSent,
-    Rejected,
-    SendOutcome,
-    Sent,
-    Unsure,
-)
 
 WAITING: frozenset[MeasurementState] = frozenset({"queued", "parked"})
 OUT: frozenset[MeasurementState] = frozenset({"sending", "unknown"})
@@ -68,25 +59,25 @@ class GoesBack(NamedTuple):
 class EndsUnsent(NamedTuple):
     """It cost nothing: what is held for it is refunded whole, to its user and to its account."""
 
-    state: EndState
+    state: values.EndState
     reason: str
 
 
 Answered = Runs | IsUnknown | GoesBack | EndsUnsent
 
 
-def after_answer(outcome: SendOutcome, *, lookups: int, stopping: bool) -> Answered:
+def after_answer(outcome: values.SendOutcome, *, lookups: int, stopping: bool) -> Answered:
     """Returns what a measurement that is out becomes. ``lookups`` and ``stopping`` are as they are stored."""
     match outcome:
-        case Sent():
+        case values.Sent():
             return Runs(outcome.atlas_ids)
-        case Unsure():
+        case values.Unsure():
             return IsUnknown(outcome.reason, outcome.look_ms, max(lookups, outcome.lookups))
-        case NotSent() if stopping:
+        case values.NotSent() if stopping:
             return EndsUnsent("cancelled", CANCELLED)
-        case NotSent():
+        case values.NotSent():
             return GoesBack("queued" if outcome.next_ms is None else "parked", outcome.reason, outcome.next_ms)
-        case Rejected():
+        case values.Rejected():
             return EndsUnsent("failed", outcome.reason)
         case _:
             assert_never(outcome)
@@ -99,7 +90,7 @@ def may_answer(state: str, *, is_attempt: bool) -> bool:
 
 def refuse_begin(
     *, attempt: int, reason: str, sending: int, sending_max: int, usable: bool
-) -> Busy | EndsUnsent | Literal["unusable"] | None:
+) -> values.Busy | EndsUnsent | Literal["unusable"] | None:
     """Returns why a queued measurement is not sent now; None: it may be, if its account has room.
 
     ``usable``: account and key can still be used. ``attempt`` and ``reason`` are of the last send.
@@ -107,7 +98,7 @@ def refuse_begin(
     if not usable:
         return "unusable"
     if sending >= sending_max:
-        return Busy()
+        return values.Busy()
     if attempt >= ATTEMPTS_MAX:
         return EndsUnsent("failed", f"refused {ATTEMPTS_MAX} times; last: {reason}")
     return None
@@ -165,7 +156,7 @@ def spent_before(cost: Cost, *, settled: int, delivered: int) -> tuple[int, int]
     return (cost.credits, cost.results) if settled >= cost.credits else (settled, delivered)
 
 
-def job_sums(state: EndState, *, was: str, held: int, settled: int, definitions: int) -> dict[str, int]:
+def job_sums(state: values.EndState, *, was: str, held: int, settled: int, definitions: int) -> dict[str, int]:
     """Returns what an end adds to the counts and sums of its job."""
     sums = {f"{name}{one}": 0 for name in ("", "definitions_") for one in ENDED}
     sums |= {state: 1, f"definitions_{state}": definitions}
@@ -189,11 +180,13 @@ def count_definitions(counts: Mapping[str, int], wanted: frozenset[MeasurementSt
     return ended, bool(wanted & LIVE)
 
 
-def with_progress(known: AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None) -> AtlasMeasurement:
+def with_progress(
+    known: values.AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None
+) -> values.AtlasMeasurement:
     """Returns a definition with RIPE's newest word on it; None: RIPE told nothing.
 
     Results do not go away, so a lower count is an older answer.
     """
     status, delivered = (known.status, known.delivered) if told is None else told
     scheduled = known.scheduled if scheduled is None else scheduled
-    return AtlasMeasurement(known.atlas_id, status, max(known.delivered, delivered), scheduled)
+    return values.AtlasMeasurement(known.atlas_id, status, max(known.delivered, delivered), scheduled)

@@ -7,19 +7,8 @@ from typing import Annotated, Any, Literal, assert_never
 
 import msgspec
 
+from paceline.core.http import expectations
 from paceline.core.http.auth import AUTHORIZATION, BasicAuth, BearerAuth, auth_problems, with_values
-from paceline.core.http.expectations import (
-    ANY_2XX,
-    HEADERS_MAX,
-    Days,
-    DnsExpect,
-    HttpExpect,
-    TlsExpect,
-    days_problems,
-    dns_problems,
-    http_problems,
-    renamed,
-)
 from paceline.core.ids import id_problem
 from paceline.core.parsing import decode, document_problem, duration_problems, escape_pointer, text_problem
 from paceline.core.schema import Duration, Host, Port, shown
@@ -48,11 +37,11 @@ class HttpCheck(
     url: Annotated[str, shown(maxLength=URL_CHARS_MAX, pattern="^https?://")]
     method: Method = "GET"
     headers: Annotated[
-        dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX)
+        dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=expectations.HEADERS_MAX)
     ] = {}
     body: str | None = None
     auth: BasicAuth | BearerAuth | None = None
-    expect: HttpExpect = ANY_2XX
+    expect: expectations.HttpExpect = expectations.ANY_2XX
     timeout: Timeout = "10s"
     verify_tls: bool = True
     follow_redirects: Annotated[int, shown(minimum=0, maximum=10)] = 0
@@ -76,7 +65,7 @@ class DnsCheck(
     type: DnsType = "A"
     server: str | None = None
     port: Port = 53
-    expect: DnsExpect = DnsExpect()
+    expect: expectations.DnsExpect = expectations.DnsExpect()
     timeout: Timeout = "10s"
 
 
@@ -86,8 +75,8 @@ class TlsCheck(
     host: Host
     port: Port = 443
     server_name: str | None = None
-    min_days: Days = 14
-    expect: TlsExpect = TlsExpect()
+    min_days: expectations.Days = 14
+    expect: expectations.TlsExpect = expectations.TlsExpect()
     timeout: Timeout = "10s"
 
     @property
@@ -134,7 +123,7 @@ def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTE
         raise InvalidInput.of(FieldProblem(f"{pointer}/kind", f"one of {known}"))
     check: PolledCheck = decode(_CHECKS[kind], body, pointer)
     if isinstance(check, HttpCheck) and check.expect.headers:
-        return msgspec.structs.replace(check, expect=renamed(check.expect))
+        return msgspec.structs.replace(check, expect=expectations.renamed(check.expect))
     return check
 
 
@@ -179,8 +168,8 @@ def check_problems(check: Check) -> list[FieldProblem]:
             problems = _endpoint_problems(check.host, check.port)
             if check.server_name is not None and (detail := host_problem(check.server_name)):
                 problems.append(FieldProblem("/check/server_name", detail))
-            problems += days_problems(check.min_days, "/check/min_days")
-            problems += days_problems(check.expect.days_left, "/check/expect/days_left")
+            problems += expectations.days_problems(check.min_days, "/check/min_days")
+            problems += expectations.days_problems(check.expect.days_left, "/check/expect/days_left")
         case DnsCheck():
             problems = _dns_problems(check)
         case OutgoingCheck():
@@ -200,8 +189,8 @@ def _http_problems(check: HttpCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/sealed", "there is no such field; remove it"))
     if detail := url_problem(check.url):
         problems.append(FieldProblem("/check/url", detail))
-    if len(check.headers) > HEADERS_MAX:
-        problems.append(FieldProblem("/check/headers", f"at most {HEADERS_MAX} headers"))
+    if len(check.headers) > expectations.HEADERS_MAX:
+        problems.append(FieldProblem("/check/headers", f"at most {expectations.HEADERS_MAX} headers"))
     for name, value in check.headers.items():
         if detail := header_problem(name, value):
             problems.append(FieldProblem(f"/check/headers/{escape_pointer(name)}", detail))
@@ -217,7 +206,7 @@ def _http_problems(check: HttpCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/follow_redirects", "must be from 0 to 10"))
     if not 1 <= check.max_bytes <= BYTES_CAP_MAX:
         problems.append(FieldProblem("/check/max_bytes", f"must be from 1 to {BYTES_CAP_MAX}"))
-    return problems + http_problems(check.expect, url=check.url)
+    return problems + expectations.http_problems(check.expect, url=check.url)
 
 
 def _endpoint_problems(host: str, port: int) -> list[FieldProblem]:
@@ -237,4 +226,4 @@ def _dns_problems(check: DnsCheck) -> list[FieldProblem]:
         problems.append(FieldProblem("/check/server", detail))
     if not 1 <= check.port <= 65_535:
         problems.append(FieldProblem("/check/port", "must be from 1 to 65535"))
-    return problems + dns_problems(check.expect)
+    return problems + expectations.dns_problems(check.expect)

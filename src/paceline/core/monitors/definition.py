@@ -8,17 +8,9 @@ from typing import Any
 import msgspec
 
 from paceline.core.durations import parse_duration_ms
+from paceline.core.monitors import checks
 from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
 from paceline.core.monitors.alerting.policy import AlertPolicy, policy_problems
-from paceline.core.monitors.checks import (
-    CHECK_BYTES_MAX,
-    DEFAULT_QUEUE,
-    Check,
-    OutgoingCheck,
-    check_document,
-    check_problems,
-    parse_check,
-)
 from paceline.core.monitors.cron import cron_problem, timezone_problem
 from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Phase, Wish
 from paceline.core.parsing import decode, duration_problems, line_problem
@@ -33,7 +25,7 @@ ATTEMPTS_MAX = 5
 class MonitorSpec(msgspec.Struct, frozen=True):
     """A monitor as its user declared it, valid in every field."""
 
-    check: Check
+    check: checks.Check
     every: str | None = None
     cron: str | None = None
     timezone: str = "UTC"
@@ -98,7 +90,7 @@ _STORED = msgspec.json.Decoder(_StoredDocument)
 def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> MonitorSpec:
     """A valid spec, or InvalidInput that names every wrong field."""
     spec = _to_spec(decode(_SPEC, body, pointer), pointer)
-    problems = [*check_problems(spec.check), *_spec_problems(spec, limits)]
+    problems = [*checks.check_problems(spec.check), *_spec_problems(spec, limits)]
     if problems:
         raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
     return spec
@@ -114,7 +106,7 @@ def parse_stored_spec(text: str | bytes) -> MonitorSpec:
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
     """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
-    document = _document(spec, check_document(spec.check))
+    document = _document(spec, checks.check_document(spec.check))
     return document | {"alert": msgspec.to_builtins(spec.alert), "attempts": spec.attempts}
 
 
@@ -124,7 +116,7 @@ def encode_spec(spec: MonitorSpec) -> bytes:
     Fields that came later are left out at their default: older texts stay equal.
     """
     check = spec.check
-    document = _document(spec, check.document if isinstance(check, OutgoingCheck) else check)
+    document = _document(spec, check.document if isinstance(check, checks.OutgoingCheck) else check)
     if spec.alert != DEFAULT_ALERT:
         document["alert"] = spec.alert
     if spec.attempts != 1:
@@ -139,9 +131,9 @@ def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish
         cadence=cadence_of(spec),
         initial_delay_ms=duration_ms(spec.initial_delay or "0s"),
         resting=spec.paused or owner_disabled,
-        outgoing=isinstance(spec.check, OutgoingCheck),
+        outgoing=isinstance(spec.check, checks.OutgoingCheck),
         created_ms=created_ms,
-        queue=spec.check.queue if isinstance(spec.check, OutgoingCheck) else DEFAULT_QUEUE,
+        queue=spec.check.queue if isinstance(spec.check, checks.OutgoingCheck) else checks.DEFAULT_QUEUE,
         phase=spec.phase,
     )
 
@@ -189,9 +181,11 @@ def _document(spec: MonitorSpec, check: Any) -> dict[str, Any]:
     return document
 
 
-def _to_spec(document: _SpecDocument, pointer: str, *, check_bytes_max: int | None = CHECK_BYTES_MAX) -> MonitorSpec:
+def _to_spec(
+    document: _SpecDocument, pointer: str, *, check_bytes_max: int | None = checks.CHECK_BYTES_MAX
+) -> MonitorSpec:
     return MonitorSpec(
-        check=parse_check(bytes(document.check), f"{pointer}/check", bytes_max=check_bytes_max),
+        check=checks.parse_check(bytes(document.check), f"{pointer}/check", bytes_max=check_bytes_max),
         every=document.every,
         cron=document.cron,
         timezone=document.timezone,
@@ -212,7 +206,7 @@ def _spec_problems(spec: MonitorSpec, limits: SpecLimits) -> list[FieldProblem]:
         problems += duration_problems(f"/{name}", text, ms_min=0, ms_max=EVERY_MS_MAX)
     if not 1 <= spec.attempts <= ATTEMPTS_MAX:
         problems.append(FieldProblem("/attempts", f"must be from 1 to {ATTEMPTS_MAX}"))
-    elif spec.attempts > 1 and isinstance(spec.check, OutgoingCheck):
+    elif spec.attempts > 1 and isinstance(spec.check, checks.OutgoingCheck):
         detail = 'must be 1: a checker of your own tries again itself, or reports "retry"'
         problems.append(FieldProblem("/attempts", detail))
     if len(spec.tags) > TAGS_MAX:

@@ -6,42 +6,24 @@ from typing import Literal
 from urllib.parse import quote
 
 from paceline.core.jobs.values import AccountSpec
-from paceline.errors import AlreadyExists, AtlasUnavailable, RevisionMismatch
+from paceline.errors import AlreadyExists, AtlasUnavailable
 from paceline.ports import Atlas
 from paceline.shells.api.documents import KeyPatchBody, NewKeyBody
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.etags import NO_GUARD, check_guard, etag_header, guard_of, not_modified
-from paceline.shells.api.http.pages import Page, page_of, page_query, position_of, query, truth
-from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.shells.api.http.pages import page_by_id, query, truth
+from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.jobs import accounts
-from paceline.steps.views.account_report import (
-    AccountView,
-    AddedKeyView,
-    KeyView,
-    account_view,
-    account_views,
-    added_key_view,
-    find_key_view,
-    key_view,
-)
+from paceline.steps.views import account_report
 
-ACCOUNTS = Group("Accounts")
+ACCOUNTS = Group("Accounts", access="admin")
 _ACCOUNT = "/v1/accounts/{account}"
 _KEY = f"{_ACCOUNT}/keys/{{key_id}}"
 
 
-@Route(
-    ACCOUNTS,
-    "PUT",
-    _ACCOUNT,
-    {200: AccountView, 201: AccountView},
-    access="admin",
-    document="AccountSpec",
-    headers=PUT_HEADERS,
-    problems=(RevisionMismatch,),
-)
+@ACCOUNTS.put(_ACCOUNT, account_report.AccountView, document="AccountSpec")
 async def put_account(call: Call) -> Answer:
     """Creates the account (201) or replaces its limits (200)."""
     api, account_id = call.api, call.params["account"]
@@ -55,30 +37,23 @@ async def put_account(call: Call) -> Answer:
     )
 
 
-@Route(ACCOUNTS, "GET", "/v1/accounts", {200: Page[AccountView]}, access="admin", paged=True)
+@ACCOUNTS.get_page("/v1/accounts", account_report.AccountView)
 async def list_accounts(call: Call) -> Answer:
     """All accounts in order of id, with usage, state and reason."""
-    api = call.api
-    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(asked.cursor, "accounts", ""))
-    views = await api.work(account_views, api.store, now_ms=api.now_ms())
-    found = [view for view in views if view.id > after]
-    return json_answer(200, page_of(found, asked.limit, "accounts", at=lambda view: view.id, view=lambda view: view))
+    views = await call.api.work(account_report.account_views, call.api.store, now_ms=call.api.now_ms())
+    return json_answer(200, page_by_id(views, call.page(), "accounts"))
 
 
-@Route(ACCOUNTS, "GET", _ACCOUNT, {200: AccountView, 304: None}, access="admin", headers=READ_HEADERS)
+@ACCOUNTS.get(_ACCOUNT, account_report.AccountView, headers=READ_HEADERS)
 async def show_account(call: Call) -> Answer:
     """The account with usage, state, reason and keys."""
     view = await _view(call)
     return not_modified(call.headers, _spec(view)) or json_answer(200, view, etag_header(_spec(view)))
 
 
-@Route(
-    ACCOUNTS,
-    "POST",
+@ACCOUNTS.post(
     f"{_ACCOUNT}/keys",
-    {201: AddedKeyView},
-    access="admin",
+    {201: account_report.AddedKeyView},
     body=NewKeyBody,
     query=("check",),
     waits=True,
@@ -106,27 +81,27 @@ async def add_key(call: Call) -> Answer:
         key, unverified = await api.write(lambda: add(None))
     api.hooks.wake_jobs()
     path = f"/v1/accounts/{quote(account_id, safe='')}/keys/{key.id}"
-    return json_answer(201, added_key_view(key, unverified), (b"location", path.encode()))
+    return json_answer(201, account_report.added_key_view(key, unverified), (b"location", path.encode()))
 
 
-@Route(ACCOUNTS, "GET", _KEY, {200: KeyView}, access="admin")
+@ACCOUNTS.get(_KEY, account_report.KeyView)
 async def show_key(call: Call) -> Answer:
     """The key without its secret."""
     account_id, key_id = call.params["account"], call.params["key_id"]
-    return json_answer(200, await call.api.read(find_key_view, call.api.store, account_id, key_id))
+    return json_answer(200, await call.api.read(account_report.find_key_view, call.api.store, account_id, key_id))
 
 
-@Route(ACCOUNTS, "PATCH", _KEY, {200: KeyView}, access="admin", body=KeyPatchBody)
+@ACCOUNTS.patch(_KEY, account_report.KeyView, body=KeyPatchBody)
 async def edit_key(call: Call) -> Answer:
     """Disables the key, or enables it; enabled, it is tried again."""
     body: KeyPatchBody = call.body
     api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
     key = await api.write(lambda: accounts.set_key_enabled(api.store, account_id, key_id, enabled=body.enabled))
     api.hooks.wake_jobs()
-    return json_answer(200, key_view(key))
+    return json_answer(200, account_report.key_view(key))
 
 
-@Route(ACCOUNTS, "DELETE", _KEY, {204: None}, access="admin")
+@ACCOUNTS.delete(_KEY)
 async def remove_key(call: Call) -> Answer:
     """Removes the key with its sealed secret."""
     api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
@@ -149,10 +124,10 @@ def _put_now(call: Call, account_id: str) -> Literal["created", "replaced", "unc
     return edit(f"Account {account_id!r}", attempt)
 
 
-def _spec(view: AccountView) -> AccountSpec:
+def _spec(view: account_report.AccountView) -> AccountSpec:
     return AccountSpec(view.concurrent, view.daily_results, view.daily_credits, view.enabled)
 
 
-async def _view(call: Call) -> AccountView:
+async def _view(call: Call) -> account_report.AccountView:
     api = call.api
-    return await api.work(account_view, api.store, call.params["account"], now_ms=api.now_ms())
+    return await api.work(account_report.account_view, api.store, call.params["account"], now_ms=api.now_ms())

@@ -7,22 +7,14 @@ from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.auth import owner_of, viewer_of
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.pages import query
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
 from paceline.steps.access import get_user
 from paceline.steps.ahead.report import AheadView, ahead, check_hours
 
 AHEAD = Group("Service")
 
 
-@Route(
-    AHEAD,
-    "GET",
-    "/v1/ahead",
-    {200: AheadView},
-    query=("hours", "user"),
-    problems=(NotFound,),
-    waits=True,
-)
+@AHEAD.get("/v1/ahead", AheadView, query=("hours", "user"), problems=(NotFound,), waits=True)
 async def show_ahead(call: Call) -> Answer:
     """The next hours in windows: firings, calls and sends against capacity, and the worst minutes.
 

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
 from urllib.parse import quote
 
 from paceline.core.batches.batch import Batch
 from paceline.core.batches.values import BatchPut
-from paceline.errors import AlreadyExists, RevisionMismatch
-from paceline.shells import cursors
+from paceline.errors import AlreadyExists
+from paceline.shells import lists
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
-from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
-from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.batches import batches, deletion
 from paceline.steps.views.report import BatchView, batch_view
 
-BATCHES = Group("Batches")
+BATCHES = Group("Batches", access="admin")
 _BATCH = "/v1/batches/{batch}"
 
 
-@Route(
-    BATCHES,
-    "PUT",
-    _BATCH,
-    {200: BatchView, 201: BatchView},
-    access="admin",
-    document="BatchSpec",
-    headers=PUT_HEADERS,
-    problems=(RevisionMismatch, AlreadyExists),
-)
+@BATCHES.put(_BATCH, BatchView, document="BatchSpec", problems=(AlreadyExists,))
 async def put_batch(call: Call) -> Answer:
     """Creates the batch (201) or replaces it (200)."""
     api, batch_id = call.api, call.params["batch"]
@@ -49,14 +38,14 @@ async def put_batch(call: Call) -> Answer:
     return _shown(api, 201, done.batch, (b"location", f"/v1/batches/{quote(batch_id, safe='')}".encode()))
 
 
-@Route(BATCHES, "GET", _BATCH, {200: BatchView, 304: None}, access="admin", headers=READ_HEADERS)
+@BATCHES.get(_BATCH, BatchView, headers=READ_HEADERS)
 async def show_batch(call: Call) -> Answer:
     """The batch with its next start."""
     batch = await call.api.read(batches.get_batch, call.api.store, call.params["batch"])
     return not_modified(call.headers, batch) or _shown(call.api, 200, batch)
 
 
-@Route(BATCHES, "DELETE", _BATCH, {202: BatchView, 204: None}, access="admin")
+@BATCHES.delete(_BATCH, {202: BatchView, 204: None})
 async def remove_batch(call: Call) -> Answer:
     """Deletes the batch with its records and runs: 204 if that is done, 202 while the keeper goes on."""
     api, batch_id = call.api, call.params["batch"]
@@ -65,27 +54,22 @@ async def remove_batch(call: Call) -> Answer:
     return empty_answer(204) if left is None else _shown(api, 202, left)
 
 
-@Route(BATCHES, "POST", f"{_BATCH}/pause", {200: BatchView}, access="admin", problems=(AlreadyExists,))
+@BATCHES.post(f"{_BATCH}/pause", BatchView, problems=(AlreadyExists,))
 async def pause_batch(call: Call) -> Answer:
     """Lets nothing more of the batch start."""
     return await _set_paused(call, paused=True)
 
 
-@Route(BATCHES, "POST", f"{_BATCH}/resume", {200: BatchView}, access="admin", problems=(AlreadyExists,))
+@BATCHES.post(f"{_BATCH}/resume", BatchView, problems=(AlreadyExists,))
 async def resume_batch(call: Call) -> Answer:
     """Lets the batch go on; it catches up at a pace."""
     return await _set_paused(call, paused=False)
 
 
-@Route(BATCHES, "GET", "/v1/batches", {200: Page[BatchView]}, access="admin", paged=True)
+@BATCHES.get_page("/v1/batches", BatchView)
 async def list_batches(call: Call) -> Answer:
     """All batches in order of id."""
-    api = call.api
-    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(asked.cursor, cursors.BATCHES, ""))
-    found = await api.read(api.store.batches, after=after, limit=asked.limit + 1)
-    view = partial(batch_view, now_ms=api.now_ms())
-    return json_answer(200, page_of(found, asked.limit, cursors.BATCHES, at=lambda one: one.id, view=view))
+    return json_answer(200, await call.api.listed(call.page(), lists.list_batches))
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:

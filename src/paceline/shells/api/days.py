@@ -8,12 +8,13 @@ import msgspec
 
 from paceline.core.batches.batch import Day, day_at
 from paceline.errors import FieldProblem, InvalidInput, LimitReached
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import PlanAnswer, PlanBody, RerunAnswer, RerunBody
 from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer, tagged_answer
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, make_cursor, page_of, page_query, position_of, query, truth
-from paceline.shells.api.http.route import READ_HEADERS, Group, Route
+from paceline.shells.api.http.pages import Page, query, truth
+from paceline.shells.api.http.route import READ_HEADERS, Group
+from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import batches, export
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.batches.preview import Preview, preview
@@ -23,21 +24,14 @@ from paceline.steps.views.days import CallRunView, DayReport, DaySummary, Provid
 from paceline.steps.views.running_days import RunningDay, running_days
 
 _MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
-DAYS = Group("Batches")
+DAYS = Group("Batches", access="admin")
+_RUNNING = "running days"
 _DAYS = "/v1/batches/{batch}/days"
 _DAY = f"{_DAYS}/{{date}}"
 
 
-@Route(
-    DAYS,
-    "POST",
-    "/v1/batches/{batch}/plan",
-    {200: (PlanAnswer, Preview)},
-    access="admin",
-    body=PlanBody,
-    body_needed=False,
-    query=("dry_run",),
-    waits=True,
+@DAYS.post(
+    "/v1/batches/{batch}/plan", (PlanAnswer, Preview), body=PlanBody, body_needed=False, query=("dry_run",), waits=True
 )
 async def plan_batch(call: Call) -> Answer:
     """Plans a day, once however often it is asked.
@@ -55,83 +49,42 @@ async def plan_batch(call: Call) -> Answer:
     return json_answer(200, PlanAnswer(report.enqueued, report.already, report.skipped))
 
 
-@Route(
-    DAYS,
-    "GET",
-    "/v1/days",
-    {200: Page[RunningDay], 304: None},
-    access="admin",
-    headers=READ_HEADERS,
-    paged=True,
-    waits=True,
-)
+@DAYS.get_page("/v1/days", RunningDay, headers=READ_HEADERS, waits=True)
 async def list_running_days(call: Call) -> Answer:
     """The days that run now, in order of batch: how far each is, and when it ends."""
     api = call.api
-    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(asked.cursor, cursors.RUNNING_DAYS, ""))
+    asked = call.page()
+    after = position_of(asked.cursor, _RUNNING, "")
     found = await api.read(api.store.batches, after=after, limit=asked.limit + 1)
     shown = found[: asked.limit]
     key = f"days {asked.limit} {after}"
     views = await api.kept.get(key, lambda: api.work(running_days, api.store, shown, now_ms=api.now_ms()))
-    cursor = make_cursor(cursors.RUNNING_DAYS, shown[-1].id) if len(found) > asked.limit else None
+    cursor = make_cursor(_RUNNING, shown[-1].id) if len(found) > asked.limit else None
     return tagged_answer(Page(views, cursor), call.headers)
 
 
-@Route(DAYS, "GET", _DAYS, {200: Page[DaySummary], 304: None}, access="admin", headers=READ_HEADERS, paged=True)
+@DAYS.get_page(_DAYS, DaySummary, headers=READ_HEADERS)
 async def list_days(call: Call) -> Answer:
     """The batch's days, newest first."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
-    asked = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = cursors.days_of(batch.number)
-    before = str(position_of(asked.cursor, scope, "")) or None
-    found = await api.read(api.store.days, batch, before=before, limit=asked.limit + 1)
-    page = page_of(found, asked.limit, scope, at=lambda day: day.date, view=days.day_summary)
-    return tagged_answer(page, call.headers)
+    return tagged_answer(await api.listed(call.page(), lists.list_days, batch), call.headers)
 
 
-@Route(DAYS, "GET", _DAY, {200: DayReport, 304: None}, access="admin", headers=READ_HEADERS, waits=True)
+@DAYS.get(_DAY, DayReport, headers=READ_HEADERS, waits=True)
 async def show_day(call: Call) -> Answer:
     """The day: totals by state and provider, evenness, histogram."""
-    day = await _day(call)
-    report = await call.api.work(days.day_report, call.api.store, day)
-    cursor = (
-        None if report.next_cursor is None else make_cursor(cursors.providers_of_day(day.number), report.next_cursor)
-    )
-    return tagged_answer(msgspec.structs.replace(report, next_cursor=cursor), call.headers)
+    return tagged_answer(await call.api.work(lists.show_day, call.api.system, await _day(call)), call.headers)
 
 
-@Route(
-    DAYS,
-    "GET",
-    f"{_DAY}/providers",
-    {200: Page[ProviderDay], 304: None},
-    access="admin",
-    headers=READ_HEADERS,
-    paged=True,
-    waits=True,
-)
+@DAYS.get_page(f"{_DAY}/providers", ProviderDay, headers=READ_HEADERS, waits=True)
 async def list_day_providers(call: Call) -> Answer:
     """The day's providers in order of id, each with its totals and how even its runs are."""
     day = await _day(call)
-    asked = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = cursors.providers_of_day(day.number)
-    after = str(position_of(asked.cursor, scope, ""))
-    views, following = await call.api.work(days.day_providers, call.api.store, day, after=after, limit=asked.limit)
-    return tagged_answer(Page(views, None if following is None else make_cursor(scope, following)), call.headers)
+    return tagged_answer(await call.api.listed(call.page(), lists.list_day_providers, day), call.headers)
 
 
-@Route(
-    DAYS,
-    "POST",
-    f"{_DAY}/rerun",
-    {200: RerunAnswer},
-    access="admin",
-    body=RerunBody,
-    problems=(LimitReached,),
-    waits=True,
-)
+@DAYS.post(f"{_DAY}/rerun", RerunAnswer, body=RerunBody, problems=(LimitReached,), waits=True)
 async def rerun_day(call: Call) -> Answer:
     """Runs what ended on the day again, once however often it is asked."""
     api, body = call.api, call.body
@@ -149,43 +102,16 @@ async def rerun_day(call: Call) -> Answer:
     return json_answer(200, RerunAnswer(done.enqueued, done.rerun))
 
 
-@Route(
-    DAYS,
-    "GET",
-    f"{_DAY}/runs",
-    {200: Page[CallRunView], 304: None},
-    access="admin",
-    headers=READ_HEADERS,
-    paged=True,
-    query=("state", "provider"),
-)
+@DAYS.get_page(f"{_DAY}/runs", CallRunView, headers=READ_HEADERS, query=("state", "provider"))
 async def list_day_runs(call: Call) -> Answer:
     """The day's runs with their results."""
     day = await _day(call)
-    asked = page_query(call.query_string, "state", "provider", limit_max=call.api.system.settings.page_max)
-    state, provider = asked.given.get("state"), asked.given.get("provider")
-    scope = cursors.runs_of_day(day.number, state=state, provider=provider)
-    views, following = await call.api.work(
-        days.day_runs,
-        call.api.store,
-        day,
-        state=state,
-        provider=provider,
-        after=int(position_of(asked.cursor, scope, 0)),
-        limit=asked.limit,
-    )
-    return tagged_answer(Page(views, None if following is None else make_cursor(scope, following)), call.headers)
+    asked = call.page("state", "provider")
+    filters = {name: asked.given.get(name) for name in ("state", "provider")}
+    return tagged_answer(await call.api.listed(asked, lists.list_day_runs, day, **filters), call.headers)
 
 
-@Route(
-    DAYS,
-    "GET",
-    f"{_DAY}/export",
-    {200: "application/x-ndjson, text/csv"},
-    access="admin",
-    query=("format", "state", "provider"),
-    waits=True,
-)
+@DAYS.get(f"{_DAY}/export", "application/x-ndjson, text/csv", query=("format", "state", "provider"), waits=True)
 async def export_day(call: Call) -> Stream:
     """The day's runs as a file, streamed."""
     day = await _day(call)

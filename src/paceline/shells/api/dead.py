@@ -7,35 +7,28 @@ from typing import Any
 import msgspec
 
 from paceline.core.batches.values import DeadChoice
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import DeadBody, Discarded, RedriveBody, Redriven, Replayed
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
 from paceline.steps.batches import redrive
-from paceline.steps.views.days import CallRunView, call_run_view
+from paceline.steps.views.days import CallRunView
 
-DEAD = Group("Dead letters")
+_FILTERS = ("provider", "batch", "date")
+DEAD = Group("Dead letters", access="admin")
 
 
-@Route(
-    DEAD, "GET", "/v1/dead", {200: Page[CallRunView]}, access="admin", paged=True, query=("provider", "batch", "date")
-)
+@DEAD.get_page("/v1/dead", CallRunView, query=_FILTERS)
 async def list_dead_letters(call: Call) -> Answer:
     """Runs that failed for good or are unknown, by provider and due time."""
-    api = call.api
-    asked = page_query(call.query_string, "provider", "batch", "date", limit_max=api.system.settings.page_max)
+    asked = call.page(*_FILTERS)
     given = asked.given
     choice = DeadChoice(provider=given.get("provider"), batch=given.get("batch"), date=given.get("date"))
-    scope = cursors.dead_letters(provider=choice.provider, batch=choice.batch, date=choice.date)
-    after = int(position_of(asked.cursor, scope, 0))
-    runs, following = await api.work(redrive.list_dead, api.store, choice, after=after, limit=asked.limit)
-    cursor = None if following is None else make_cursor(scope, following)
-    return json_answer(200, Page([call_run_view(run) for run in runs], cursor))
+    return json_answer(200, await call.api.listed(asked, lists.list_dead_letters, choice))
 
 
-@Route(DEAD, "POST", "/v1/dead/redrive", {200: (Redriven, Replayed)}, access="admin", body=RedriveBody)
+@DEAD.post("/v1/dead/redrive", (Redriven, Replayed), body=RedriveBody)
 async def redrive_dead_letters(call: Call) -> Answer:
     """Puts dead letters back, in order and paced, each once; or sends messages of dead queues again."""
     api = call.api
@@ -50,7 +43,7 @@ async def redrive_dead_letters(call: Call) -> Answer:
     return json_answer(200, Redriven(count))
 
 
-@Route(DEAD, "POST", "/v1/dead/discard", {200: Discarded}, access="admin", body=DeadBody)
+@DEAD.post("/v1/dead/discard", Discarded, body=DeadBody)
 async def discard_dead_letters(call: Call) -> Answer:
     """Lets dead letters rest; their results stay."""
     choice = await call.api.work(_choice, call)
@@ -63,5 +56,5 @@ def _choice(call: Call) -> DeadChoice:
 
 def _named(body: DeadBody) -> dict[str, Any]:
     """What the body names."""
-    given = {name: getattr(body, name) for name in ("runs", "provider", "batch", "date")}
+    given = {name: getattr(body, name) for name in ("runs", *_FILTERS)}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}

@@ -8,20 +8,19 @@ from collections.abc import Mapping
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import StoredJob
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, JobFinished, NotFound, OverDailyCredits
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import JobAccepted, JobQuote, WebhookSecret
 from paceline.shells.api.http.answers import Answer, Header, Stream, json_answer, stream_answer
 from paceline.shells.api.http.auth import owner_of, viewer_of
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, query, truth
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.pages import query, truth
+from paceline.shells.api.http.route import Group
 from paceline.steps.access import get_user
 from paceline.steps.jobs import submit
 from paceline.steps.jobs.results import write_merged, write_results
 from paceline.steps.jobs.webhook import webhook_secret
 from paceline.steps.views import job_report
 
-NUMBER_MAX = 1 << 62
 _MEDIA = "application/x-ndjson"
 _AGAIN: Header = (b"idempotent-replay", b"true")
 BUDGETS = Group("Users")
@@ -29,9 +28,7 @@ JOBS = Group("Jobs")
 _JOB = "/v1/jobs/{job}"
 
 
-@Route(
-    JOBS,
-    "POST",
+@JOBS.post(
     "/v1/jobs",
     {200: JobQuote, 202: JobAccepted},
     document="JobBody",
@@ -62,21 +59,18 @@ async def submit_job(call: Call) -> Answer:
     return _accepted(submitted)
 
 
-@Route(JOBS, "GET", "/v1/jobs", {200: Page[job_report.JobSummary]}, paged=True, query=("user",), problems=(NotFound,))
+@JOBS.get_page("/v1/jobs", job_report.JobSummary, query=("user",), problems=(NotFound,))
 async def list_jobs(call: Call) -> Answer:
     """Jobs, newest first."""
     api = call.api
-    asked = page_query(call.query_string, "user", limit_max=api.system.settings.page_max)
+    asked = call.page("user")
     owner = viewer_of(call.user)
     if "user" in asked.given:
         owner = (await api.read(get_user, api.store, owner_of(call.user, asked.given["user"]))).id
-    scope = cursors.jobs_of(owner)
-    before = int(position_of(asked.cursor, scope, NUMBER_MAX))
-    views, following = await api.work(job_report.job_summaries, api.store, owner, before=before, limit=asked.limit)
-    return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
+    return json_answer(200, await api.listed(asked, lists.list_jobs, owner))
 
 
-@Route(JOBS, "GET", _JOB, {200: job_report.JobView}, query=("measurements",))
+@JOBS.get(_JOB, job_report.JobView, query=("measurements",))
 async def show_job(call: Call) -> Answer:
     """The job, its counts, its cost, why it waits, and its measurements."""
     asked = query(call.query_string, "measurements")
@@ -91,7 +85,7 @@ async def show_job(call: Call) -> Answer:
     return json_answer(200, view)
 
 
-@Route(JOBS, "DELETE", _JOB, {202: job_report.JobView}, problems=(JobFinished,))
+@JOBS.delete(_JOB, {202: job_report.JobView}, problems=(JobFinished,))
 async def cancel_job(call: Call) -> Answer:
     """Cancels what has not ended: what was not sent is refunded, what runs is stopped.
 
@@ -105,7 +99,7 @@ async def cancel_job(call: Call) -> Answer:
     return json_answer(202, view)
 
 
-@Route(JOBS, "GET", f"{_JOB}/results", {200: _MEDIA}, query=("merged",), waits=True)
+@JOBS.get(f"{_JOB}/results", _MEDIA, query=("merged",), waits=True)
 async def stream_job_results(call: Call) -> Stream:
     """Results as RIPE has them now, one to a line, streamed."""
     api = call.api
@@ -121,7 +115,7 @@ async def stream_job_results(call: Call) -> Stream:
     )
 
 
-@Route(BUDGETS, "GET", "/v1/users/{user}/budget", {200: job_report.BudgetView})
+@BUDGETS.get("/v1/users/{user}/budget", job_report.BudgetView)
 async def show_budget(call: Call) -> Answer:
     """The user's credits of the day."""
     api = call.api
@@ -129,7 +123,7 @@ async def show_budget(call: Call) -> Answer:
     return json_answer(200, view)
 
 
-@Route(BUDGETS, "GET", "/v1/users/{user}/webhook-secret", {200: WebhookSecret})
+@BUDGETS.get("/v1/users/{user}/webhook-secret", WebhookSecret)
 async def show_webhook_secret(call: Call) -> Answer:
     """What the user's webhooks are signed with."""
     owner = (await call.api.read(get_user, call.api.store, call.owner)).id

@@ -14,29 +14,20 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor
 from paceline.core.parsing import decode_part
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineError, RevisionMismatch
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
+from paceline.shells.api.http import etags
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.batched_writes import Put
 from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.etags import (
-    NO_GUARD,
-    Guard,
-    edit_together,
-    etag_header,
-    expected_revision,
-    guard_of,
-    not_modified,
-)
 from paceline.shells.api.http.group_commit import Batch
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import EDIT_HEADERS, PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.shells.api.http.route import EDIT_HEADERS, READ_HEADERS, Group
 from paceline.steps import access
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
 from paceline.steps.monitors.phases import allot_list
-from paceline.steps.views.report import MonitorView, RunView, monitor_runs, monitor_view
+from paceline.steps.views.report import MonitorView, RunView, monitor_view
 
 BULK_CHUNK = 250
 """Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
@@ -48,22 +39,13 @@ _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = f"{_MONITORS}/{{id}}"
 
 
-@Route(
-    MONITORS,
-    "PUT",
-    _MONITOR,
-    {200: MonitorView, 201: MonitorView},
-    document="MonitorBody",
-    headers=PUT_HEADERS,
-    problems=(RevisionMismatch, LimitReached),
-    hot=True,
-)
+@MONITORS.put(_MONITOR, MonitorView, document="MonitorBody", hot=True, problems=(LimitReached,))
 async def put_monitor(call: Call) -> Answer:
     """Creates the monitor (201) or replaces it (200)."""
     owner, monitor_id = call.owner, call.params["id"]
     put = define.parse_put(owner, monitor_id, call.body, call.api.limits)
-    guard = guard_of(call.headers)
-    if guard is NO_GUARD and not hides(put.spec.check):
+    guard = etags.guard_of(call.headers)
+    if guard is etags.NO_GUARD and not hides(put.spec.check):
         sealed = await call.api.read(call.api.seal, put) if put.spec.alert.channels else call.api.seal(put)
         done = await call.api.do(call.api.writes.put, sealed)
     else:
@@ -74,79 +56,65 @@ async def put_monitor(call: Call) -> Answer:
     return _shown(201, done.monitor, done.view, (b"location", path.encode()))
 
 
-@Route(MONITORS, "GET", _MONITOR, {200: MonitorView, 304: None}, headers=READ_HEADERS)
+@MONITORS.get(_MONITOR, MonitorView, headers=READ_HEADERS)
 async def show_monitor(call: Call) -> Answer:
     """The monitor with its schedule and health."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
-    if unchanged := not_modified(call.headers, monitor):
+    if unchanged := etags.not_modified(call.headers, monitor):
         return unchanged
     return _shown(200, monitor, await api.read(monitor_view, api.store, monitor, now_ms=api.now_ms()))
 
 
-@Route(
-    MONITORS,
-    "PATCH",
-    _MONITOR,
-    {200: MonitorView},
-    document="MonitorPatchBody",
-    headers=EDIT_HEADERS,
-    problems=(RevisionMismatch,),
-)
+@MONITORS.patch(_MONITOR, MonitorView, document="MonitorPatchBody", headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def edit_monitor(call: Call) -> Answer:
     """Changes some fields (JSON merge patch, RFC 7396)."""
     patch, limits, vault = call.body, call.api.limits, call.api.system.vault
     return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
 
 
-@Route(MONITORS, "DELETE", _MONITOR, {204: None}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.delete(_MONITOR, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def remove_monitor(call: Call) -> Answer:
     """Removes the monitor; nothing more fires."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
-    guard = guard_of(call.headers)
+    guard = etags.guard_of(call.headers)
 
     async def attempt() -> bool | None:
         remove = RemoveMonitor(owner, monitor_id)
-        if guard is not NO_GUARD:
+        if guard is not etags.NO_GUARD:
             monitor = await api.read(define.get_monitor, api.store, owner, monitor_id)
-            seen = expected_revision(guard, monitor, monitor_id)
+            seen = etags.expected_revision(guard, monitor, monitor_id)
             remove = RemoveMonitor(owner, monitor_id, seen, expected_generation=monitor.generation)
         with suppress(RevisionMismatch):
             await api.do(api.writes.remove, remove)
             return True
         return None
 
-    await edit_together(f"Monitor {monitor_id!r}", attempt)
+    await etags.edit_together(f"Monitor {monitor_id!r}", attempt)
     return empty_answer(204)
 
 
-@Route(MONITORS, "POST", f"{_MONITOR}/pause", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.post(f"{_MONITOR}/pause", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def pause_monitor(call: Call) -> Answer:
     """Pauses the monitor; it keeps its counter."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=True))
 
 
-@Route(MONITORS, "POST", f"{_MONITOR}/resume", {200: MonitorView}, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
+@MONITORS.post(f"{_MONITOR}/resume", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def resume_monitor(call: Call) -> Answer:
     """Resumes the monitor at once."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=False))
 
 
-@Route(MONITORS, "GET", f"{_MONITOR}/runs", {200: Page[RunView]}, paged=True)
+@MONITORS.get_page(f"{_MONITOR}/runs", RunView)
 async def list_monitor_runs(call: Call) -> Answer:
     """The monitor's runs, newest first."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
-    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    scope = cursors.runs_of(monitor.generation)
-    before = int(position_of(query.cursor, scope, 0)) or None
-    views, following = await api.work(
-        monitor_runs, api.store, monitor, before=before, limit=query.limit, now_ms=api.now_ms()
-    )
-    return json_answer(200, Page(views, None if following is None else make_cursor(scope, following)))
+    return json_answer(200, await api.listed(call.page(), lists.list_monitor_runs, monitor))
 
 
-@Route(MONITORS, "PUT", _MONITORS, {200: BulkAnswer}, body=BulkBody, body_bytes_max=sys.maxsize)
+@MONITORS.put_many(_MONITORS, BulkAnswer, body=BulkBody, body_bytes_max=sys.maxsize)
 async def put_monitors(call: Call) -> Answer:
     """Puts many monitors; answers a disposition for each."""
     api, owner = call.api, call.owner
@@ -173,12 +141,12 @@ async def _put_chunks(
     return done
 
 
-async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:
+async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> Put:
     """The guard is judged on what is stored now, and written only onto that."""
 
     async def attempt() -> Put | None:
         monitor = await api.read(api.store.monitor, put.owner, put.id)
-        expected = expected_revision(guard, monitor, put.id)
+        expected = etags.expected_revision(guard, monitor, put.id)
         generation = None if monitor is None else monitor.generation
         guarded = msgspec.structs.replace(put, expected_revision=expected, expected_generation=generation)
         sealed = await api.read(api.seal, guarded)
@@ -186,11 +154,11 @@ async def _put_guarded(api: ApiContext, put: PutMonitor, guard: Guard) -> Put:
             return await api.do(api.writes.put, sealed)
         return None
 
-    return await edit_together(f"Monitor {put.id!r}", attempt)
+    return await etags.edit_together(f"Monitor {put.id!r}", attempt)
 
 
 async def _edit(call: Call, change: Callable[[MonitorSpec], MonitorSpec]) -> Answer:
-    owner, monitor_id, guard = call.owner, call.params["id"], guard_of(call.headers)
+    owner, monitor_id, guard = call.owner, call.params["id"], etags.guard_of(call.headers)
     monitor, view = await call.api.write(lambda: _edit_now(call.api, owner, monitor_id, change, guard))
     return _shown(200, monitor, view)
 
@@ -200,10 +168,10 @@ def _edit_now(
     owner: str,
     monitor_id: str,
     change: Callable[[MonitorSpec], MonitorSpec],
-    guard: Guard,
+    guard: etags.Guard,
 ) -> tuple[Monitor, MonitorView]:
     """In a writing thread."""
-    seen = expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
+    seen = etags.expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
     now_ms = api.now_ms()
     result = define.edit_monitor(
         api.store,
@@ -260,4 +228,4 @@ def _bulk_result(api: ApiContext, put: PutMonitor, result: PutResult) -> BulkRes
 
 
 def _shown(status: int, monitor: Monitor, view: MonitorView, *headers: Header) -> Answer:
-    return json_answer(status, view, etag_header(monitor), *headers)
+    return json_answer(status, view, etags.etag_header(monitor), *headers)

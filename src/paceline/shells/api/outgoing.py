@@ -12,43 +12,21 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from paceline import errors
 from paceline.core.batches.outgoing import AFTER_MS_MAX
 from paceline.core.durations import DURATION_RULE, format_duration, parse_duration_ms
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_ms, to_text
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.parsing import decode
-from paceline.errors import (
-    FieldProblem,
-    Forbidden,
-    InvalidInput,
-    NotClaimable,
-    NotFound,
-    PacelineError,
-    StaleLease,
-)
-from paceline.shells.api.documents import (
-    OUTCOMES_MAX,
-    WAIT_MS_MAX,
-    ClaimAnswer,
-    ClaimBody,
-    ExtendAnswer,
-    ExtendBody,
-    OutcomeBody,
-    OutcomeItem,
-    OutcomeResult,
-    OutcomesAnswer,
-    OutcomesBody,
-    RunClaimBody,
-    WorkerClaimAnswer,
-)
+from paceline.shells.api import documents
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.auth import RunRights, owner_of, require_admin, rights_of, viewer_of
 from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.long_poll import Found, poll
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
 from paceline.steps.access import get_user
 from paceline.steps.batches import outgoing as workers
 from paceline.steps.monitors import outgoing
@@ -66,58 +44,52 @@ class _Named(msgspec.Struct):
     run: str
 
 
-_OUTCOME = msgspec.json.Decoder(OutcomeItem)
+_OUTCOME = msgspec.json.Decoder(documents.OutcomeItem)
 _NAMED = msgspec.json.Decoder(_Named)
-OUTGOING = Group("Outgoing queue")
+OUTGOING = Group("Outgoing queue", scopes=("checker", "worker"))
 RUNS = Group("Runs")
 
 
-@Route(
-    OUTGOING,
-    "POST",
+@OUTGOING.post(
     "/v1/outgoing/claim",
-    {200: (ClaimAnswer, WorkerClaimAnswer)},
-    body=ClaimBody,
+    (documents.ClaimAnswer, documents.WorkerClaimAnswer),
+    body=documents.ClaimBody,
     body_needed=False,
     waits=True,
-    problems=(NotFound, Forbidden, NotClaimable),
+    problems=(errors.NotFound, errors.Forbidden, errors.NotClaimable),
     hot=True,
-    scopes=("checker", "worker"),
 )
 async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
 
     A client that has gone away claims nothing any more.
     """
-    body: ClaimBody = call.body
+    body: documents.ClaimBody = call.body
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
-    wait_ms = _duration(body.wait, "/wait", ms_min=0, ms_max=WAIT_MS_MAX)
+    wait_ms = _duration(body.wait, "/wait", ms_min=0, ms_max=documents.WAIT_MS_MAX)
     weight = 1 + body.max // CLAIMS_PER_PUT
     if not isinstance(body.provider, msgspec.UnsetType):
         work = WorkerAsk(_worker_provider(call, body), lease_ms, body.max)
         calls = await poll(call, partial(_look_for_work, call, work, weight), workers.give_back_calls, wait_ms=wait_ms)
         _count_call_starts(call, calls)
-        return json_answer(200, WorkerClaimAnswer(calls))
+        return json_answer(200, documents.WorkerClaimAnswer(calls))
     ask = ClaimAsk(await _claimed_owner(call, body), body.queue, lease_ms, body.max)
     items = await poll(call, partial(_look_for_checks, call, ask, weight), outgoing.give_back, wait_ms=wait_ms)
     _count_starts(call, items)
-    return json_answer(200, ClaimAnswer(items))
+    return json_answer(200, documents.ClaimAnswer(items))
 
 
-@Route(
-    OUTGOING,
-    "POST",
+@OUTGOING.post(
     "/v1/runs/{run}/claim",
-    {200: (outgoing.OutgoingItem, workers.CallItem)},
-    body=RunClaimBody,
+    (outgoing.OutgoingItem, workers.CallItem),
+    body=documents.RunClaimBody,
     body_needed=False,
-    problems=(NotClaimable,),
+    problems=(errors.NotClaimable,),
     hot=True,
-    scopes=("checker", "worker"),
 )
 async def claim_run(call: Call) -> Answer:
     """Leases one run by its id, for a checker or a worker that was told of it by a message."""
-    body: RunClaimBody = call.body
+    body: documents.RunClaimBody = call.body
     api, rights = call.api, rights_of(call.user)
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     attempt = None if isinstance(body.attempt, msgspec.UnsetType) else body.attempt
@@ -132,15 +104,12 @@ async def claim_run(call: Call) -> Answer:
     return json_answer(200, item)
 
 
-@Route(
-    OUTGOING,
-    "POST",
+@OUTGOING.post(
     "/v1/runs/{run}/outcome",
-    {200: (RunView, CallRunView)},
-    body=OutcomeBody,
-    problems=(StaleLease,),
+    (RunView, CallRunView),
+    body=documents.OutcomeBody,
+    problems=(errors.StaleLease,),
     hot=True,
-    scopes=("checker", "worker"),
 )
 async def report_outcome(call: Call) -> Answer:
     """Settles a leased run: ok, failed, or retry."""
@@ -158,15 +127,8 @@ async def report_outcome(call: Call) -> Answer:
     return json_answer(200, run_view(settled))
 
 
-@Route(
-    OUTGOING,
-    "POST",
-    "/v1/outgoing/outcomes",
-    {200: OutcomesAnswer},
-    body=OutcomesBody,
-    body_bytes_max=sys.maxsize,
-    hot=True,
-    scopes=("checker", "worker"),
+@OUTGOING.post(
+    "/v1/outgoing/outcomes", documents.OutcomesAnswer, body=documents.OutcomesBody, body_bytes_max=sys.maxsize, hot=True
 )
 async def report_outcomes(call: Call) -> Answer:
     """Settles up to 1,000 leased runs; answers a disposition for each.
@@ -182,27 +144,21 @@ async def report_outcomes(call: Call) -> Answer:
     states = Counter(
         ("outgoing" if isinstance(recorded, outgoing.Recorded) else "batch", recorded.state)
         for recorded in done
-        if not isinstance(recorded, PacelineError)
+        if not isinstance(recorded, errors.PacelineError)
     )
     for (kind, state), count in states.items():
         api.hooks.metrics.count_runs(kind, state, count)
     if states:
         api.hooks.arrivals.notify()
-    return json_answer(200, OutcomesAnswer(results))
+    return json_answer(200, documents.OutcomesAnswer(results))
 
 
-@Route(
-    OUTGOING,
-    "POST",
-    "/v1/runs/{run}/extend",
-    {200: ExtendAnswer},
-    body=ExtendBody,
-    problems=(StaleLease,),
-    scopes=("checker", "worker"),
+@OUTGOING.post(
+    "/v1/runs/{run}/extend", documents.ExtendAnswer, body=documents.ExtendBody, problems=(errors.StaleLease,)
 )
 async def extend_lease(call: Call) -> Answer:
     """Moves the end of a lease, counted from now."""
-    body: ExtendBody = call.body
+    body: documents.ExtendBody = call.body
     api, run = call.api, canonical_run(call.params["run"])
     by_ms = _duration(body.by, "/by", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
     rights = rights_of(call.user)
@@ -211,10 +167,10 @@ async def extend_lease(call: Call) -> Answer:
     else:
         extend = partial(outgoing.extend_lease, api.store, run, viewer=rights.viewer)
     until_ms = await api.write(lambda: extend(lease=body.lease, by_ms=by_ms, now_ms=api.now_ms()))
-    return json_answer(200, ExtendAnswer(to_text(until_ms)))
+    return json_answer(200, documents.ExtendAnswer(to_text(until_ms)))
 
 
-@Route(RUNS, "GET", "/v1/runs/{run}", {200: (RunView, CallRunView)})
+@RUNS.get("/v1/runs/{run}", (RunView, CallRunView))
 async def show_run(call: Call) -> Answer:
     """One run by its id; a batch's runs are for admins."""
     api, viewer, now_ms = call.api, viewer_of(call.user), call.api.now_ms()
@@ -247,11 +203,13 @@ def _call_run(rights: RunRights, text: str) -> str | None:
     return None
 
 
-def _report(run: str, body: OutcomeBody | OutcomeItem, rights: RunRights, pointer: str = "") -> outgoing.OutcomeReport:
+def _report(
+    run: str, body: documents.OutcomeBody | documents.OutcomeItem, rights: RunRights, pointer: str = ""
+) -> outgoing.OutcomeReport:
     after_ms = None
     if not isinstance(body.after, msgspec.UnsetType):
         if body.status != "retry":
-            raise InvalidInput.of(FieldProblem(f"{pointer}/after", 'is for status "retry"'))
+            raise errors.InvalidInput.of(errors.FieldProblem(f"{pointer}/after", 'is for status "retry"'))
         after_ms = _duration(body.after, f"{pointer}/after", ms_min=0, ms_max=AFTER_MS_MAX)
     name = _call_run(rights, run) or canonical_run(run)
     return outgoing.OutcomeReport(
@@ -260,19 +218,21 @@ def _report(run: str, body: OutcomeBody | OutcomeItem, rights: RunRights, pointe
 
 
 def _parse_outcomes(
-    body: OutcomesBody, rights: RunRights
-) -> tuple[dict[int, outgoing.OutcomeReport], list[OutcomeResult]]:
+    body: documents.OutcomesBody, rights: RunRights
+) -> tuple[dict[int, outgoing.OutcomeReport], list[documents.OutcomeResult]]:
     """The valid reports by their index, and a list of results with the refusals in it."""
-    if len(body.items) > OUTCOMES_MAX:
-        raise InvalidInput.of(FieldProblem("/items", f"at most {OUTCOMES_MAX} items; send the rest in another request"))
+    if len(body.items) > documents.OUTCOMES_MAX:
+        raise errors.InvalidInput.of(
+            errors.FieldProblem("/items", f"at most {documents.OUTCOMES_MAX} items; send the rest in another request")
+        )
     reports: dict[int, outgoing.OutcomeReport] = {}
-    results = [OutcomeResult(None, "refused")] * len(body.items)
+    results = [documents.OutcomeResult(None, "refused")] * len(body.items)
     for index, raw in enumerate(body.items):
         try:
             item = decode(_OUTCOME, bytes(raw), f"/items/{index}")
             reports[index] = _report(item.run, item, rights, f"/items/{index}")
-        except PacelineError as error:
-            results[index] = OutcomeResult(_named(raw), "refused", error=problem_of(error))
+        except errors.PacelineError as error:
+            results[index] = documents.OutcomeResult(_named(raw), "refused", error=problem_of(error))
     return reports, results
 
 
@@ -284,13 +244,15 @@ def _named(raw: msgspec.Raw) -> str | None:
         return None
 
 
-def _outcome_result(run: str, recorded: outgoing.Recorded | workers.RecordedCall | PacelineError) -> OutcomeResult:
-    if isinstance(recorded, PacelineError):
-        stale = isinstance(recorded, StaleLease)
-        return OutcomeResult(run, "stale" if stale else "refused", error=problem_of(recorded))
+def _outcome_result(
+    run: str, recorded: outgoing.Recorded | workers.RecordedCall | errors.PacelineError
+) -> documents.OutcomeResult:
+    if isinstance(recorded, errors.PacelineError):
+        stale = isinstance(recorded, errors.StaleLease)
+        return documents.OutcomeResult(run, "stale" if stale else "refused", error=problem_of(recorded))
     if recorded.state == "retry":
-        return OutcomeResult(run, "retried")
-    return OutcomeResult(run, "settled", recorded.state)
+        return documents.OutcomeResult(run, "retried")
+    return documents.OutcomeResult(run, "settled", recorded.state)
 
 
 def canonical_run(text: str) -> str:
@@ -315,7 +277,7 @@ def check_run_owner(run: str, viewer: str) -> None:
     """NotFound for a run of another owner, judged by its id alone, whether it exists or not."""
     name = canonical_run(run)
     if name.partition("/")[0] != quote(viewer, safe=""):
-        raise NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
+        raise errors.NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
 
 
 def _count_starts(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
@@ -330,13 +292,17 @@ def _count_call_starts(call: Call, items: Sequence[workers.CallItem]) -> None:
     call.api.hooks.metrics.observe_calls_ms(late_ms)
 
 
-def _worker_provider(call: Call, body: ClaimBody) -> str:
+def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
     """The provider of a worker's claim; Forbidden for those who may not claim there."""
     assert not isinstance(body.provider, msgspec.UnsetType)
     if not isinstance(body.user, msgspec.UnsetType):
-        raise InvalidInput.of(FieldProblem("/user", 'has no meaning with "provider": batches belong to no user'))
+        raise errors.InvalidInput.of(
+            errors.FieldProblem("/user", 'has no meaning with "provider": batches belong to no user')
+        )
     if body.queue != DEFAULT_QUEUE:
-        raise InvalidInput.of(FieldProblem("/queue", 'has no meaning with "provider": a provider is its own queue'))
+        raise errors.InvalidInput.of(
+            errors.FieldProblem("/queue", 'has no meaning with "provider": a provider is its own queue')
+        )
     rights = rights_of(call.user)
     if rights.scope and (not rights.calls or rights.provider != body.provider):
         raise rights.out_of_scope(f"it does not claim from provider {body.provider!r}")
@@ -345,7 +311,7 @@ def _worker_provider(call: Call, body: ClaimBody) -> str:
     return body.provider
 
 
-async def _claimed_owner(call: Call, body: ClaimBody) -> str | None:
+async def _claimed_owner(call: Call, body: documents.ClaimBody) -> str | None:
     rights = rights_of(call.user)
     if not rights.checks:
         raise rights.out_of_scope('name its provider in "provider"')
@@ -357,8 +323,8 @@ async def _claimed_owner(call: Call, body: ClaimBody) -> str | None:
 def _duration(text: str, pointer: str, *, ms_min: int, ms_max: int) -> int:
     ms = parse_duration_ms(text)
     if ms is None:
-        raise InvalidInput.of(FieldProblem(pointer, f"write {DURATION_RULE}"))
+        raise errors.InvalidInput.of(errors.FieldProblem(pointer, f"write {DURATION_RULE}"))
     if not ms_min <= ms <= ms_max:
         allowed = f"must be from {format_duration(ms_min)} to {format_duration(ms_max)}"
-        raise InvalidInput.of(FieldProblem(pointer, allowed))
+        raise errors.InvalidInput.of(errors.FieldProblem(pointer, allowed))
     return ms

@@ -6,30 +6,20 @@ from urllib.parse import quote
 
 from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.batches.values import ProviderPut
-from paceline.errors import AlreadyExists, RevisionMismatch
-from paceline.shells import cursors
+from paceline.errors import AlreadyExists
+from paceline.shells import lists
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of
-from paceline.shells.api.http.route import PUT_HEADERS, READ_HEADERS, Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.batches import providers
 from paceline.steps.views.report import ProviderView, provider_view
 
-PROVIDERS = Group("Providers")
+PROVIDERS = Group("Providers", access="admin")
 _PROVIDER = "/v1/providers/{provider}"
 
 
-@Route(
-    PROVIDERS,
-    "PUT",
-    _PROVIDER,
-    {200: ProviderView, 201: ProviderView},
-    access="admin",
-    document="ProviderSpec",
-    headers=PUT_HEADERS,
-    problems=(RevisionMismatch,),
-)
+@PROVIDERS.put(_PROVIDER, ProviderView, document="ProviderSpec")
 async def put_provider(call: Call) -> Answer:
     """Creates the provider (201) or replaces it (200)."""
     api, provider_id = call.api, call.params["provider"]
@@ -52,14 +42,14 @@ async def put_provider(call: Call) -> Answer:
     return await _shown(api, 201, done.provider, (b"location", path.encode()))
 
 
-@Route(PROVIDERS, "GET", _PROVIDER, {200: ProviderView, 304: None}, access="admin", headers=READ_HEADERS)
+@PROVIDERS.get(_PROVIDER, ProviderView, headers=READ_HEADERS)
 async def show_provider(call: Call) -> Answer:
     """The provider with its standing."""
     provider = await call.api.read(providers.get_provider, call.api.store, call.params["provider"])
     return not_modified(call.headers, provider) or await _shown(call.api, 200, provider)
 
 
-@Route(PROVIDERS, "DELETE", _PROVIDER, {204: None}, access="admin", problems=(AlreadyExists,))
+@PROVIDERS.delete(_PROVIDER, problems=(AlreadyExists,))
 async def remove_provider(call: Call) -> Answer:
     """Removes a provider that no record and no run names."""
     api, provider_id = call.api, call.params["provider"]
@@ -67,26 +57,22 @@ async def remove_provider(call: Call) -> Answer:
     return empty_answer(204)
 
 
-@Route(PROVIDERS, "POST", f"{_PROVIDER}/pause", {200: ProviderView}, access="admin")
+@PROVIDERS.post(f"{_PROVIDER}/pause", ProviderView)
 async def pause_provider(call: Call) -> Answer:
     """Lets nothing more of the provider start."""
     return await _set_paused(call, paused=True)
 
 
-@Route(PROVIDERS, "POST", f"{_PROVIDER}/resume", {200: ProviderView}, access="admin")
+@PROVIDERS.post(f"{_PROVIDER}/resume", ProviderView)
 async def resume_provider(call: Call) -> Answer:
     """Lets the provider go on; it catches up at a pace."""
     return await _set_paused(call, paused=False)
 
 
-@Route(PROVIDERS, "GET", "/v1/providers", {200: Page[ProviderView]}, access="admin", paged=True)
+@PROVIDERS.get_page("/v1/providers", ProviderView)
 async def list_providers(call: Call) -> Answer:
     """All providers in order of id."""
-    api = call.api
-    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(query.cursor, cursors.PROVIDERS, ""))
-    views, more = await api.work(_page, api, after=after, limit=query.limit)
-    return json_answer(200, Page(views, make_cursor(cursors.PROVIDERS, views[-1].id) if more else None))
+    return json_answer(200, await call.api.listed(call.page(), lists.list_providers))
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:
@@ -97,11 +83,6 @@ async def _set_paused(call: Call, *, paused: bool) -> Answer:
     api.hooks.wake()
     assert put.provider is not None
     return await _shown(api, 200, put.provider)
-
-
-def _page(api: ApiContext, *, after: str, limit: int) -> tuple[list[ProviderView], bool]:
-    found = api.store.providers(after=after, limit=limit + 1)
-    return [provider_view(api.store, one, now_ms=api.now_ms()) for one in found[:limit]], len(found) > limit
 
 
 async def _shown(api: ApiContext, status: int, provider: ProviderDefinition, *headers: Header) -> Answer:

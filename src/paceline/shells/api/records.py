@@ -11,14 +11,14 @@ import msgspec
 from paceline.core.batches.batch import BODY_BYTES_MAX, ENDPOINT_CHARS_MAX, Batch, RecordSpec, record_document
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer, tagged_answer
 from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
-from paceline.shells.api.http.pages import Page, make_cursor, page_query, position_of, truth
+from paceline.shells.api.http.pages import Page, truth
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import READ_HEADERS, Group, Route
+from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 from paceline.steps.batches.late_records import plan_late_records
@@ -31,21 +31,12 @@ RECORDS_CHUNK = 1_000
 RECORDS_PER_PUT = 4
 """So many records take about as long as one put of a monitor."""
 _BODY = msgspec.json.Decoder(RecordsBody)
-RECORDS = Group("Batches")
+RECORDS = Group("Batches", access="admin")
 _RECORDS = "/v1/batches/{batch}/records"
 _RECORD = f"{_RECORDS}/{{record}}"
 
 
-@Route(
-    RECORDS,
-    "PUT",
-    _RECORDS,
-    {200: RecordsAnswer},
-    access="admin",
-    document="RecordsBody",
-    body_bytes_max=sys.maxsize,
-    streamed=True,
-)
+@RECORDS.put_many(_RECORDS, RecordsAnswer, document="RecordsBody", body_bytes_max=sys.maxsize, streamed=True)
 async def put_records(call: Call) -> Answer:
     """Puts many records, as one document or as lines of any number."""
     api = call.api
@@ -56,33 +47,18 @@ async def put_records(call: Call) -> Answer:
     return json_answer(200, answer)
 
 
-@Route(
-    RECORDS,
-    "GET",
-    _RECORDS,
-    {200: Page[RecordView], 304: None},
-    access="admin",
-    headers=READ_HEADERS,
-    paged=True,
-    query=("provider", "active"),
-)
+@RECORDS.get_page(_RECORDS, RecordView, headers=READ_HEADERS, query=("provider", "active"))
 async def list_records(call: Call) -> Answer:
     """The batch's records in order of id."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
-    asked = page_query(call.query_string, "provider", "active", limit_max=api.system.settings.page_max)
-    provider = asked.given.get("provider")
+    asked = call.page("provider", "active")
     active = truth(asked.given, "active", default=False) if "active" in asked.given else None
-    scope = cursors.records_of(batch.number, provider=provider, active=active)
-    after = str(position_of(asked.cursor, scope, ""))
-    found, following = await api.work(
-        api.store.find_records, batch, provider=provider, active=active, after=after, limit=asked.limit
-    )
-    cursor = None if following is None else make_cursor(scope, following)
-    return tagged_answer(Page([record_view(record) for record in found], cursor), call.headers)
+    page = await api.listed(asked, lists.list_records, batch, asked.given.get("provider"), active=active)
+    return tagged_answer(Page([record_view(record) for record in page.items], page.next_cursor), call.headers)
 
 
-@Route(RECORDS, "GET", _RECORD, {200: RecordView}, access="admin")
+@RECORDS.get(_RECORD, RecordView)
 async def show_record(call: Call) -> Answer:
     """The record."""
     store, name = call.api.store, call.params["record"]
@@ -93,7 +69,7 @@ async def show_record(call: Call) -> Answer:
     return json_answer(200, record_view(await call.api.read(find)))
 
 
-@Route(RECORDS, "DELETE", _RECORD, {204: None}, access="admin")
+@RECORDS.delete(_RECORD)
 async def remove_record(call: Call) -> Answer:
     """Removes the record; it runs no more, also today."""
     store, record_id = call.api.store, call.params["record"]

@@ -8,10 +8,12 @@ from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.shells.api.documents import Alive, LoopView, Ready
 from paceline.shells.api.http.answers import Answer, json_answer, text_answer
 from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
+from paceline.shells.api.http.pages import Page
 from paceline.shells.api.http.problems import NotReady
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
+from paceline.shells.cursors import position_of
 from paceline.shells.daemon.metrics import CONTENT_TYPE
+from paceline.shells.lists import first_of
 from paceline.steps.views.report import SchedulerView, scheduler_view
 from paceline.steps.views.service_report import ServiceStatus, service_status
 
@@ -20,18 +22,18 @@ REFRESH_S_MAX = 0.4
 SERVICE = Group("Service")
 
 
-@Route(SERVICE, "GET", "/v1/schedulers", {200: Page[SchedulerView]}, access="admin", paged=True)
+@SERVICE.get_page("/v1/schedulers", SchedulerView, access="admin")
 async def list_schedulers(call: Call) -> Answer:
     """All entries, in order of generation."""
     api = call.api
-    query = page_query(call.query_string, limit_max=call.api.system.settings.page_max)
-    after = int(position_of(query.cursor, "schedulers", 0))
-    rows = await api.work(api.store.schedulers, after_generation=after, limit=query.limit + 1, now_ms=api.now_ms())
-    page = page_of(rows, query.limit, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
-    return json_answer(200, page)
+    asked = call.page()
+    after = position_of(asked.cursor, "schedulers", 0)
+    rows = await api.work(api.store.schedulers, after_generation=after, limit=asked.limit + 1, now_ms=api.now_ms())
+    page = first_of(rows, asked.limit, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
+    return json_answer(200, Page(*page))
 
 
-@Route(SERVICE, "GET", "/v1/status", {200: ServiceStatus}, access="admin")
+@SERVICE.get("/v1/status", ServiceStatus, access="admin")
 async def show_status(call: Call) -> Answer:
     """Counts and ages of everything."""
     api = call.api
@@ -39,14 +41,14 @@ async def show_status(call: Call) -> Answer:
     return json_answer(200, await api.work(service_status, api.store, store_url, now_ms=api.now_ms()))
 
 
-@Route(SERVICE, "GET", "/healthz", {200: Alive}, access="open")
+@SERVICE.get("/healthz", Alive, access="open")
 async def show_health(call: Call) -> Answer:
     """The process is alive."""
     del call
     return json_answer(200, Alive())
 
 
-@Route(SERVICE, "GET", "/readyz", {200: Ready}, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
+@SERVICE.get("/readyz", Ready, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
 async def show_readiness(call: Call) -> Answer:
     """The store can be written and every loop turns.
 
@@ -62,7 +64,7 @@ async def show_readiness(call: Call) -> Answer:
     return json_answer(200, Ready("ready", views))
 
 
-@Route(SERVICE, "GET", "/metrics", {200: "text/plain"}, access="open")
+@SERVICE.get("/metrics", "text/plain", access="open")
 async def show_metrics(call: Call) -> Answer:
     """Figures for Prometheus."""
     api = call.api

@@ -8,14 +8,16 @@ from typing import TypeVar
 import msgspec
 
 from paceline.core.scopes import worker_provider
-from paceline.core.users import Token, UserEdit
+from paceline.core.users import UserEdit
 from paceline.errors import AlreadyExists, Forbidden, LimitReached
 from paceline.shells.api.documents import NewTokenBody, NewUser, NewUserBody, TokenMade, UserPatchBody
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
 from paceline.shells.api.http.auth import owner_of, require_admin
 from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.pages import Page, page_of, page_query, position_of
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.pages import Page, page_by_id
+from paceline.shells.api.http.route import Group
+from paceline.shells.cursors import position_of
+from paceline.shells.lists import first_of
 from paceline.steps import access
 from paceline.steps.views.report import TokenView, UserView, token_view, user_view
 
@@ -24,7 +26,7 @@ USERS = Group("Users")
 _USER = "/v1/users/{user}"
 
 
-@Route(USERS, "POST", "/v1/users", {201: NewUser}, access="admin", body=NewUserBody, problems=(AlreadyExists,))
+@USERS.post("/v1/users", {201: NewUser}, access="admin", body=NewUserBody, problems=(AlreadyExists,))
 async def add_user(call: Call) -> Answer:
     """Adds a user with a first token, which is shown this once."""
     body: NewUserBody = call.body
@@ -43,23 +45,23 @@ async def add_user(call: Call) -> Answer:
     return json_answer(201, NewUser(user.id, made.secret), (b"location", f"/v1/users/{user.id}".encode()))
 
 
-@Route(USERS, "GET", "/v1/users", {200: Page[UserView]}, access="admin", paged=True)
+@USERS.get_page("/v1/users", UserView, access="admin")
 async def list_users(call: Call) -> Answer:
     """All users in order of id."""
     api = call.api
-    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    after = str(position_of(query.cursor, "users", ""))
-    users = await api.read(api.store.users, after=after, limit=query.limit + 1)
-    return json_answer(200, page_of(users, query.limit, "users", at=lambda user: user.id, view=user_view))
+    asked = call.page()
+    users = await api.read(api.store.users, after=position_of(asked.cursor, "users", ""), limit=asked.limit + 1)
+    page = first_of(users, asked.limit, "users", at=lambda user: user.id, view=user_view)
+    return json_answer(200, Page(*page))
 
 
-@Route(USERS, "GET", _USER, {200: UserView})
+@USERS.get(_USER, UserView)
 async def show_user(call: Call) -> Answer:
     """The user; `me` is whose token it is."""
     return json_answer(200, user_view(await call.api.read(access.get_user, call.api.store, call.owner)))
 
 
-@Route(USERS, "PATCH", _USER, {200: UserView}, access="admin", body=UserPatchBody)
+@USERS.patch(_USER, UserView, access="admin", body=UserPatchBody)
 async def edit_user(call: Call) -> Answer:
     """Changes role or daily credits; disables or enables."""
     body: UserPatchBody = call.body
@@ -70,7 +72,7 @@ async def edit_user(call: Call) -> Answer:
     return json_answer(200, user_view(user))
 
 
-@Route(USERS, "DELETE", _USER, {204: None}, access="admin")
+@USERS.delete(_USER, access="admin")
 async def remove_user(call: Call) -> Answer:
     """Removes the user with tokens and monitors."""
     api, owner = call.api, call.owner
@@ -79,14 +81,8 @@ async def remove_user(call: Call) -> Answer:
     return empty_answer(204)
 
 
-@Route(
-    USERS,
-    "POST",
-    f"{_USER}/tokens",
-    {201: TokenMade},
-    body=NewTokenBody,
-    body_needed=False,
-    problems=(LimitReached, Forbidden),
+@USERS.post(
+    f"{_USER}/tokens", {201: TokenMade}, body=NewTokenBody, body_needed=False, problems=(LimitReached, Forbidden)
 )
 async def add_token(call: Call) -> Answer:
     """Makes a token, which is shown this once."""
@@ -102,18 +98,14 @@ async def add_token(call: Call) -> Answer:
     return json_answer(201, answer, (b"location", path))
 
 
-@Route(USERS, "GET", f"{_USER}/tokens", {200: Page[TokenView]}, paged=True)
+@USERS.get_page(f"{_USER}/tokens", TokenView)
 async def list_tokens(call: Call) -> Answer:
     """The user's tokens, without their secrets."""
-    owner, api = call.owner, call.api
-    query = page_query(call.query_string, limit_max=api.system.settings.page_max)
-    scope = f"tokens {owner}"
-    after = str(position_of(query.cursor, scope, ""))
-    tokens = [token for token in await api.read(_tokens, api, owner) if token.id > after]
-    return json_answer(200, page_of(tokens, query.limit, scope, at=lambda token: token.id, view=token_view))
+    views = await call.api.read(_token_views, call.api, call.owner)
+    return json_answer(200, page_by_id(views, call.page(), f"tokens {call.owner}"))
 
 
-@Route(USERS, "DELETE", f"{_USER}/tokens/{{token_id}}", {204: None})
+@USERS.delete(f"{_USER}/tokens/{{token_id}}")
 async def revoke_token(call: Call) -> Answer:
     """Revokes a token, from the next request on."""
     api, owner, token_id = call.api, owner_of(call.user, call.params["user"]), call.params["token_id"]
@@ -143,9 +135,10 @@ def _tell_all(api: ApiContext) -> None:
     api.hooks.wake_jobs()
 
 
-def _tokens(api: ApiContext, owner: str) -> list[Token]:
+def _token_views(api: ApiContext, owner: str) -> list[TokenView]:
     """In order of id."""
-    return sorted(api.store.tokens(access.get_user(api.store, owner).id), key=lambda token: token.id)
+    tokens = api.store.tokens(access.get_user(api.store, owner).id)
+    return [token_view(token) for token in sorted(tokens, key=lambda token: token.id)]
 
 
 def _given(value: T | msgspec.UnsetType) -> T | None:

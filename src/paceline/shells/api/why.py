@@ -5,7 +5,7 @@ from __future__ import annotations
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.auth import viewer_of
 from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Group
 from paceline.shells.api.outgoing import canonical_call_run, canonical_run
 from paceline.steps.batches.batches import get_batch
 from paceline.steps.monitors.define import get_monitor
@@ -16,7 +16,7 @@ from paceline.steps.why.view import WhyView
 WHY = Group("Why")
 
 
-@Route(WHY, "GET", "/v1/runs/{run}/why", {200: WhyView})
+@WHY.get("/v1/runs/{run}/why", WhyView)
 async def explain_run(call: Call) -> Answer:
     """Why a run waits, or went as it did: the chain of reasons, and when it starts.
 
@@ -28,7 +28,7 @@ async def explain_run(call: Call) -> Answer:
     return json_answer(200, view)
 
 
-@Route(WHY, "GET", "/v1/users/{user}/monitors/{id}/why", {200: WhyView})
+@WHY.get("/v1/users/{user}/monitors/{id}/why", WhyView)
 async def explain_monitor(call: Call) -> Answer:
     """Why a monitor does not fire: of a run that waits, else of its next firing."""
     api = call.api
@@ -36,7 +36,7 @@ async def explain_monitor(call: Call) -> Answer:
     return json_answer(200, await api.work(why_not.explain_monitor, api.store, monitor, now_ms=api.now_ms()))
 
 
-@Route(WHY, "GET", "/v1/batches/{batch}/records/{record}/why", {200: WhyView}, access="admin")
+@WHY.get("/v1/batches/{batch}/records/{record}/why", WhyView, access="admin")
 async def explain_record(call: Call) -> Answer:
     """Why a record did not run today: of its run of the day, or why there is none."""
     api, params = call.api, call.params
@@ -45,7 +45,7 @@ async def explain_record(call: Call) -> Answer:
     return json_answer(200, view)
 
 
-@Route(WHY, "GET", "/v1/jobs/{job}/why", {200: WhyView})
+@WHY.get("/v1/jobs/{job}/why", WhyView)
 async def explain_job(call: Call) -> Answer:
     """Why a job is not done: of its first measurement that waits or runs."""
     api, viewer = call.api, viewer_of(call.user)

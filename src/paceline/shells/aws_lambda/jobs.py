@@ -15,11 +15,12 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.batches.calls import CallResult
 from paceline.core.monitors.definition import duration_ms
+from paceline.ports import Atlas
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Event, Time, chance, engine, logger, time_of
 from paceline.shells.daemon.alerts import Alerts
 from paceline.shells.daemon.in_flight import InFlight
-from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, WatchedAtlas
+from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, watched_atlas
 from paceline.shells.daemon.webhooks import Webhooks
 from paceline.steps.alerts.deliver import Message
 from paceline.steps.jobs.dispatch import DispatchSettings
@@ -110,8 +111,8 @@ def _desk() -> DispatchSettings:
 
 
 @cache
-def _atlas() -> WatchedAtlas:
-    return WatchedAtlas(open_atlas(engine().system.settings), loop_metrics(), beat=lambda _seconds: None)
+def _atlas() -> Atlas:
+    return watched_atlas(open_atlas(engine().system.settings), loop_metrics(), beat=lambda _seconds: None)
 
 
 @cache

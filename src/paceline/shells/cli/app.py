@@ -18,6 +18,7 @@ from paceline.shells.cli import (
     export,
     import_,
     login,
+    options,
     runs,
     simulator,
     tokens,
@@ -34,16 +35,7 @@ from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
-from paceline.shells.cli.options import (
-    CaFileOption,
-    ConfigOption,
-    JsonOption,
-    StoreOption,
-    TokenFileOption,
-    TokenOption,
-    UrlOption,
-    UtcOption,
-)
+from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
@@ -92,16 +84,16 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so
 def _root(
     ctx: typer.Context,
     *,
-    config: ConfigOption = None,
-    store: StoreOption = None,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    token_file: TokenFileOption = None,
-    ca_file: CaFileOption = None,
-    as_json: JsonOption = False,
-    utc: UtcOption = False,
+    config: options.ConfigOption = None,
+    store: options.StoreOption = None,
+    url: options.UrlOption = None,
+    token: options.TokenOption = None,
+    token_file: options.TokenFileOption = None,
+    ca_file: options.CaFileOption = None,
+    as_json: options.JsonOption = False,
+    utc: options.UtcOption = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, flag("--version", "Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     del version

@@ -18,7 +18,6 @@ from paceline.shells.cli.options import ConfigOption, JsonOption, StoreOption, U
 from paceline.shells.cli.output import print_note
 from paceline.shells.cli.text.examples import examples_of
 from paceline.steps import access
-from paceline.steps.views.report import UserView
 
 if TYPE_CHECKING:  # they are slow to import, and `--help` needs none of them
     from paceline.config import Settings
@@ -193,11 +192,6 @@ def command(
         return function
 
     return register
-
-
-def owner_over_rest(remote: Remote, user: str | None) -> str:
-    """The user a command is about: the one named, else $PACELINE_USER, else whose token it is."""
-    return remote.get("/v1/users/{user}", UserView, names={"user": user or os.environ.get("PACELINE_USER") or "me"}).id
 
 
 def owner_id(system: System, user: str | None) -> str:

@@ -13,12 +13,11 @@ from paceline.core.alerts.channel import ChannelBody, ChannelKind
 from paceline.core.alerts.silence import TagSilenceBody, tag_silence
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
-from paceline.shells import cursors
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
+from paceline.shells import lists
+from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.alerts import channels, silences
 from paceline.steps.views import alert_report
 from paceline.steps.views.alert_report import AlertView, ChannelView, SilenceView, TrialView
@@ -60,23 +59,17 @@ _CHANNEL = f"{_CHANNELS}/{{channel}}"
 _SILENCES = "/v1/users/{user}/silences"
 TEST_S = 40.0
 """So long a service may take to answer a test message."""
-ChannelArgument = Annotated[str, typer.Argument(metavar="ID", help="The channel's id.")]
-ForOption = Annotated[str, typer.Option("--for", metavar="DURATION", help="How long, such as 30m or 2h.")]
-ReasonOption = Annotated[str, typer.Option(metavar="TEXT", help="Why; shown in the list.")]
+ChannelArgument = Annotated[str, argument("ID", "The channel's id.")]
+ForOption = Annotated[str, option("DURATION", "How long, such as 30m or 2h.", "--for")]
+ReasonOption = Annotated[str, option("TEXT", "Why; shown in the list.")]
 
 
 class ChannelOptions(NamedTuple):
     """What ``channel set`` changes; None: as it is."""
 
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Of a webhook, or of apprise; - reads it from stdin.")
-    ] = None
-    kind: Annotated[
-        str | None, typer.Option(metavar="KIND", help="webhook or apprise. [default: by how the URL begins]")
-    ] = None
-    default: Annotated[
-        bool | None, typer.Option("--default/--no-default", help="Told of all that names no channel, or not.")
-    ] = None
+    url: Annotated[str | None, option("URL", "Of a webhook, or of apprise; - reads it from stdin.")] = None
+    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: by how the URL begins]")] = None
+    default: Annotated[bool | None, flag("--default/--no-default", "Told of all that names no channel, or not.")] = None
 
 
 @command(app, "set")
@@ -86,7 +79,7 @@ def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None
         options = options._replace(url=sys.stdin.readline().strip())
     view = call.answer(
         lambda at: _put(at, owner_id(at, user), channel, options),
-        lambda remote: _put_over_rest(remote, owner_over_rest(remote, user), channel, options),
+        lambda remote: _put_over_rest(remote, remote.owner(user), channel, options),
     )
     emit(call, view, f"Channel {view.id} is set. Try it: paceline channel test {view.id}")
 
@@ -96,7 +89,7 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
     """List a user's channels; their URLs are never shown."""
     views = call.answer(
         lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
-        lambda remote: remote.every(_CHANNELS, ChannelView, names={"user": owner_over_rest(remote, user)}),
+        lambda remote: remote.every(_CHANNELS, ChannelView, user=remote.owner(user)),
     )
     emit_page(
         call,
@@ -113,11 +106,7 @@ def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) 
         lambda at: _test(at, owner_id(at, user), channel),
         lambda remote: (
             remote.ask(
-                "POST",
-                f"{_CHANNEL}/test",
-                TrialView,
-                names={"user": owner_over_rest(remote, user), "channel": channel},
-                wait_s=TEST_S,
+                "POST", f"{_CHANNEL}/test", TrialView, wait_s=TEST_S, user=remote.owner(user), channel=channel
             ).view
         ),
     )
@@ -130,7 +119,7 @@ def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> 
     """Remove a channel; alerts of monitors that name it then go to the default channels."""
     call.answer(
         lambda at: channels.remove_channel(at.store, owner_id(at, user), channel),
-        lambda remote: remote.do("DELETE", _CHANNEL, names={"user": owner_over_rest(remote, user), "channel": channel}),
+        lambda remote: remote.do("DELETE", _CHANNEL, user=remote.owner(user), channel=channel),
     )
     emit(call, {"removed": channel}, f"Removed channel {channel}.")
 
@@ -138,7 +127,7 @@ def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> 
 @command(silence_app, "add")
 def add_silence(
     call: Call,
-    tag: Annotated[str, typer.Argument(metavar="TAG", help="The tag of the monitors that are silenced.")],
+    tag: Annotated[str, argument("TAG", "The tag of the monitors that are silenced.")],
     *,
     user: UserOption = None,
     lasting: ForOption,
@@ -149,7 +138,7 @@ def add_silence(
     view = call.answer(
         lambda at: silence_now(at, user, lambda now_ms: tag_silence(body, now_ms=now_ms)),
         lambda remote: (
-            remote.ask("POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), names=_owner(remote, user)).view
+            remote.ask("POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), user=remote.owner(user)).view
         ),
     )
     emit_silence(call, view)
@@ -160,7 +149,7 @@ def list_silences(call: Call, *, user: UserOption = None) -> None:
     """List a user's silences in force."""
     views = call.answer(
         lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
-        lambda remote: remote.every(_SILENCES, SilenceView, names=_owner(remote, user)),
+        lambda remote: remote.every(_SILENCES, SilenceView, user=remote.owner(user)),
     )
     emit_page(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
 
@@ -168,16 +157,14 @@ def list_silences(call: Call, *, user: UserOption = None) -> None:
 @command(silence_app, "end")
 def end_silence(
     call: Call,
-    silence: Annotated[str, typer.Argument(metavar="ID", help="The silence's id.")],
+    silence: Annotated[str, argument("ID", "The silence's id.")],
     *,
     user: UserOption = None,
 ) -> None:
     """End a silence early; a failure that it held back and that lasts is told."""
     call.answer(
         lambda at: silences.end_silence(at.store, owner_id(at, user), silence, now_ms=at.clock.now_ms()),
-        lambda remote: remote.do(
-            "DELETE", f"{_SILENCES}/{{silence_id}}", names={**_owner(remote, user), "silence_id": silence}
-        ),
+        lambda remote: remote.do("DELETE", f"{_SILENCES}/{{silence_id}}", user=remote.owner(user), silence_id=silence),
     )
     emit(call, {"ended": silence}, f"Ended silence {silence}.")
 
@@ -186,9 +173,9 @@ def end_silence(
 def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
     """List what a user was told through which channel, newest first."""
     views, following = call.answer(
-        lambda at: _alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
+        lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
         lambda remote: remote.page(
-            "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, names=_owner(remote, user)
+            "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, user=remote.owner(user)
         ),
     )
     emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none=_NO_ALERT)
@@ -208,10 +195,6 @@ def emit_silence(call: Call, view: SilenceView) -> None:
     emit(call, view, f"Silenced {what} until {view.until}. End it early: paceline silence end {view.id}")
 
 
-def _owner(remote: Remote, user: str | None) -> dict[str, str]:
-    return {"user": owner_over_rest(remote, user)}
-
-
 def _put(system: System, owner: str, channel: str, options: ChannelOptions) -> ChannelView:
     try:
         there = alert_report.channel_view(channel, channels.get_channel(system.store, owner, channel))
@@ -223,10 +206,10 @@ def _put(system: System, owner: str, channel: str, options: ChannelOptions) -> C
 
 
 def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOptions) -> ChannelView:
-    names = {"user": owner, "channel": channel}
-    there = remote.find(_CHANNEL, ChannelView, names=names)
+    names: dict[str, Any] = {"user": owner, "channel": channel}
+    there = remote.find(_CHANNEL, ChannelView, **names)
     body = _body(there.view if there else None, options)
-    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), names=names).view
+    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), **names).view
 
 
 def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:
@@ -250,10 +233,3 @@ def _test(system: System, owner: str, channel: str) -> TrialView:
     from paceline.shells.channel_test import send_test_message
 
     return send_test_message(system, owner, channel)
-
-
-def _alerts(system: System, owner: str, *, cursor: str | None, limit: int) -> tuple[list[AlertView], str | None]:
-    scope = cursors.alerts_of(owner)
-    before = str(position_of(cursor or "", scope, ""))
-    views, following = alert_report.alert_views(system.store, owner, before=before, limit=limit)
-    return views, None if following is None else make_cursor(scope, following)

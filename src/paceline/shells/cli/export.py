@@ -17,28 +17,22 @@ from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
+from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.upkeep import daemon_text, running_daemons
 
 if TYPE_CHECKING:
     from paceline.steps.move.move_out import Exported
     from paceline.wiring import System
 
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes, mode 0600; - writes to stdout.")]
+FileArgument = Annotated[Path, argument("FILE", "Where it goes, mode 0600; - writes to stdout.")]
 LiveOption = Annotated[
-    bool, typer.Option("--live", help="Although something runs or is under way: a copy to try, not to go on with.")
+    bool, flag("--live", "Although something runs or is under way: a copy to try, not to go on with.")
 ]
 AsCodeOption = Annotated[
-    bool,
-    typer.Option(
-        "--as-code", help="Write monitors, channels, providers and batches as YAML, for paceline apply; at any time."
-    ),
+    bool, flag("--as-code", "Write monitors, channels, providers and batches as YAML, for paceline apply; at any time.")
 ]
-OnlyUserOption = Annotated[
-    str | None, typer.Option("--user", metavar="USER", help="With --as-code: only what this user has.")
-]
-HistoryOption = Annotated[
-    bool, typer.Option("--history", help="Write the ledger as well, for paceline verify FILE elsewhere.")
-]
+OnlyUserOption = Annotated[str | None, option("USER", "With --as-code: only what this user has.", "--user")]
+HistoryOption = Annotated[bool, flag("--history", "Write the ledger as well, for paceline verify FILE elsewhere.")]
 LEFT_SHOWN_MAX = 10
 
 

@@ -14,10 +14,11 @@ from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.export import refuse_while_running
 from paceline.shells.cli.files import open_input
+from paceline.shells.cli.options import argument, flag
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
-FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="What paceline export wrote; - reads stdin.")]
-LiveOption = Annotated[bool, typer.Option("--live", help="Although a Paceline runs on this store.")]
+FileArgument = Annotated[Path, argument("FILE", "What paceline export wrote; - reads stdin.")]
+LiveOption = Annotated[bool, flag("--live", "Although a Paceline runs on this store.")]
 
 
 def register(app: typer.Typer) -> None:

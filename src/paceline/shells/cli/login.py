@@ -10,18 +10,9 @@ from typing import Annotated
 import typer
 
 from paceline.errors import InvalidInput
+from paceline.shells.cli import logins
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.logins import (
-    TOKEN_CHARS_MAX,
-    Login,
-    RemoteOptions,
-    given_ca,
-    given_token,
-    login_file,
-    named_url,
-    read_login,
-    write_login,
-)
+from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 from paceline.steps.views.report import UserView
 
@@ -34,35 +25,32 @@ def register(app: typer.Typer) -> None:
 def login(
     call: Call,
     *,
-    url: Annotated[
-        str | None, typer.Option(metavar="URL", help="Its address. [default: $PACELINE_URL, or it is asked for]")
-    ] = None,
+    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, or it is asked for]")] = None,
     token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with the token. [default: $PACELINE_TOKEN, or it is asked for]"),
+        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, or it is asked for]")
     ] = None,
     ca_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
+        Path | None, option("FILE", "CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
     ] = None,
 ) -> None:
     """Log in to a Paceline elsewhere: address and token are tried and kept. Commands then go there over REST."""
     from paceline.shells.cli.remote import Remote
 
-    asked = RemoteOptions(
+    asked = logins.RemoteOptions(
         url or call.remote.url,
         call.remote.token,
         token_file or call.remote.token_file,
         ca_file or call.remote.ca_file,
     )
-    address = named_url(asked) or _ask_url()
-    token = given_token(asked, as_json=call.as_json) or _ask_token()
-    wanted = Login(address.rstrip("/"), token, given_ca(asked))
+    address = logins.named_url(asked) or _ask_url()
+    token = logins.given_token(asked, as_json=call.as_json) or _ask_token()
+    wanted = logins.Login(address.rstrip("/"), token, logins.given_ca(asked))
     remote = Remote(wanted)
     try:
-        user = remote.get("/v1/users/{user}", UserView, names={"user": "me"})
+        user = remote.get("/v1/users/{user}", UserView, user="me")
     finally:
         remote.close()
-    file = write_login(wanted)
+    file = logins.write_login(wanted)
     document = {"url": wanted.url, "user": user.id, "role": user.role, "file": str(file)}
     emit(call, document, f"Logged in to {wanted.url} as {user.role} {user.id}. The token is in {file}.")
 
@@ -70,7 +58,7 @@ def login(
 def logout(call: Call) -> None:
     """Log out: forget the address and the token. The token itself stays valid until it is revoked."""
     known = _known()
-    login_file().unlink(missing_ok=True)
+    logins.login_file().unlink(missing_ok=True)
     told = f"Logged out of {known}." if known else "You were not logged in."
     emit(call, {"url": known}, told)
 
@@ -78,9 +66,9 @@ def logout(call: Call) -> None:
 def _known() -> str | None:
     """Where it leads; nothing if the file cannot be read, which is removed all the same."""
     try:
-        saved = read_login()
+        saved = logins.read_login()
     except InvalidInput:
-        return str(login_file())
+        return str(logins.login_file())
     return saved.url if saved else None
 
 
@@ -94,7 +82,7 @@ def _ask_token() -> str:
     """Asks a person without an echo, or reads one line of stdin."""
     if sys.stdin.isatty():
         return getpass.getpass("Token (it is not shown): ").strip()
-    token = sys.stdin.readline(TOKEN_CHARS_MAX).strip()
+    token = sys.stdin.readline(logins.TOKEN_CHARS_MAX).strip()
     if not token:
         raise InvalidInput("stdin was empty; write the token to it, or use --token-file or PACELINE_TOKEN.")
     return token

@@ -10,52 +10,48 @@ import typer
 
 PAGE_MAX = 1_000
 
+
+def option(metavar: str, help_text: str, *names: str, **more: Any) -> Any:
+    """An option with a value. Without a name it has that of its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help_text, **more)
+
+
+def flag(name: str, help_text: str, **more: Any) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=help_text, **more)
+
+
+def argument(metavar: str, help_text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help_text)
+
+
 ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings file. [default: paceline.toml, if there is one]"),
+    Path | None, option("FILE", "Settings file. [default: paceline.toml, if there is one]", "--config")
 ]
-StoreOption = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="Store to open, for example sqlite:///paceline.db.")
-]
+StoreOption = Annotated[str | None, option("URL", "Store to open, for example sqlite:///paceline.db.", "--store")]
 UrlOption = Annotated[
-    str | None,
-    typer.Option("--url", metavar="URL", help="A Paceline elsewhere, asked over REST. [default: $PACELINE_URL]"),
+    str | None, option("URL", "A Paceline elsewhere, asked over REST. [default: $PACELINE_URL]", "--url")
 ]
-TokenOption = Annotated[
-    str | None, typer.Option("--token", metavar="TOKEN", help="For --url; others can read it here. See --token-file.")
-]
+TokenOption = Annotated[str | None, option("TOKEN", "For --url; others can read it here. See --token-file.", "--token")]
 TokenFileOption = Annotated[
-    Path | None,
-    typer.Option("--token-file", metavar="FILE", help="A file with the token for --url. [default: $PACELINE_TOKEN]"),
+    Path | None, option("FILE", "A file with the token for --url. [default: $PACELINE_TOKEN]", "--token-file")
 ]
 CaFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca-file", metavar="FILE", help="CA certificates to trust for --url, PEM. [default: $PACELINE_CA_FILE]"
-    ),
+    Path | None, option("FILE", "CA certificates to trust for --url, PEM. [default: $PACELINE_CA_FILE]", "--ca-file")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
-UtcOption = Annotated[bool, typer.Option("--utc", help="Show exact times, not how far away they are.")]
+JsonOption = Annotated[bool, flag("--json", "Print one JSON document, for programs.")]
+UtcOption = Annotated[bool, flag("--utc", "Show exact times, not how far away they are.")]
 ReplaceOption = Annotated[
-    bool, typer.Option("--replace", help="Replace the whole definition: what no option names gets its default.")
+    bool, flag("--replace", "Replace the whole definition: what no option names gets its default.")
 ]
 UserOption = Annotated[
-    str | None,
-    typer.Option(
-        "--user", metavar="USER", help="The user it is about. [default: $PACELINE_USER, or the only user there is]"
-    ),
+    str | None, option("USER", "The user it is about. [default: $PACELINE_USER, or the only user there is]", "--user")
 ]
-DefinitionOption = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="The whole definition as JSON; - reads stdin.")
-]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=PAGE_MAX, metavar="N", help="How many at most.")]
-CursorOption = Annotated[
-    str | None, typer.Option("--cursor", metavar="CURSOR", help="Where the next page begins, as the last one said.")
-]
-ProviderOption = Annotated[
-    str | None, typer.Option("--provider", metavar="PROVIDER", help="Only those of this provider.")
-]
-PausedOption = Annotated[bool | None, typer.Option("--paused/--no-paused", help="Paused, or not.")]
+DefinitionOption = Annotated[Path | None, option("FILE", "The whole definition as JSON; - reads stdin.", "--file")]
+LimitOption = Annotated[int, option("N", "How many at most.", "--limit", min=1, max=PAGE_MAX)]
+CursorOption = Annotated[str | None, option("CURSOR", "Where the next page begins, as the last one said.", "--cursor")]
+ProviderOption = Annotated[str | None, option("PROVIDER", "Only those of this provider.", "--provider")]
+PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Paused, or not.")]
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import msgspec
 from paceline.core.instants import to_ms, to_text
 from paceline.shells.cli.logins import Login
 from paceline.shells.cli.output import Problem, RemoteError
+from paceline.steps.views.report import UserView
 from paceline_client.answers import Opened, Reply
 from paceline_client.calls import Call as Request
 from paceline_client.client import Client
@@ -25,8 +27,6 @@ EDITS_MAX = 10
 """How often a change is tried again that somebody else was faster than."""
 T = TypeVar("T")
 Query = Mapping[str, str | int | None]
-Names = Mapping[str, str]
-NONE: Names = {}
 
 
 class Answered(NamedTuple, Generic[T]):
@@ -53,13 +53,17 @@ class Remote:
     def close(self) -> None:
         self._client.close()
 
-    def get(self, path: str, type_: type[T], *, query: Query | None = None, names: Names = NONE) -> T:
-        return self.ask("GET", path, type_, query=query, names=names).view
+    def owner(self, user: str | None) -> str:
+        """The user a command is about: the one named, else $PACELINE_USER, else whose token it is."""
+        return self.get("/v1/users/{user}", UserView, user=user or os.environ.get("PACELINE_USER") or "me").id
 
-    def find(self, path: str, type_: type[T], *, names: Names = NONE) -> Answered[T] | None:
+    def get(self, path: str, type_: type[T], *, query: Query | None = None, **names: Any) -> T:
+        return self.ask("GET", path, type_, query=query, **names).view
+
+    def find(self, path: str, type_: type[T], **names: Any) -> Answered[T] | None:
         """None if there is no such thing."""
         try:
-            return self.ask("GET", path, type_, names=names)
+            return self.ask("GET", path, type_, **names)
         except RemoteError as error:
             if error.code != "not_found":
                 raise
@@ -75,7 +79,7 @@ class Remote:
         query: Query | None = None,
         headers: Mapping[str, str | None] | None = None,
         wait_s: float = 0,
-        names: Names = NONE,
+        **names: Any,
     ) -> Answered[T]:
         """Bytes as ``body`` are sent as they are; anything else as JSON."""
         document = msgspec.Raw(body) if isinstance(body, bytes) else body
@@ -83,9 +87,9 @@ class Remote:
         with _told(self.url):
             return self._client.run(request)
 
-    def do(self, method: str, path: str, *, body: Any = None, names: Names = NONE) -> None:
+    def do(self, method: str, path: str, *, body: Any = None, **names: Any) -> None:
         """For an operation whose answer says nothing."""
-        self.ask(method, path, type(None), body=body, names=names)
+        self.ask(method, path, type(None), body=body, **names)
 
     def page(
         self,
@@ -95,24 +99,22 @@ class Remote:
         limit: int,
         cursor: str | None,
         query: Query | None = None,
-        names: Names = NONE,
+        **names: Any,
     ) -> tuple[list[T], str | None]:
         """A page of a list, and the cursor of the next one."""
         asked = {**(query or {}), "limit": limit, "cursor": cursor}
-        found: Page[T] = self.get(path, Page[type_], query=asked, names=names)  # type: ignore[valid-type]
+        found: Page[T] = self.get(path, Page[type_], query=asked, **names)  # type: ignore[valid-type]
         return found.items, found.next_cursor
 
-    def every(self, path: str, type_: type[T], *, names: Names = NONE) -> list[T]:
+    def every(self, path: str, type_: type[T], **names: Any) -> list[T]:
         """A list with all its pages."""
-        items, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=None, names=names)
+        items, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=None, **names)
         while cursor is not None:
-            more, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=cursor, names=names)
+            more, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=cursor, **names)
             items += more
         return items
 
-    def stream(
-        self, path: str, *, query: Query | None = None, wait_s: float = 0, names: Names = NONE
-    ) -> Iterator[bytes]:
+    def stream(self, path: str, *, query: Query | None = None, wait_s: float = 0, **names: Any) -> Iterator[bytes]:
         """An answer of any length, in pieces as they come."""
         request: Request[Reply] = Request("GET", path, Opened(bytes), names, query or {}, streamed=True, wait_s=wait_s)
         with _told(self.url):
@@ -122,16 +124,14 @@ class Remote:
             finally:
                 response.close()
 
-    def put_edited(
-        self, path: str, type_: type[T], make: Callable[[T | None], Any], *, names: Names = NONE
-    ) -> tuple[str, T]:
+    def put_edited(self, path: str, type_: type[T], make: Callable[[T | None], Any], **names: Any) -> tuple[str, T]:
         """Puts what ``make`` makes of what is there, only onto that. Returns the disposition and the new view."""
 
         def attempt() -> tuple[str, T]:
-            there = self.find(path, type_, names=names)
+            there = self.find(path, type_, **names)
             body = make(there.view if there else None)
             guard = {"If-Match": there.etag} if there else {"If-None-Match": "*"}
-            put = self.ask("PUT", path, type_, body=body, headers=guard, names=names)
+            put = self.ask("PUT", path, type_, body=body, headers=guard, **names)
             if there is None:
                 return "created", put.view
             return "unchanged" if there.etag == put.etag else "replaced", put.view

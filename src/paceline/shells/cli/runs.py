@@ -12,6 +12,7 @@ from paceline.core.ids import parse_call_run_id
 from paceline.errors import NotFound
 from paceline.ports import JobStore
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument
 from paceline.shells.cli.output import Columns, Fields, emit
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.views import job_report, report
@@ -52,10 +53,7 @@ class MeasurementRun(MeasurementView, frozen=True, kw_only=True):
 def show(
     call: Call,
     run: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN", help="The run's id: user/monitor#generation@counter, batch/record@date, or job/index."
-        ),
+        str, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
     ],
 ) -> None:
     """Show one run: what it was due for and what came of it."""
@@ -79,9 +77,9 @@ def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:
 def _show_over_rest(remote: Remote, run: str) -> RunView | CallRunView | MeasurementRun:
     if (name := _MEASUREMENT.fullmatch(run)) is None:
         kind: type[RunView | CallRunView] = CallRunView if parse_call_run_id(run) is not None else RunView
-        return remote.get("/v1/runs/{run}", kind, names={"run": run})
+        return remote.get("/v1/runs/{run}", kind, run=run)
     job, index = name[1], int(name[2])
-    found = remote.find("/v1/jobs/{job}", JobView, names={"job": job})
+    found = remote.find("/v1/jobs/{job}", JobView, job=job)
     for view in (found and found.view.measurements) or ():
         if found and view.index == index:
             return MeasurementRun(run=f"{job}/{index}", job=job, user=found.view.user, **msgspec.structs.asdict(view))

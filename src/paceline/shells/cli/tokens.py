@@ -9,8 +9,8 @@ import msgspec
 import typer
 
 from paceline.errors import NotFound
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.options import UserOption, argument, option
 from paceline.shells.cli.output import Columns, Note, RemoteError, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, words
 from paceline.steps import access
@@ -31,7 +31,7 @@ TOKEN_COLUMNS: Columns = {
     "CREATED": when("created_at", 4),
 }
 _TOKENS = "/v1/users/{user}/tokens"
-UserArgument = Annotated[str | None, typer.Argument(metavar="USER", help="The same as --user.")]
+UserArgument = Annotated[str | None, argument("USER", "The same as --user.")]
 
 
 @command(app, "new")
@@ -40,13 +40,9 @@ def new(
     name: UserArgument = None,
     *,
     user: UserOption = None,
-    label: Annotated[str, typer.Option(metavar="TEXT", help="What the token is for.")] = "",
-    scope: Annotated[
-        str, typer.Option(metavar="SCOPE", help="read, checker or worker:PROVIDER. [default: all that its user may]")
-    ] = "",
-    expires: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it ends, for example 2027-01-01T00:00:00Z.")
-    ] = None,
+    label: Annotated[str, option("TEXT", "What the token is for.")] = "",
+    scope: Annotated[str, option("SCOPE", "read, checker or worker:PROVIDER. [default: all that its user may]")] = "",
+    expires: Annotated[str | None, option("TIME", "When it ends, for example 2027-01-01T00:00:00Z.")] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown this once."""
     wanted = {"label": label, "scope": scope, "expires": expires}
@@ -62,7 +58,7 @@ def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = Non
     """List a user's tokens; the secrets themselves are stored nowhere."""
     views = call.answer(
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
-        lambda remote: remote.every(_TOKENS, TokenView, names={"user": owner_over_rest(remote, name or user)}),
+        lambda remote: remote.every(_TOKENS, TokenView, user=remote.owner(name or user)),
     )
     shown = sorted(views, key=lambda view: (view.created_at, view.id))
     emit_page(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
@@ -71,7 +67,7 @@ def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = Non
 @command(app, "revoke")
 def revoke(
     call: Call,
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="The token's id, or the token itself.")],
+    token: Annotated[str, argument("TOKEN", "The token's id, or the token itself.")],
     *,
     user: UserOption = None,
 ) -> None:
@@ -97,16 +93,16 @@ def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, 
 
 
 def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    owner = owner_over_rest(remote, user)
+    owner = remote.owner(user)
     body = {name: value for name, value in wanted.items() if value}
-    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, names={"user": owner}).view}
+    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, user=owner).view}
 
 
 def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:
     """The same for a token of the user that is named, else of whose token asks: REST knows tokens by their user."""
-    owner = owner_over_rest(remote, user)
+    owner = remote.owner(user)
     try:
-        remote.do("DELETE", f"{_TOKENS}/{{token}}", names={"user": owner, "token": token_id})
+        remote.do("DELETE", f"{_TOKENS}/{{token}}", user=owner, token=token_id)
     except RemoteError as error:
         raise _no_token(token_id) if error.code == "not_found" else error from None
     return owner

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import flag, option
 from paceline.shells.cli.output import emit
 
 if TYPE_CHECKING:
@@ -20,32 +21,28 @@ if TYPE_CHECKING:
     from paceline.shells.demo import Demo
     from paceline.wiring import System
 
-HostOption = Annotated[str | None, typer.Option(metavar="ADDRESS", help="Where the API listens. [default: 127.0.0.1]")]
-PortOption = Annotated[
-    int | None, typer.Option(metavar="N", help="The API's port; 0 takes a free one. [default: 8080]")
-]
+HostOption = Annotated[str | None, option("ADDRESS", "Where the API listens. [default: 127.0.0.1]")]
+PortOption = Annotated[int | None, option("N", "The API's port; 0 takes a free one. [default: 8080]")]
 
 
 class Logging(NamedTuple):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(metavar="debug|info|warning|error", help="Least level that is logged. [default: info]"),
+        option("debug|info|warning|error", "Least level that is logged. [default: info]"),
     ] = None
     log_format: Annotated[
         Literal["auto", "json", "text"] | None,
-        typer.Option(metavar="auto|json|text", help="auto: text on a terminal, JSON elsewhere. [default: auto]"),
+        option("auto|json|text", "auto: text on a terminal, JSON elsewhere. [default: auto]"),
     ] = None
 
 
 class Https(NamedTuple):
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The API's certificate chain, PEM; it then speaks HTTPS only.")
-    ] = None
-    tls_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The certificate's private key, PEM, without a password.")
-    ] = None
+    tls_cert: Annotated[Path | None, option("FILE", "The API's certificate chain, PEM; it then speaks HTTPS only.")] = (
+        None
+    )
+    tls_key: Annotated[Path | None, option("FILE", "The certificate's private key, PEM, without a password.")] = None
     tls_self_signed: Annotated[
-        bool | None, typer.Option("--tls-self-signed", help="HTTPS with certificates of its own; says where its CA is.")
+        bool | None, flag("--tls-self-signed", "HTTPS with certificates of its own; says where its CA is.")
     ] = None
 
 
@@ -59,10 +56,12 @@ def up(
     *,
     demo: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--demo",
-            help="On a store of its own, with a user, model providers, monitors, a batch and a job to look at. The log"
-            " goes to a file beside the store.",
+            (
+                "On a store of its own, with a user, model providers, monitors, a batch and a job to look at. The log"
+                " goes to a file beside the store."
+            ),
         ),
     ] = False,
     host: HostOption = None,

@@ -18,6 +18,7 @@ from paceline.ports import Store
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.options import argument, flag, option
 from paceline.steps.history.notes import note_retention
 from paceline.steps.upkeep import purge as purge_step
 from paceline.steps.upkeep.daemons import DaemonView, daemon_views
@@ -108,9 +109,9 @@ def check(call: Call) -> int:
 
 def backup(
     call: Call,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes.")],
+    file: Annotated[Path, argument("FILE", "Where the copy goes.")],
     *,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")] = False,
+    force: Annotated[bool, flag("--force", "Replace the file if there is one.")] = False,
 ) -> None:
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     if file.exists() and not force:
@@ -129,7 +130,7 @@ def migrate(
     call: Call,
     *,
     adopt_key: Annotated[
-        bool, typer.Option("--adopt-key", help="The store's secret key is lost: go on with the one that is set now.")
+        bool, flag("--adopt-key", "The store's secret key is lost: go on with the one that is set now.")
     ] = False,
 ) -> None:
     """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
@@ -158,16 +159,13 @@ def purge(
     call: Call,
     *,
     keep: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Keep settled runs for so long. [default: the setting runs_keep]"),
+        str | None, option("DURATION", "Keep settled runs for so long. [default: the setting runs_keep]")
     ] = None,
     expire: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="End runs that waited for so long. [default: the setting runs_expire]"),
+        str | None, option("DURATION", "End runs that waited for so long. [default: the setting runs_expire]")
     ] = None,
     keep_jobs: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="Keep finished jobs for so long. [default: the setting jobs_keep]"),
+        str | None, option("DURATION", "Keep finished jobs for so long. [default: the setting jobs_keep]")
     ] = None,
 ) -> None:
     """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does so by itself."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from paceline.core.users import Role, User, UserEdit
+from paceline.core.users import Role, UserEdit
 from paceline.errors import InvalidInput
-from paceline.ports import Store
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument, option
 from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
@@ -20,14 +19,14 @@ from paceline.steps.jobs.webhook import webhook_secret
 from paceline.steps.views import report
 from paceline.steps.views.job_report import BudgetView, budget_view
 from paceline.steps.views.report import UserView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.wiring import System
 
 app = typer.Typer(name="user", help="Add, list and limit users.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's id.")]
-PAGE = 1_000
+NameArgument = Annotated[str, argument("NAME", "The user's id.")]
 _USER = "/v1/users/{user}"
 USER_COLUMNS: Columns = {
     "USER": ident("id"),
@@ -37,9 +36,7 @@ USER_COLUMNS: Columns = {
     "DAILY CREDITS": word("daily_credits", 3),
     "CREATED": when("created_at", 4),
 }
-CreditsOption = Annotated[
-    int | None, typer.Option("--daily-credits", metavar="N", help="Credits the user may spend in a day.")
-]
+CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in a day.", "--daily-credits")]
 
 
 class NewUser(msgspec.Struct, frozen=True):
@@ -58,7 +55,7 @@ def add(
     call: Call,
     name: NameArgument,
     *,
-    role: Annotated[Role, typer.Option(metavar="user|admin", help="What the user may do.")] = "user",
+    role: Annotated[Role, option("user|admin", "What the user may do.")] = "user",
     daily_credits: CreditsOption = None,
 ) -> None:
     """Add a user and print the first token. It is shown this once."""
@@ -76,7 +73,7 @@ def add(
 def list_users(call: Call) -> None:
     """List the users."""
     views = call.answer(
-        lambda at: [report.user_view(user) for user in _all_users(at.store)],
+        lambda at: [report.user_view(user) for user in walk(at.store.users)],
         lambda remote: remote.every("/v1/users", UserView),
     )
     emit_page(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
@@ -86,7 +83,7 @@ def list_users(call: Call) -> None:
 def limit(
     call: Call,
     name: NameArgument,
-    amount: Annotated[int | None, typer.Argument(metavar="N", help="The same as --daily-credits.")] = None,
+    amount: Annotated[int | None, argument("N", "The same as --daily-credits.")] = None,
     *,
     daily_credits: CreditsOption = None,
 ) -> None:
@@ -114,7 +111,7 @@ def show_budget(call: Call, name: NameArgument) -> None:
     """Show what is left of a user's credits of the day, and when the next day begins."""
     view = call.answer(
         lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
-        lambda remote: remote.get(f"{_USER}/budget", BudgetView, names={"user": name}),
+        lambda remote: remote.get(f"{_USER}/budget", BudgetView, user=name),
     )
     emit(call, view, Fields(msgspec.structs.asdict(view).items()))
 
@@ -124,7 +121,7 @@ def show_webhook_secret(call: Call, name: NameArgument) -> None:
     """Print what a user's receiver verifies the signatures of webhooks with. It is the same each time."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
-        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, names={"user": name}).secret,
+        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,
     )
     emit(call, {"user": name, "webhook_secret": secret}, secret)
 
@@ -134,7 +131,7 @@ def remove(call: Call, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Nothing of theirs fires afterwards."""
     call.answer(
         lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
-        lambda remote: remote.do("DELETE", _USER, names={"user": name}),
+        lambda remote: remote.do("DELETE", _USER, user=name),
     )
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
@@ -143,7 +140,7 @@ def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
-        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, names={"user": name}).view,
+        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name).view,
     )
     emit(call, view, told)
 
@@ -159,10 +156,3 @@ def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUse
         now_ms=system.clock.now_ms(),
     )
     return NewUser(user.id, token.secret)
-
-
-def _all_users(store: Store) -> Iterator[User]:
-    page = store.users(after="", limit=PAGE)
-    while page:
-        yield from page
-        page = store.users(after=page[-1].id, limit=PAGE)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
 from paceline.core.batches.calls import CallResult
-from paceline.ports import Messenger
-from paceline.shells.daemon.in_flight import Found, InFlight, Work
+from paceline.shells.daemon.in_flight import Found, InFlight
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.store_threads import Fence
-from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries, messages_in_time
+from paceline.shells.daemon.tries import Tries
+from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries
 from paceline.wiring import System, open_messenger
 
 log = structlog.get_logger("paceline")
@@ -22,19 +21,10 @@ DRAIN_S = 3.0
 """So long messages may still take: those that are cut short are tried again."""
 
 
-class Alerts(Work[Message, CallResult]):
-    """Messages to channels. A try is written with the time of the next one: so none has to be given back."""
+class Alerts(Tries[Message]):
+    """Messages to channels."""
 
     name = "alerts"
-    too_late = "the store answers too slowly; each is tried again"
-    orders_max = 50
-    look_ms = 1_000
-
-    def __init__(self, system: System, messenger: Messenger, metrics: Metrics, *, chance: Callable[[], float]) -> None:
-        self.edge = messenger
-        self._system = system
-        self._metrics = metrics
-        self._chance = chance
 
     def claim(self, room: int, ended: Sequence[tuple[Message, CallResult]], *, told: bool) -> Found[Message]:
         del ended, told
@@ -44,27 +34,10 @@ class Alerts(Work[Message, CallResult]):
         )
         return Found(begun.messages, now_ms if begun.looked_at == room else None)
 
-    def fences(self, orders: Sequence[Message]) -> list[Fence]:
-        return [message.fence for message in orders]
-
-    def in_time(self, orders: Sequence[Message], *, now_ms: int) -> tuple[list[Message], list[Message]]:
-        return messages_in_time(orders, now_ms=now_ms)
-
-    def start(self, orders: list[Message], *, now_ms: int) -> None:
-        del now_ms
-        self.edge.start([message.order for message in orders])
-
     def settle(self, ended: Sequence[tuple[Message, CallResult]]) -> int:
         for one in end_deliveries(self._system.store, ended):
             self._note(one)
         return len(ended)
-
-    def release(self, fences: Sequence[Fence]) -> None:
-        """Nothing to do: each is due again at its next try."""
-
-    def repeatable(self, order: Message) -> bool:
-        del order
-        return False
 
     def _note(self, one: Ended) -> None:
         """Without the URL: it has a secret in it."""

@@ -16,15 +16,7 @@ from paceline.shells.daemon.loop import Turn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.polling import Outlook
 from paceline.shells.daemon.store_threads import Fence
-from paceline.steps.batches.call import (
-    ProviderBook,
-    Sent,
-    SettleReport,
-    calls_in_time,
-    claim_calls,
-    settle_and_claim,
-    settle_calls,
-)
+from paceline.steps.batches import call
 from paceline.steps.batches.plan import plan_due
 from paceline.wiring import System
 
@@ -80,7 +72,7 @@ class Planner:
         return Turn(min(max(self._next_ms - self._system.clock.now_ms(), 0), PLAN_LOOK_MS))
 
 
-class Calls(Work[Sent, CallResult]):
+class Calls(Work[call.Sent, CallResult]):
     """Calls to providers of batches. On a file settling and claiming are one act, which halves what each costs."""
 
     name = "calls"
@@ -93,10 +85,10 @@ class Calls(Work[Sent, CallResult]):
         self._system = system
         self._metrics = metrics
         self._chance = chance
-        self._book = ProviderBook(system.store, system.vault)
+        self._book = call.ProviderBook(system.store, system.vault)
         self._lease_ms = duration_ms(system.settings.call_lease)
 
-    def claim(self, room: int, ended: Sequence[tuple[Sent, CallResult]], *, told: bool) -> Found[Sent]:
+    def claim(self, room: int, ended: Sequence[tuple[call.Sent, CallResult]], *, told: bool) -> Found[call.Sent]:
         del told  # asking when the next call is ready costs little
         now_ms = self._system.clock.now_ms()
         next_ms = now_ms if ended else self._next_ms()
@@ -105,7 +97,7 @@ class Calls(Work[Sent, CallResult]):
         terms = {"now_ms": now_ms, "runs_max": room, "lease_ms": self._lease_ms}
         settled = 0
         if self.settles_with_claim:
-            report, sent = settle_and_claim(
+            report, sent = call.settle_and_claim(
                 self._system.store, self._book, _by_fence(ended), _results(ended), chance=self._chance, **terms
             )
             settled = self._count(report)
@@ -120,32 +112,34 @@ class Calls(Work[Sent, CallResult]):
         """Returns when the next call is ready."""
         return self._system.store.next_call_ms()
 
-    def _claimed(self, **terms: int) -> list[Sent]:
-        return claim_calls(self._system.store, self._book, **terms)
+    def _claimed(self, **terms: int) -> list[call.Sent]:
+        return call.claim_calls(self._system.store, self._book, **terms)
 
-    def fences(self, orders: Sequence[Sent]) -> list[Fence]:
+    def fences(self, orders: Sequence[call.Sent]) -> list[Fence]:
         return [sent.fence for sent in orders]
 
-    def in_time(self, orders: Sequence[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
-        return calls_in_time(orders, now_ms=now_ms)
+    def in_time(self, orders: Sequence[call.Sent], *, now_ms: int) -> tuple[list[call.Sent], list[call.Sent]]:
+        return call.calls_in_time(orders, now_ms=now_ms)
 
-    def start(self, orders: list[Sent], *, now_ms: int) -> None:
+    def start(self, orders: list[call.Sent], *, now_ms: int) -> None:
         self.edge.start([sent.call for sent in orders])
         self._metrics.observe_calls_ms([max(0, now_ms - sent.due_ms) for sent in orders if sent.call.attempt == 1])
 
-    def settle(self, ended: Sequence[tuple[Sent, CallResult]]) -> int:
-        return self._count(settle_calls(self._system.store, _by_fence(ended), _results(ended), chance=self._chance))
+    def settle(self, ended: Sequence[tuple[call.Sent, CallResult]]) -> int:
+        return self._count(
+            call.settle_calls(self._system.store, _by_fence(ended), _results(ended), chance=self._chance)
+        )
 
     def release(self, fences: Sequence[Fence]) -> None:
         self._system.store.release_calls(fences, now_ms=self._system.clock.now_ms())
 
-    def repeatable(self, order: Sent) -> bool:
+    def repeatable(self, order: call.Sent) -> bool:
         return order.call.method in SAFE_METHODS
 
     def show_in_flight(self, count: int) -> None:
         self._metrics.set_calls_in_flight(count)
 
-    def _count(self, report: SettleReport) -> int:
+    def _count(self, report: call.SettleReport) -> int:
         for state, count in Counter(item.state for _, item in report.settled).items():
             self._metrics.count_runs("batch", state, count)
         if report.stale:
@@ -153,9 +147,9 @@ class Calls(Work[Sent, CallResult]):
         return len(report.settled)
 
 
-def _by_fence(ended: Sequence[tuple[Sent, CallResult]]) -> dict[Fence, Sent]:
+def _by_fence(ended: Sequence[tuple[call.Sent, CallResult]]) -> dict[Fence, call.Sent]:
     return {(result.handle, result.attempt): sent for sent, result in ended}
 
 
-def _results(ended: Sequence[tuple[Sent, CallResult]]) -> list[CallResult]:
+def _results(ended: Sequence[tuple[call.Sent, CallResult]]) -> list[CallResult]:
     return [result for _, result in ended]

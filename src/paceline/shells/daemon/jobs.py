@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 import structlog
 
-from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX, Answer, Lost, Refused
-from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
-from paceline.core.jobs.measurement import Measurement
+from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX, Lost, Refused
 from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import StoredJob
 from paceline.core.monitors.definition import duration_ms
@@ -51,6 +50,11 @@ SEND_S = 40.0
 QUESTION_S = 130.0
 RESULTS_S = 610.0
 """How long a call to RIPE may take before its loop counts as stuck: a little more than its own deadline."""
+_WITHIN_S = {
+    **dict.fromkeys(("find_by_marker", "running_by_marker", "statuses", "check_key"), QUESTION_S),
+    "results": RESULTS_S,
+}
+"""The others: ``SEND_S``."""
 
 _SENDS = {
     "unknown": ("unknown", "send_unknown"),
@@ -62,62 +66,29 @@ T = TypeVar("T")
 
 
 class WatchedAtlas:
-    """Fills ``ports.Atlas`` with another: each call is counted, and is a sign of life of the loop that makes it."""
+    """Another ``Atlas`` whose every request is counted, and is a sign of life of the loop that makes it."""
 
     def __init__(self, atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], object]) -> None:
         self._atlas = atlas
         self._metrics = metrics
         self._beat = beat
 
-    def create(self, key: str, measurement: Measurement, body: bytes) -> Answer:
-        return self._made("create", SEND_S, lambda: self._atlas.create(key, measurement, body))
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._atlas, name)
+        return found if name in ("interrupt", "close") else partial(self._ask, name, found)
 
-    def find_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
-        return self._made("find_by_marker", QUESTION_S, lambda: self._atlas.find_by_marker(key, tag))
-
-    def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
-        return self._made("running_by_marker", QUESTION_S, lambda: self._atlas.running_by_marker(key, tag))
-
-    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
-        return self._made("statuses", QUESTION_S, lambda: self._atlas.statuses(key, ids))
-
-    def in_flight(self, key: str) -> int | Unanswered:
-        return self._made("in_flight", SEND_S, lambda: self._atlas.in_flight(key))
-
-    def credits(self, key: str) -> Credits | Unanswered:
-        return self._made("credits", SEND_S, lambda: self._atlas.credits(key))
-
-    def stop(self, key: str, measurement_id: int) -> Stopped | Unanswered:
-        return self._made("stop", SEND_S, lambda: self._atlas.stop(key, measurement_id))
-
-    def results(
-        self, key: str, measurement_id: int, take: Callable[[bytes], None], *, bytes_max: int
-    ) -> Delivered | Unanswered:
-        asked = lambda: self._atlas.results(key, measurement_id, take, bytes_max=bytes_max)  # noqa: E731
-        return self._made("results", RESULTS_S, asked)
-
-    def probes(self, ids: Sequence[int]) -> list[dict[str, Any]] | Unanswered:
-        return self._made("probes", SEND_S, lambda: self._atlas.probes(ids))
-
-    def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
-        return self._made("participants", SEND_S, lambda: self._atlas.participants(key, measurement_id))
-
-    def check_key(self, key: str) -> KeyCheck | Unanswered:
-        return self._made("check_key", QUESTION_S, lambda: self._atlas.check_key(key))
-
-    def interrupt(self) -> None:
-        self._atlas.interrupt()
-
-    def close(self) -> None:
-        self._atlas.close()
-
-    def _made(self, request: str, within_s: float, call: Callable[[], T]) -> T:
-        self._beat(within_s)
-        answer = call()
+    def _ask(self, request: str, ask: Callable[..., T], *args: Any, **more: Any) -> T:
+        self._beat(_WITHIN_S.get(request, SEND_S))
+        answer = ask(*args, **more)
         self._beat(0.0)
         word = "refused" if isinstance(answer, Refused) else "lost" if isinstance(answer, Lost) else "answered"
         self._metrics.count_atlas(request, word)
         return answer
+
+
+def watched_atlas(atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], object]) -> Atlas:
+    """Counts each request to RIPE; ``beat`` is called with the time within which the next sign of life comes."""
+    return cast("Atlas", WatchedAtlas(atlas, metrics, beat=beat))
 
 
 class AtlasLoop(Loop):
@@ -125,7 +96,7 @@ class AtlasLoop(Loop):
 
     def __init__(self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], Turn]], metrics: Metrics) -> None:
         self._atlas = atlas
-        super().__init__(name, make(WatchedAtlas(atlas, metrics, beat=self.beat_for)), metrics)
+        super().__init__(name, make(watched_atlas(atlas, metrics, beat=self.beat_for)), metrics)
 
     def interrupt(self) -> None:
         """Its call under way ends within a second, as lost."""

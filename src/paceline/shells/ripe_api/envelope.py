@@ -5,14 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Any
 
-from paceline.errors import (
-    FieldProblem,
-    InvalidInput,
-    MalformedBody,
-    OverDailyCredits,
-    PacelineError,
-    Unauthenticated,
-)
+from paceline import errors
 from paceline.shells.api.http.answers import Answer, Header, json_answer
 from paceline.shells.api.http.problems import retry_after_s
 
@@ -22,21 +15,23 @@ DETAIL = "There was a problem with your request"
 PARAMETER = "/query/"
 
 
-class Conflict(PacelineError):
+class Conflict(errors.PacelineError):
     code = "conflict"
     title = "Conflict with the current state"
     status = 409
 
 
-def error_answer(error: PacelineError, *headers: Header) -> Answer:
+def error_answer(error: errors.PacelineError, *headers: Header) -> Answer:
     """RIPE answers every invalid request with 400."""
-    status = 400 if isinstance(error, InvalidInput | MalformedBody | OverDailyCredits) else error.status
+    status = (
+        400 if isinstance(error, errors.InvalidInput | errors.MalformedBody | errors.OverDailyCredits) else error.status
+    )
     problems = error.errors
-    if isinstance(error, OverDailyCredits):
-        problems = (FieldProblem("", error.detail),)
+    if isinstance(error, errors.OverDailyCredits):
+        problems = (errors.FieldProblem("", error.detail),)
     document: dict[str, Any] = {
         "status": status,
-        "code": NO_SUCH_KEY if isinstance(error, Unauthenticated) else BAD_REQUEST,
+        "code": NO_SUCH_KEY if isinstance(error, errors.Unauthenticated) else BAD_REQUEST,
         "title": HTTPStatus(status).phrase,
         "detail": DETAIL if problems else error.detail,
     }
@@ -45,7 +40,7 @@ def error_answer(error: PacelineError, *headers: Header) -> Answer:
     extra = list(headers)
     if (seconds := retry_after_s(error)) is not None:
         extra.append((b"retry-after", b"%d" % seconds))
-    if isinstance(error, Unauthenticated):
+    if isinstance(error, errors.Unauthenticated):
         extra.append((b"www-authenticate", b'Key realm="paceline"'))
     return json_answer(status, {"error": document}, *extra)
 

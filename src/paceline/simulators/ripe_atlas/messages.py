@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 
+from paceline.simulators.http import Cut
+
 JSON = (("Content-Type", "application/json"),)
 HTML = (("Content-Type", "text/html; charset=utf-8"),)
 TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
 NO_SUCH_KEY = 104
 BAD_REQUEST = 102
-
-Cut = Literal["", "all", "half"]
 
 
 class Request(NamedTuple):

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
-import sys
 import threading
-import time
 import traceback
 from collections import Counter, deque
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from paceline.simulators import http
+from paceline.simulators.http import ModelHttpServer
 from paceline.simulators.ripe_atlas import routes
 from paceline.simulators.ripe_atlas.accounts import POOL_PERMISSIONS, Account, Grant, Key, Limits
 from paceline.simulators.ripe_atlas.audit import audit
 from paceline.simulators.ripe_atlas.clock import SimulatorClock
 from paceline.simulators.ripe_atlas.control import PREFIX, Control
 from paceline.simulators.ripe_atlas.faults import BEFORE, Fault, Faults, answer_after, answer_before
-from paceline.simulators.ripe_atlas.messages import Answer, Refused, Request
+from paceline.simulators.ripe_atlas.messages import Answer, Request
 from paceline.simulators.ripe_atlas.model import Model
 from paceline.simulators.ripe_atlas.world import World
 
 BODY_BYTES_MAX = 16 * 1_048_576
 REQUESTS_LOGGED_MAX = 1_000
-IDLE_S = 120.0
-STOP_S = 5.0
 
 
 class AtlasSimulator:
-    """Serves on threads of its own (``start``, ``stop``, or ``with``); ``answer`` serves without a network.
+    """Serves on a thread of its own (``start``, ``stop``, or ``with``); ``answer`` serves without a network.
 
     With a TLS context it speaks https, as the real one.
     """
@@ -54,8 +49,7 @@ class AtlasSimulator:
         self._counting = threading.Lock()
         self._control = Control(self.world, self.faults, lambda: dict(self._counts))
         self._host, self._port, self._tls = host, port, tls
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._server: ModelHttpServer | None = None
 
     def add_account(self, name: str, *, keys: int = 1, limits: Limits | None = None, **more: Any) -> list[str]:
         """An account with keys that may do what a pool needs. Returns the keys."""
@@ -102,24 +96,16 @@ class AtlasSimulator:
     def start(self) -> None:
         """Returns when it listens; raises OSError if the address is taken."""
         assert self._server is None
-        self._server = _Server((self._host, self._port), self)
-        self._port = self._server.server_address[1]
-        if self._tls is not None:
-            # The handshake waits for the connection's own thread: a silent client must not keep others out.
-            self._server.socket = self._tls.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="atlas", daemon=True)
-        self._thread.start()
+        served = _Served(self)
+        server = ModelHttpServer(self._host, self._port, model=served, tls=self._tls, body_bytes_max=BODY_BYTES_MAX)
+        server.start()
+        self._server, self._port = server, server.port
 
     def stop(self) -> None:
         """Closes every connection."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.close_all()
-        self._thread.join(STOP_S)
-        self._server = self._thread = None
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -129,97 +115,26 @@ class AtlasSimulator:
         self.stop()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 1_024
+class _Served:
+    """The simulator as the model of an HTTP server."""
 
-    def __init__(self, address: tuple[str, int], simulator: AtlasSimulator) -> None:
-        self.simulator = simulator
-        self._open: set[socket.socket] = set()
-        self._serving: set[threading.Thread] = set()
-        super().__init__(address, _Handler)
+    def __init__(self, simulator: AtlasSimulator) -> None:
+        self._simulator = simulator
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
-        self._serving.add(threading.current_thread())
+    def answer(self, request: http.Request) -> http.Answer:
+        simulator = self._simulator
+        host = next((value for name, value in request.headers.items() if name.lower() == "host"), "")
+        base_url = f"{simulator.base_url.partition(':')[0]}://{host}" if host else simulator.base_url
+        asked = Request.of(
+            request.method, request.target, headers=request.headers, body=request.body, base_url=base_url
+        )
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._open.discard(request)
-            self._serving.discard(threading.current_thread())
-
-    def close_all(self) -> None:
-        self.server_close()
-        for connection in list(self._open):
-            _shut(connection)
-        for thread in list(self._serving):
-            thread.join(STOP_S)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away, or spoke no TLS, is its own business; the rest is a defect, and shown."""
-        del request, client_address
-        if not isinstance(sys.exc_info()[1], OSError):
-            self.simulator.defects.append(traceback.format_exc())
+            given = simulator.answer(asked)
+        except Exception:  # noqa: BLE001  a defect of the simulator is kept, and shown
+            simulator.defects.append(traceback.format_exc())
             traceback.print_exc()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version = "AtlasSimulator"
-    disable_nagle_algorithm = True
-    timeout = IDLE_S
-    server: _Server
-
-    def _serve(self) -> None:
-        simulator = self.server.simulator
-        length = self.headers.get("Content-Length", "0")
-        if (
-            not length.isdigit()
-            or int(length) > BODY_BYTES_MAX
-            or "chunked" in self.headers.get("Transfer-Encoding", "")
-        ):
-            self._write(Refused(413, "Request body is too large.").answer()._replace(cut=""))
-            self.close_connection = True
-            return
-        body = self.rfile.read(int(length))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        scheme = simulator.base_url.partition(":")[0]
-        base_url = f"{scheme}://{headers.get('host', '')}" if headers.get("host") else simulator.base_url
-        request = Request.of(self.command, self.path, headers=headers, body=body, base_url=base_url)
-        answer = simulator.answer(request)
-        time.sleep(answer.delay_ms / 1_000)
-        self._write(answer)
-
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - as the base class names them
-
-    def _write(self, answer: Answer) -> None:
-        if answer.cut == "all":
-            self._cut()
-            return
-        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
-        lines += [f"{name}: {value}" for name, value in answer.headers]
-        lines += [] if answer.status == 204 else [f"Content-Length: {len(answer.body)}"]
-        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-        if answer.cut == "half":
-            self.wfile.write(head + answer.body[: len(answer.body) // 2])
-            self._cut()
-            return
-        self.wfile.write(head + answer.body)
-
-    def _cut(self) -> None:
-        self.close_connection = True
-        _shut(self.connection)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as the base class names it
-        """Logs nothing: a line would contain the key."""
-
-
-def _shut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # the other side was first
-        return
+            return http.Answer(cut="all")
+        return http.Answer(given.status, given.body, given.headers, given.delay_ms, cut=given.cut)
 
 
 def _shape(path: str) -> str:

@@ -6,7 +6,7 @@ two processes do not make the same try, and only what came of it has to be writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -19,21 +19,19 @@ from paceline.core.alerts.record import AlertRecord, Delivery, following
 from paceline.core.alerts.silence import NamedSilence, silenced_by
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX
-from paceline.core.leases import Leased, sort_out
 from paceline.core.users import User
 from paceline.errors import WrongSetting
 from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.silences import silences_of
 from paceline.steps.jobs.webhook import sign, webhook_secret
+from paceline.steps.walk import walk
 
 ALERTS_MAX = 50
 WEBHOOK_MS, NOTE_MS = 10_000, 30_000
 """How long one try may take."""
 WRITES_MAX = 10
 """How often the end of a try is written if others write the same alert meanwhile."""
-USERS_PAGE = 1_000
-USERS_PAGES_MAX = 10_000
 USER_GONE = "its user was removed or is disabled"
 REMOVED = "the channel was removed"
 UNREADABLE = "the channel's URL was sealed with another key; put it again"
@@ -90,11 +88,6 @@ def begin_deliveries(
     won = store.write_alerts(changed)
     messages = [one for record, ours in zip(changed, won, strict=True) if ours for one in desk.messages(record)]
     return Begun(messages, len(due))
-
-
-def messages_in_time(messages: Iterable[Message], *, now_ms: int) -> tuple[list[Message], list[Message]]:
-    """Returns tries to make now, and those left for their next try because writing them took nearly until then."""
-    return sort_out(messages, lambda one: Leased(one.next_ms, one.order.timeout_ms), now_ms=now_ms)
 
 
 def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[Ended]:
@@ -197,7 +190,7 @@ class _Pass:
         If the process stops before the record is written, the next pass computes the same ids.
         """
         alert = record.alert
-        admins = [user for user in _users(self._store) if user.role == "admin" and not user.disabled]
+        admins = [user for user in walk(self._store.users) if user.role == "admin" and not user.disabled]
         named = [user for user in admins if self._names_channel_of(alert, user)]
         own = [
             replace(alert, id=alert_id(alert.event, f"{alert.id}/{user.id}"), user=user.id)
@@ -287,13 +280,3 @@ def _reason(result: CallResult) -> str:
 
 def _version(record: AlertRecord) -> int:
     return record.version
-
-
-def _users(store: Store) -> Iterable[User]:
-    after = ""
-    for _ in range(USERS_PAGES_MAX):
-        page = store.users(after=after, limit=USERS_PAGE)
-        yield from page
-        if len(page) < USERS_PAGE:
-            return
-        after = page[-1].id

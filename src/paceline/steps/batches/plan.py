@@ -16,6 +16,7 @@ from paceline.ports import BatchStore, Store
 from paceline.steps.ahead.day_providers import keep_day_providers
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.batches.preview import preview, read_page, read_plan
+from paceline.steps.walk import walk
 
 __all__ = [
     "DueReport",
@@ -30,7 +31,6 @@ __all__ = [
 
 MISSED_DAYS_MAX = 7
 BATCHES_PAGE = 1_000
-BATCHES_MAX = 100_000
 PAGES_MAX = 1_000_000
 
 Progress = Callable[["PlanReport"], None]
@@ -151,13 +151,7 @@ def due_dates(store: BatchStore, batch: Batch, today: date) -> list[date]:
 
 
 def all_batches(store: BatchStore) -> Iterator[Batch]:
-    after = ""
-    for _ in range(BATCHES_MAX // BATCHES_PAGE):
-        page = store.batches(after=after, limit=BATCHES_PAGE)
-        yield from page
-        if len(page) < BATCHES_PAGE:
-            return
-        after = page[-1].id
+    return walk(store.batches, page=BATCHES_PAGE)
 
 
 def _with_already(store: BatchStore, batch: Batch, day: date, mine: PlanReport) -> PlanReport:

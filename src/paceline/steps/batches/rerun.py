@@ -7,20 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
+from paceline.core.batches import reruns
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.calls import CallState
 from paceline.core.batches.day_plan import PAGE_RUNS, plan_window
 from paceline.core.batches.provider import policy_of
 from paceline.core.batches.redrive import redrive_gap_ms
-from paceline.core.batches.reruns import (
-    ENDED_STATES,
-    RERUNS_MAX,
-    Again,
-    place_again,
-    rerun_window,
-    round_name,
-    split_round,
-)
 from paceline.core.batches.run_keys import RECORD_MASK
 from paceline.core.batches.values import CallRun, DeadChoice, Placements
 from paceline.errors import FieldProblem, InvalidInput, LimitReached, NotFound
@@ -56,7 +48,7 @@ def rerun(
     """Runs those again whose newest run is in a state, or those of named records; what has not ended is left alone."""
     if (state is None) == (records is None):
         raise InvalidInput.of(FieldProblem("", 'name either a "state" or "records"'))
-    rounds = _rounds(store, batch, split_round(date)[0])
+    rounds = _rounds(store, batch, reruns.split_round(date)[0])
     if state is not None:
         chosen = _in_state(store, rounds.ended, _ended_state(state))
     else:
@@ -69,8 +61,8 @@ def rerun(
 
 def _rounds(store: BatchStore, batch: Batch, date: str) -> _Rounds:
     there: list[Day] = []
-    for number in range(RERUNS_MAX + 1):
-        day = store.day(batch, round_name(date, number))
+    for number in range(reruns.RERUNS_MAX + 1):
+        day = store.day(batch, reruns.round_name(date, number))
         if day is None:
             break
         there.append(day)
@@ -78,19 +70,19 @@ def _rounds(store: BatchStore, batch: Batch, date: str) -> _Rounds:
         raise NotFound(f"Batch {batch.id!r} has no day {date}. It is there once it is planned.")
     if len(there) > 1 and _is_open(store, there[-1]):
         return _Rounds(there[:-1], len(there) - 1)
-    if len(there) > RERUNS_MAX:
-        raise LimitReached(f"Day {date} of batch {batch.id!r} was rerun {RERUNS_MAX} times, which is the most.")
+    if len(there) > reruns.RERUNS_MAX:
+        raise LimitReached(f"Day {date} of batch {batch.id!r} was rerun {reruns.RERUNS_MAX} times, which is the most.")
     return _Rounds(there, len(there))
 
 
 def _is_open(store: BatchStore, day: Day) -> bool:
     """Also while it is being filled: what was made first may have ended by then."""
-    return day.state == "planning" or any(count.state not in ENDED_STATES for count in store.day_counts(day))
+    return day.state == "planning" or any(count.state not in reruns.ENDED_STATES for count in store.day_counts(day))
 
 
 def _ended_state(text: str) -> CallState:
-    if text not in ENDED_STATES:
-        raise InvalidInput.of(FieldProblem("/state", f"one of {', '.join(ENDED_STATES)}"))
+    if text not in reruns.ENDED_STATES:
+        raise InvalidInput.of(FieldProblem("/state", f"one of {', '.join(reruns.ENDED_STATES)}"))
     return cast("CallState", text)
 
 
@@ -113,7 +105,7 @@ def _of_records(store: BatchStore, batch: Batch, rounds: Sequence[Day], names: S
     if missing := [index for index, name in enumerate(names) if found[name] is None]:
         detail = f"it has no run on {rounds[0].date}"
         raise InvalidInput.of(*(FieldProblem(f"/records/{index}", detail) for index in missing))
-    yield from (run for run in found.values() if run is not None and run.state in ENDED_STATES)
+    yield from (run for run in found.values() if run is not None and run.state in reruns.ENDED_STATES)
 
 
 def _newest(store: BatchStore, batch: Batch, rounds: Sequence[Day], name: str) -> CallRun | None:
@@ -121,7 +113,7 @@ def _newest(store: BatchStore, batch: Batch, rounds: Sequence[Day], name: str) -
     return next((run for run in runs if run is not None), None)
 
 
-def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator[tuple[Again, int | None]]:
+def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator[tuple[reruns.Again, int | None]]:
     """At the provider where it ran; if that was removed, at the one that its record names. Without one it stays.
 
     Each with the handle of its run if that is a dead letter. Runs themselves are not kept: a day may have a million.
@@ -136,11 +128,11 @@ def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator
             there = store.provider(record.provider)
             number = there.number if there else None
         if number is not None:
-            yield Again(number, run.due_ms, run.handle & RECORD_MASK), run.handle if run.dead else None
+            yield reruns.Again(number, run.due_ms, run.handle & RECORD_MASK), run.handle if run.dead else None
 
 
 def _enqueue(
-    store: BatchStore, batch: Batch, rounds: _Rounds, again: Sequence[tuple[Again, int | None]], *, now_ms: int
+    store: BatchStore, batch: Batch, rounds: _Rounds, again: Sequence[tuple[reruns.Again, int | None]], *, now_ms: int
 ) -> int:
     """The round is open while it is filled. Cut short, the next call fills the rest, and each run is made once."""
     date = rounds.ended[0].date
@@ -149,10 +141,10 @@ def _enqueue(
     length_ms = rounds.ended[0].end_ms - rounds.ended[0].start_ms
     room_ms = max(room.end_ms - now_ms, length_ms // 4)
     gaps_ms = [_rate_gap_ms(store, provider) for provider in counts]
-    window = rerun_window(list(counts.values()), gaps_ms, room_ms=room_ms, now_ms=now_ms)
+    window = reruns.rerun_window(list(counts.values()), gaps_ms, room_ms=room_ms, now_ms=now_ms)
     end_ms = max(window.end_ms, now_ms + length_ms)  # as long as the day, or a run would be late too soon
-    day = store.open_day(batch, round_name(date, rounds.number), start_ms=now_ms, end_ms=end_ms)
-    placed = place_again([one for one, _ in again], window)
+    day = store.open_day(batch, reruns.round_name(date, rounds.number), start_ms=now_ms, end_ms=end_ms)
+    placed = reruns.place_again([one for one, _ in again], window)
     enqueued = 0
     for first in range(0, len(placed.records), PAGE_RUNS):
         page = Placements(*(column[first : first + PAGE_RUNS] for column in placed))

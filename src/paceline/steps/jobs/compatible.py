@@ -10,15 +10,8 @@ import msgspec
 from paceline.core.instants import to_text
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.atlas_replies import Delivered
+from paceline.core.jobs.compatible import measurements
 from paceline.core.jobs.compatible.lists import Document, Wanted
-from paceline.core.jobs.compatible.measurements import (
-    RIPE_ALONE_MAX,
-    Shown,
-    document_of,
-    number_of_id,
-    split_older_id,
-    states_for,
-)
 from paceline.core.jobs.job import Job, JobLimits, parse_request
 from paceline.core.jobs.measurement import Measurement, Probes, kind_of
 from paceline.core.jobs.values import Budget, StoredMeasurement
@@ -37,7 +30,7 @@ class Found(NamedTuple):
     """A measurement in RIPE's sense, and where it is stored."""
 
     stored: StoredMeasurement
-    shown: Shown
+    shown: measurements.Shown
 
 
 class Listed(NamedTuple):
@@ -106,12 +99,12 @@ def find(store: JobStore, owner: str, number: int) -> Found:
 
 def _place(store: JobStore, number: int) -> tuple[int, int]:
     """Returns the handle of a measurement and which of its definitions has this id; handle -1 if none has."""
-    counted = number_of_id(number)
-    return split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
+    counted = measurements.number_of_id(number)
+    return measurements.split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
 
 
 def show(store: JobStore, found: Found, *, base_url: str) -> Document:
-    return document_of(found.shown, created_ms=_created_ms(store, found.stored), base_url=base_url)
+    return measurements.document_of(found.shown, created_ms=_created_ms(store, found.stored), base_url=base_url)
 
 
 def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
@@ -126,7 +119,7 @@ def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: 
             shown = _shown(stored, definition)
             if wanted.ids is not None and shown.id not in wanted.ids:
                 continue
-            document = document_of(shown, created_ms=created_ms, base_url="")
+            document = measurements.document_of(shown, created_ms=created_ms, base_url="")
             if wanted.fits(document):
                 places.append((*wanted.order(document, shown.rank), shown.id))
         if enough is not None and len(places) >= enough:
@@ -208,7 +201,7 @@ def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredM
         found = (store.measurement(handle) for handle in handles)
         yield from (one for one in found if one is not None and one.owner == owner)
         return
-    states, before = states_for(wanted.statuses), None
+    states, before = measurements.states_for(wanted.statuses), None
     for _ in range(SCANNED_MAX // PAGE):
         page = store.measurements_of(owner, states=states, before=before, limit=PAGE)
         yield from page
@@ -233,8 +226,8 @@ def _created_ms(store: JobStore, stored: StoredMeasurement) -> int | None:
     return None if job is None else job.created_ms
 
 
-def _shown(stored: StoredMeasurement, definition: int) -> Shown:
-    return Shown(
+def _shown(stored: StoredMeasurement, definition: int) -> measurements.Shown:
+    return measurements.Shown(
         handle=stored.handle,
         definition=definition,
         measurement=stored.measurement,
@@ -267,7 +260,7 @@ def _with_atlas_sources(store: JobStore, owner: str, measurement: Measurement) -
 
 
 def _atlas_source(store: JobStore, owner: str, source: Probes, index: int) -> Probes:
-    if source.type != "msm" or int(source.value) < RIPE_ALONE_MAX:
+    if source.type != "msm" or int(source.value) < measurements.RIPE_ALONE_MAX:
         return source
     pointer = f"/probes/{index}/value"
     try:

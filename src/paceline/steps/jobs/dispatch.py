@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, assert_never
 
 import msgspec
 
+from paceline.core.jobs import send_order, values
 from paceline.core.jobs.answers import Gates, cut, judge_answer
 from paceline.core.jobs.atlas import Answer, Created, Marker, client_id, request_body
 from paceline.core.jobs.lookups import NoKey
@@ -33,28 +34,6 @@ from paceline.core.jobs.pool import (
     make_pool,
     reserve,
     with_account,
-)
-from paceline.core.jobs.send_order import (
-    OVERDUE,
-    Waiting,
-    in_turn,
-    may_fit_behind,
-    most_passed,
-    next_look,
-    passed_by,
-    sort_queued,
-    waits_behind,
-)
-from paceline.core.jobs.values import (
-    Busy,
-    NotSent,
-    Paused,
-    RefusalEffect,
-    Rejected,
-    SendOutcome,
-    Sent,
-    StoredMeasurement,
-    Unsure,
 )
 from paceline.core.leases import may_send
 from paceline.ports import Atlas, Clock, JobStore, Vault
@@ -92,7 +71,7 @@ class Dispatched(NamedTuple):
     """
 
     outcome: Outcome
-    item: StoredMeasurement | None = None
+    item: values.StoredMeasurement | None = None
     reason: str = ""
     next_ms: int | None = None
     parked: int = 0
@@ -102,7 +81,7 @@ class Dispatched(NamedTuple):
 class _Post(NamedTuple):
     """A measurement whose intent is written, and the key it is sent with."""
 
-    item: StoredMeasurement
+    item: values.StoredMeasurement
     key: OpenKey
 
 
@@ -120,7 +99,7 @@ class _Pass:
         self.reserved_for: int | None = None
         self.parked = self.refused = 0
 
-    def keep_room(self, item: StoredMeasurement) -> None:
+    def keep_room(self, item: values.StoredMeasurement) -> None:
         """Keeps room for this measurement if it does not fit now. All releases are read: room may be a day away."""
         self.reserved_for = item.handle
         self.pool = self._look(self.now_ms + DAY_MS + MINUTE_MS)
@@ -128,10 +107,10 @@ class _Pass:
         if isinstance(choose(item.cost, self.pool, now_ms=self.now_ms, types=types), Wait):
             self.reserved = reserve(item.cost, self.pool, now_ms=self.now_ms, types=types)
 
-    def park(self, items: Sequence[StoredMeasurement], *, next_ms: int, reason: str) -> None:
+    def park(self, items: Sequence[values.StoredMeasurement], *, next_ms: int, reason: str) -> None:
         self.parked += sum(self.store.park(_fences(items), next_ms=next_ms, reason=reason)) if items else 0
 
-    def refuse(self, items: Sequence[StoredMeasurement], *, reason: str) -> None:
+    def refuse(self, items: Sequence[values.StoredMeasurement], *, reason: str) -> None:
         self.refused += sum(self.store.refuse(_fences(items), reason=reason, now_ms=self.now_ms)) if items else 0
 
     def idle(self, reason: str, next_ms: int | None) -> Dispatched:
@@ -160,7 +139,7 @@ def dispatch_next(
         return Dispatched("idle", None, gates.paused.reason, gates.paused.until_ms)
     run = _Pass(store, vault, settings, now_ms=now_ms)
     found = _find(run, _candidates(run, items, gates))
-    if isinstance(found, Dispatched) and may_fit_behind(
+    if isinstance(found, Dispatched) and send_order.may_fit_behind(
         items, run.pool, users_max=USERS_MAX, each_max=EACH_MAX, now_ms=now_ms
     ):
         # None of the first fits, and smaller ones may stand behind them.
@@ -173,35 +152,35 @@ def dispatch_next(
     return done._replace(parked=run.parked, refused=run.refused)
 
 
-def _candidates(run: _Pass, items: Sequence[StoredMeasurement], gates: Gates) -> list[StoredMeasurement]:
+def _candidates(run: _Pass, items: Sequence[values.StoredMeasurement], gates: Gates) -> list[values.StoredMeasurement]:
     """Returns those that may go now in the order in which they are tried; the others are refused or parked.
 
     Room is kept for a measurement that was passed for too long, if it does not fit now.
     """
-    found = sort_queued(items, gates, now_ms=run.now_ms)
-    run.refuse(found.overdue, reason=OVERDUE)
+    found = send_order.sort_queued(items, gates, now_ms=run.now_ms)
+    run.refuse(found.overdue, reason=send_order.OVERDUE)
     for gate, those in found.gated.items():
         run.park(those, next_ms=gate.until_ms, reason=gate.reason)
-    first = most_passed(found.may_go, now_ms=run.now_ms)
+    first = send_order.most_passed(found.may_go, now_ms=run.now_ms)
     if first is not None:
         run.keep_room(first)
-    return in_turn(found.may_go, run.pool, first, now_ms=run.now_ms)
+    return send_order.in_turn(found.may_go, run.pool, first, now_ms=run.now_ms)
 
 
-def _find(run: _Pass, items: Sequence[StoredMeasurement]) -> _Post | Dispatched:
+def _find(run: _Pass, items: Sequence[values.StoredMeasurement]) -> _Post | Dispatched:
     """Returns the first that an account has room for, its intent written. Those before it are noted as passed."""
-    waits: list[Waiting] = []
+    waits: list[send_order.Waiting] = []
     for item in items:
-        if (behind := waits_behind(item, waits)) is not None:
+        if (behind := send_order.waits_behind(item, waits)) is not None:
             waits.append((item, behind))
             continue
         found = _begin(run, item)
         match found:
             case _Post():
-                if passed := passed_by(found.item, waits):
+                if passed := send_order.passed_by(found.item, waits):
                     run.store.note_passed(_fences(passed), now_ms=run.now_ms)
                 return found
-            case Busy():
+            case values.Busy():
                 return run.idle("as many are being sent as may be at once", run.now_ms + BUSY_MS)
             case Refuse():
                 run.refuse([item], reason=found.reason)
@@ -215,11 +194,11 @@ def _find(run: _Pass, items: Sequence[StoredMeasurement]) -> _Post | Dispatched:
                 assert_never(found)
     if not waits:
         return run.idle("others were faster", run.store.next_send_ms())
-    reason, until_ms = next_look(waits, run.pool, now_ms=run.now_ms)
+    reason, until_ms = send_order.next_look(waits, run.pool, now_ms=run.now_ms)
     return run.idle(cut(reason), until_ms)
 
 
-def _begin(run: _Pass, item: StoredMeasurement) -> _Post | Busy | Wait | Refuse | _Passed:
+def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | Wait | Refuse | _Passed:
     """Writes the intent. The key is opened before, so that a key that does not open costs nothing."""
     for _ in range(CHOICES_MAX + sum(len(one.keys) for one in run.pool.ready)):
         reserved = run.reserved if item.handle != run.reserved_for else None
@@ -235,14 +214,14 @@ def _begin(run: _Pass, item: StoredMeasurement) -> _Post | Busy | Wait | Refuse 
             item, account=chosen.account, key=chosen.key, sending_max=run.settings.sending_max, now_ms=run.now_ms
         )
         match begun:
-            case StoredMeasurement():
+            case values.StoredMeasurement():
                 return _Post(begun, key)
             case Short():
                 # Another process was faster there: this account as it is now, and a new choice.
                 account = run.store.account(chosen.account, now_ms=run.now_ms)
                 assert account is not None
                 run.pool = with_account(run.pool, account)
-            case Busy():
+            case values.Busy():
                 return begun
             case None:
                 return _Passed()
@@ -273,7 +252,7 @@ def _send(
     body = request_body(item.measurement, marker, client=client_id(item.owner, settings.secret), now_ms=clock.now_ms())
     assert item.intent_ms is not None
     if not may_send(item.intent_ms, now_ms=clock.now_ms()):
-        held_up = NotSent("its sender was held up; it is sent again")
+        held_up = values.NotSent("its sender was held up; it is sent again")
         store.answer(item.handle, item.attempt, held_up, now_ms=clock.now_ms())
         return Dispatched("not_sent", item, held_up.reason, 0)
     answer = atlas.create(post.key.secret, item.measurement, body)
@@ -285,20 +264,22 @@ def _send(
     return _report(item, answer, outcome, effect)
 
 
-def _report(item: StoredMeasurement, answer: Answer, outcome: SendOutcome, effect: RefusalEffect | None) -> Dispatched:
-    next_ms = effect.until_ms if isinstance(effect, Paused) else 0
+def _report(
+    item: values.StoredMeasurement, answer: Answer, outcome: values.SendOutcome, effect: values.RefusalEffect | None
+) -> Dispatched:
+    next_ms = effect.until_ms if isinstance(effect, values.Paused) else 0
     match outcome:
-        case Sent():
+        case values.Sent():
             return Dispatched("sent", item, answer.warnings if isinstance(answer, Created) else "", next_ms)
-        case Unsure():
+        case values.Unsure():
             return Dispatched("unknown", item, outcome.reason, min(next_ms, outcome.look_ms))
-        case NotSent():
+        case values.NotSent():
             return Dispatched("not_sent", item, outcome.reason, next_ms)
-        case Rejected():
+        case values.Rejected():
             return Dispatched("rejected", item, outcome.reason, next_ms)
         case _:
             assert_never(outcome)
 
 
-def _fences(items: Iterable[StoredMeasurement]) -> list[tuple[int, int]]:
+def _fences(items: Iterable[values.StoredMeasurement]) -> list[tuple[int, int]]:
     return [(item.handle, item.attempt) for item in items]

@@ -16,16 +16,7 @@ from paceline.core.jobs.cost import settle_cost
 from paceline.core.jobs.observations import Beyond, Count, Gone, Observation, PriceDiffers
 from paceline.core.jobs.values import Ending, EndState, HeldState, Progress, StoredJob, StoredMeasurement
 from paceline.ports import Atlas, Clock, JobStore, Vault
-from paceline.steps.jobs.account_queries import (
-    LOSTS_MAX,
-    NOBODY,
-    Quarantined,
-    Trouble,
-    ask,
-    ask_any,
-    pause_until_ms,
-    says_pause,
-)
+from paceline.steps.jobs import account_queries
 from paceline.steps.jobs.counting import Watch, count_results
 
 __all__ = ["Followed", "FollowedEnd", "Watch", "finish", "follow"]
@@ -73,8 +64,8 @@ class Followed(NamedTuple):
     ended: tuple[FollowedEnd, ...] = ()
     unknown_statuses: tuple[UnknownStatus, ...] = ()
     prices: tuple[PriceDiffers, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
-    troubles: tuple[Trouble, ...] = ()
+    quarantined: tuple[account_queries.Quarantined, ...] = ()
+    troubles: tuple[account_queries.Trouble, ...] = ()
     paused_until_ms: int | None = None
     """RIPE asks for a pause, and until then it is asked nothing."""
 
@@ -99,7 +90,7 @@ def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: 
         watch.refusals = 0
         return tally.report(None)
     watch.refusals += 1
-    watch.paused_until_ms = pause_until_ms(tally.paused, refusals=watch.refusals, now_ms=clock.now_ms())
+    watch.paused_until_ms = account_queries.pause_until_ms(tally.paused, refusals=watch.refusals, now_ms=clock.now_ms())
     return tally.report(watch.paused_until_ms)
 
 
@@ -136,18 +127,18 @@ class _Tally:
         self.ended: list[FollowedEnd] = []
         self.unknown_statuses: list[UnknownStatus] = []
         self.prices: list[PriceDiffers] = []
-        self.quarantined: list[Quarantined] = []
-        self.troubles: dict[Trouble, None] = {}
+        self.quarantined: list[account_queries.Quarantined] = []
+        self.troubles: dict[account_queries.Trouble, None] = {}
         self.paused: Unanswered | None = None
 
     @property
     def is_over(self) -> bool:
-        return self.paused is not None or self.losts >= LOSTS_MAX
+        return self.paused is not None or self.losts >= account_queries.LOSTS_MAX
 
     def note_trouble(self, account: str, failed: Unanswered) -> None:
-        self.troubles[Trouble(account, failed.reason)] = None
+        self.troubles[account_queries.Trouble(account, failed.reason)] = None
         self.losts += isinstance(failed, Lost)
-        if says_pause(failed):
+        if account_queries.says_pause(failed):
             self.paused = failed
 
     def report(self, paused_until_ms: int | None) -> Followed:
@@ -171,13 +162,13 @@ class _AccountPass:
         self._store, self._atlas, self._vault = store, atlas, vault
         self._watch, self._clock = watch, clock
         self._account, self._tally = account, tally
-        self._key = NOBODY
+        self._key = account_queries.NOBODY
         self._in_the_way: str | None = None
         self._progress: list[Progress] = []
 
     def run(self, items: Sequence[StoredMeasurement]) -> None:
         ids = [one.atlas_id for item in items for one in item.atlas]
-        asked = ask(
+        asked = account_queries.ask(
             self._store, self._vault, self._account, lambda key: self._atlas.statuses(key, ids), prefer=items[-1].key
         )
         self._tally.quarantined += asked.quarantined
@@ -237,7 +228,9 @@ class _AccountPass:
         if not isinstance(by_status, Ongoing):
             return self._watch.may_count(item, now_ms=now_ms)
         # Without a key RIPE hides what is private, so there a missing one says nothing.
-        unseen = self._key != NOBODY and any(observations.is_unseen(item, one, now_ms=now_ms) for one in observed)
+        unseen = self._key != account_queries.NOBODY and any(
+            observations.is_unseen(item, one, now_ms=now_ms) for one in observed
+        )
         if not unseen and (item.stopping or not observations.may_end_early(observed)):
             return False
         return self._watch.may_count_early(item, begins_ms=observations.begins_ms(item), now_ms=now_ms)
@@ -245,7 +238,7 @@ class _AccountPass:
     def _why_uncounted(
         self, item: StoredMeasurement, observed: Sequence[Observation], counts: Sequence[Count], now_ms: int
     ) -> str:
-        if self._key == NOBODY and any(isinstance(one, Gone) for one in counts):
+        if self._key == account_queries.NOBODY and any(isinstance(one, Gone) for one in counts):
             return "RIPE shows it to its account alone, which has no key that can be used"
         return observations.uncounted(item, observed, counts, now_ms=now_ms)
 
@@ -326,13 +319,13 @@ class _AccountPass:
     def _may_hold(self, item: StoredMeasurement, one: Observation, now_ms: int, *, late: bool) -> bool:
         if one.listed is not None:
             return one.status in RUNNING
-        hidden = self._key == NOBODY or not observations.is_unseen(item, one, now_ms=now_ms)
+        hidden = self._key == account_queries.NOBODY or not observations.is_unseen(item, one, now_ms=now_ms)
         return hidden and not late
 
     def _stop(self, observed: Sequence[Observation]) -> None:
         """Asks RIPE to stop them, in every pass again until RIPE shows that they have stopped."""
         for one in observed:
-            if self._key == NOBODY:
+            if self._key == account_queries.NOBODY:
                 self._cannot_stop(Refused("key", "nothing can be stopped without a key"))
             elif not self._tally.is_over:
                 self._stop_one(one.atlas_id)
@@ -351,7 +344,7 @@ class _AccountPass:
         self._in_the_way = f"RIPE does not stop it: {answer.reason}; it ends when it has run its time"
 
     def _ask(self, question: Callable[[str], T | Unanswered]) -> T | Unanswered:
-        return ask_any(self._store, self._vault, self._account, self._key, question)
+        return account_queries.ask_any(self._store, self._vault, self._account, self._key, question)
 
     def _note(
         self, item: StoredMeasurement, observed: Sequence[Observation], told: tuple[tuple[int, int], ...]

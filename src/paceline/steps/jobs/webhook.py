@@ -7,7 +7,7 @@ two processes do not tell the same twice, and only a success has to be written a
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +15,6 @@ import msgspec
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.jobs.values import StoredJob
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX, again_ms, signature_text, signed_bytes
-from paceline.core.leases import Leased, sort_out
 from paceline.ports import JobStore
 from paceline.steps.views.job_report import job_progress
 
@@ -28,13 +27,13 @@ class Hook(NamedTuple):
 
     job: StoredJob
     tries: int
-    call: Call
+    order: Call
     next_ms: int
     """When somebody else may make the next try: this one must be over by then."""
 
     @property
     def fence(self) -> tuple[int, int]:
-        return self.call.handle, self.call.attempt
+        return self.order.handle, self.order.attempt
 
 
 class HookEnded(NamedTuple):
@@ -73,11 +72,6 @@ def begin_webhooks(
             call = _call(store, job, tries=tries, secret=secret, now_ms=now_ms)
             begun.append(Hook(job, tries, call, next_ms))
     return begun
-
-
-def hooks_in_time(hooks: Iterable[Hook], *, now_ms: int) -> tuple[list[Hook], list[Hook]]:
-    """Returns tries to make now, and those left for their next try because writing them took nearly until then."""
-    return sort_out(hooks, lambda hook: Leased(hook.next_ms, hook.call.timeout_ms), now_ms=now_ms)
 
 
 def end_webhooks(

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 
 from msgspec.structs import replace
 
 from paceline.core.monitors.check_secrets import hides, is_clear, keep_hidden, open_check, seal_check
 from paceline.core.monitors.checks import PolledCheck
-from paceline.core.monitors.definition import Monitor, MonitorSpec
+from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.values import PutMonitor
 from paceline.errors import WrongSetting
 from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import KnownChannels, require_channels
+from paceline.steps.walk import walk
 
 KEPT_MAX = 65_536
 """Opened values that a process remembers: a check runs again and again."""
 PAGE = 1_000
-PAGES_MAX = 100_000
 
 
 class CheckOpener:
@@ -70,28 +69,8 @@ def seal_put(
 def seal_stored(store: Store, vault: Vault) -> int:
     """Seals what stands in the clear since an older version. Returns how many monitors were sealed."""
     sealed = 0
-    clear = (monitor for monitor in _all_monitors(store) if is_clear(monitor.spec.check))
+    monitors = (monitor for user in walk(store.users) for monitor in walk(partial(store.monitors, user.id)))
+    clear = (monitor for monitor in monitors if is_clear(monitor.spec.check))
     while page := list(islice(clear, PAGE)):
         sealed += store.rewrite_specs([replace(one, spec=seal_spec(one.spec, vault)) for one in page])
     return sealed
-
-
-def _all_monitors(store: Store) -> Iterator[Monitor]:
-    for owner in _owners(store):
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = store.monitors(owner, after=after, limit=PAGE)
-            yield from page
-            if len(page) < PAGE:
-                break
-            after = page[-1].id
-
-
-def _owners(store: Store) -> Iterator[str]:
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.users(after=after, limit=PAGE)
-        yield from (user.id for user in page)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id

@@ -34,26 +34,9 @@ from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.monitors.check_secrets import open_spec, seal_spec
 from paceline.steps.monitors.phases import count_moves
 from paceline.steps.monitors.react import CHANGES_MAX, react_to_all
+from paceline.steps.move import stream
 from paceline.steps.move.move_alerts import put_alert_line, put_channel_line, put_silence_line
 from paceline.steps.move.move_batch import BatchMove
-from paceline.steps.move.stream import (
-    AccountLine,
-    AlertLine,
-    AnyLine,
-    BatchLine,
-    ChannelLine,
-    Head,
-    HistoryLine,
-    JobLine,
-    MonitorLine,
-    ProviderLine,
-    RecordLine,
-    SilenceLine,
-    Tail,
-    UserLine,
-    check_head,
-    read_line,
-)
 
 PAGE = 1_000
 MONITORS_MAX = 10**9
@@ -73,7 +56,7 @@ class Imported(msgspec.Struct, frozen=True):
 
 class _Numbered(NamedTuple):
     number: int
-    line: AnyLine
+    line: stream.AnyLine
 
 
 class _Tally:
@@ -97,27 +80,27 @@ def import_lines(
     Each page is durable once it is done. A stream that breaks off, or has a wrong line, raises: the pages before are
     stored, and importing the whole stream again completes it.
     """
-    numbered = (_Numbered(number, read_line(text, number=number)) for number, text in enumerate(lines, start=1))
-    head = check_head(_first(numbered), vault)
+    numbered = (_Numbered(number, stream.read_line(text, number=number)) for number, text in enumerate(lines, start=1))
+    head = stream.check_head(_first(numbered), vault)
     move = _Move(store, vault, head, now_ms=now_ms)
     last, tail = 1, None
     for kind, group in groupby(numbered, key=lambda one: type(one.line)):
         for page in _pages(group):
             last = page[-1].number
-            if tail is not None or (kind is Tail and len(page) > 1):
+            if tail is not None or (kind is stream.Tail and len(page) > 1):
                 raise MalformedBody(f"Line {last} comes after the end of the export: import each export by itself.")
-            if kind is Tail:
+            if kind is stream.Tail:
                 tail = page[0].line
             else:
                 move.take(kind, page)
             progress(last)
-    if not isinstance(tail, Tail) or tail.lines != last - 1:
+    if not isinstance(tail, stream.Tail) or tail.lines != last - 1:
         raise MalformedBody(f"The export breaks off after line {last}: import it again, whole; doing it twice is safe.")
     move.finish_batch()
     return Imported({kind: dict(counts) for kind, counts in move.tally.counts.items()}, last, move.unplaced)
 
 
-def _first(numbered: Iterator[_Numbered]) -> AnyLine:
+def _first(numbered: Iterator[_Numbered]) -> stream.AnyLine:
     for one in numbered:
         return one.line
     raise MalformedBody("There is nothing to import: give what paceline export wrote.")
@@ -132,7 +115,7 @@ def _pages(group: Iterable[T]) -> Iterator[list[T]]:
 class _Move:
     """The state of an import: the batch that is being filled, and what became of the lines so far."""
 
-    def __init__(self, store: Store, vault: Vault, head: Head, *, now_ms: int) -> None:
+    def __init__(self, store: Store, vault: Vault, head: stream.Head, *, now_ms: int) -> None:
         self._store = store
         self._vault = vault
         self._head = head
@@ -144,11 +127,11 @@ class _Move:
         self.unplaced = 0
 
     def take(self, kind: type, page: Sequence[_Numbered]) -> None:
-        if kind is not RecordLine:
+        if kind is not stream.RecordLine:
             self.finish_batch()
-        if kind is MonitorLine:
+        if kind is stream.MonitorLine:
             self._monitors(page)
-        elif kind is RecordLine:
+        elif kind is stream.RecordLine:
             self._records(page)
         else:
             for number, line in page:
@@ -159,35 +142,35 @@ class _Move:
             self._batch.finish()
         self._batch = None
 
-    def _one(self, line: AnyLine) -> None:
+    def _one(self, line: stream.AnyLine) -> None:
         match line:
-            case UserLine():
+            case stream.UserLine():
                 self.tally.add("users", self._user(line))
-            case ChannelLine():
+            case stream.ChannelLine():
                 self.tally.add("channels", put_channel_line(self._store, self._vault, line))
-            case SilenceLine():
+            case stream.SilenceLine():
                 self.tally.add("silences", put_silence_line(self._store, line))
-            case AlertLine():
+            case stream.AlertLine():
                 self.tally.add("alerts", put_alert_line(self._store, line))
-            case ProviderLine():
+            case stream.ProviderLine():
                 self.tally.add("providers", self._provider(line))
-            case BatchLine():
+            case stream.BatchLine():
                 self.finish_batch()
                 _check_id(line.id)
                 self._batch = BatchMove(self._store, line, now_ms=self._now_ms)
                 self.tally.add("batches", self._batch.disposition)
-            case AccountLine():
+            case stream.AccountLine():
                 self.tally.add("accounts", self._account(line))
-            case JobLine() | HistoryLine():
+            case stream.JobLine() | stream.HistoryLine():
                 self.tally.add("jobs", "passed over")
-            case Head():
+            case stream.Head():
                 raise MalformedBody("A second export begins here: import each by itself")
-            case MonitorLine() | RecordLine() | Tail():
+            case stream.MonitorLine() | stream.RecordLine() | stream.Tail():
                 raise AssertionError("these come in pages")
 
     # -- users
 
-    def _user(self, line: UserLine) -> str:
+    def _user(self, line: stream.UserLine) -> str:
         _check_id(line.id)
         user = User(line.id, line.role, line.daily_credits, line.disabled, line.created_ms)
         done = "created"
@@ -217,7 +200,7 @@ class _Move:
     # -- monitors
 
     def _monitors(self, page: Sequence[_Numbered]) -> None:
-        lines = [one.line for one in page if isinstance(one.line, MonitorLine)]
+        lines = [one.line for one in page if isinstance(one.line, stream.MonitorLine)]
         puts = [_at(one.number, self._put, line) for one, line in zip(page, lines, strict=True)]
         # In the order in which they were made: a generation is given after those that are older.
         order = sorted(range(len(lines)), key=lambda at: lines[at].created_ms)
@@ -239,7 +222,7 @@ class _Move:
         self._place(lines, [results[at] for at in range(len(lines))])
         self._remember(lines, [results[at] for at in range(len(lines))])
 
-    def _put(self, line: MonitorLine) -> PutMonitor:
+    def _put(self, line: stream.MonitorLine) -> PutMonitor:
         _check_id(line.id)
         # Sealed there; in an export of an older version, in the clear.
         phase = None
@@ -251,7 +234,7 @@ class _Move:
         spec = msgspec.structs.replace(seal_spec(parse_spec(opened, LIMITS), self._vault), phase=phase)
         return PutMonitor(line.owner, line.id, spec, created_ms=min(line.created_ms, self._now_ms))
 
-    def _place(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:
+    def _place(self, lines: Sequence[stream.MonitorLine], results: Sequence[PutResult]) -> None:
         """Give new entries the due time of the old ones, also those of an import that broke off before."""
         wanted = {
             result.monitor.generation: line for line, result in zip(lines, results, strict=True) if result.monitor
@@ -270,7 +253,7 @@ class _Move:
         if any(result.disposition == "replaced" for result in results):
             react_to_all(self._store, now_ms=self._now_ms)
 
-    def _remember(self, lines: Sequence[MonitorLine], results: Sequence[PutResult]) -> None:
+    def _remember(self, lines: Sequence[stream.MonitorLine], results: Sequence[PutResult]) -> None:
         """Give monitors that have not run here the record that they had there."""
         moved = {
             result.monitor.generation: (line, line.health)
@@ -288,7 +271,7 @@ class _Move:
         ]
         self._store.change_health(changes)
 
-    def _reaction(self, change: Change, line: MonitorLine) -> schedule.Reaction:
+    def _reaction(self, change: Change, line: stream.MonitorLine) -> schedule.Reaction:
         assert change.monitor is not None
         wish = wish_of(change.monitor.spec, created_ms=line.created_ms, owner_disabled=change.owner_disabled)
         decided = schedule.react(wish, None, generation=change.generation, now_ms=self._now_ms)
@@ -298,7 +281,7 @@ class _Move:
 
     # -- providers, batches, accounts
 
-    def _provider(self, line: ProviderLine) -> str:
+    def _provider(self, line: stream.ProviderLine) -> str:
         _check_id(line.id)
         open_headers(line.spec.headers, self._vault)
         plain = msgspec.structs.replace(line.spec, headers=dict.fromkeys(line.spec.headers, "-"))
@@ -308,7 +291,7 @@ class _Move:
 
     def _records(self, page: Sequence[_Numbered]) -> None:
         batch, number = self._batch, page[0].number
-        lines = [one.line for one in page if isinstance(one.line, RecordLine)]
+        lines = [one.line for one in page if isinstance(one.line, stream.RecordLine)]
         if batch is None or any(line.batch != batch.id for line in lines):
             raise InvalidInput(f"Line {number}: records come after their batch.")
         records = [_at(one.number, self._record, line) for one, line in zip(page, lines, strict=True)]
@@ -317,7 +300,7 @@ class _Move:
                 raise InvalidInput(f"Line {one.number}: there is no provider of this name; providers come first.")
             self.tally.add("records", disposition)
 
-    def _record(self, line: RecordLine) -> RecordSpec:
+    def _record(self, line: stream.RecordLine) -> RecordSpec:
         record = parse_record(line.record)
         if not record.options.headers:
             return record
@@ -325,7 +308,7 @@ class _Move:
         options = keep_hidden_options(record.options, RecordOptions(headers=line.headers))
         return msgspec.structs.replace(record, options=options)
 
-    def _account(self, line: AccountLine) -> str:
+    def _account(self, line: stream.AccountLine) -> str:
         store, now_ms = self._store, self._now_ms
         for key in line.keys:
             self._vault.unseal(key.sealed)
@@ -359,7 +342,7 @@ def _shared_key(account: str, holder: str, *, where: str) -> AlreadyExists:
     )
 
 
-def _rollup(line: MonitorLine) -> Rollup | None:
+def _rollup(line: stream.MonitorLine) -> Rollup | None:
     """Returns the uptime that the line has; None if it has none."""
     try:
         return decode_rollup(line.rollup) if line.rollup else None
@@ -379,7 +362,7 @@ def _digest(text: str) -> bytes:
         raise MalformedBody("a token's digest is not hexadecimal") from None
 
 
-def _at(number: int, act: Callable[..., T], line: AnyLine) -> T:
+def _at(number: int, act: Callable[..., T], line: stream.AnyLine) -> T:
     """Raise errors of a line with the line's number."""
     try:
         return act(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -18,28 +19,8 @@ from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.owner import since_ms
 from paceline.steps.alerts.silences import silences_of
 from paceline.steps.batches.plan import all_batches, due_dates
-from paceline.steps.move.stream import (
-    AccountLine,
-    AlertLine,
-    AnyLine,
-    BatchLine,
-    ChannelLine,
-    HistoryLine,
-    JobLine,
-    MonitorLine,
-    MovedDay,
-    MovedKey,
-    MovedRun,
-    MovedToken,
-    ProviderLine,
-    RecordLine,
-    SilenceLine,
-    Tail,
-    UserLine,
-    make_head,
-    open_days,
-    write_line,
-)
+from paceline.steps.move import stream
+from paceline.steps.walk import walk, walk_pages
 
 PAGE = 1_000
 ALERTS_PAGE = 10_000
@@ -82,135 +63,115 @@ def export(
     It is consistent only if nothing else writes meanwhile; ``obstacles`` tells what should have ended before.
     """
     counts: Counter[str] = Counter()
-    write(write_line(make_head(vault, now_ms=now_ms)))
+    write(stream.write_line(stream.make_head(vault, now_ms=now_ms)))
     lines = 1
     for part in (_users, _channels, _silences, _monitors, _providers, _batches, _accounts, _jobs, _alerts):
         for line in part(store, now_ms):
-            write(write_line(line))
+            write(stream.write_line(line))
             _count(counts, line)
             lines += 1
     for fact in history:
-        write(write_line(HistoryLine(cast("AnyFact", fact))))
+        write(stream.write_line(stream.HistoryLine(cast("AnyFact", fact))))
         counts["history"] += 1
         lines += 1
-    write(write_line(Tail(lines)))
+    write(stream.write_line(stream.Tail(lines)))
     status = store.status()
     counts["runs_left"], counts["dead_letters_left"] = status.runs_waiting, status.dead_letters
     return Exported(**{name: counts[name] for name in Exported.__struct_fields__})
 
 
-def _count(counts: Counter[str], line: AnyLine) -> None:
+def _count(counts: Counter[str], line: stream.AnyLine) -> None:
     counts[_PLURALS[type(line)]] += 1
     match line:
-        case UserLine():
+        case stream.UserLine():
             counts["tokens"] += len(line.tokens)
-        case RecordLine():
+        case stream.RecordLine():
             counts["runs"] += len(line.runs)
-        case AccountLine():
+        case stream.AccountLine():
             counts["keys"] += len(line.keys)
 
 
 _PLURALS: dict[type, str] = {
-    UserLine: "users",
-    ChannelLine: "channels",
-    SilenceLine: "silences",
-    AlertLine: "alerts",
-    MonitorLine: "monitors",
-    ProviderLine: "providers",
-    BatchLine: "batches",
-    RecordLine: "records",
-    AccountLine: "accounts",
-    JobLine: "jobs",
+    stream.UserLine: "users",
+    stream.ChannelLine: "channels",
+    stream.SilenceLine: "silences",
+    stream.AlertLine: "alerts",
+    stream.MonitorLine: "monitors",
+    stream.ProviderLine: "providers",
+    stream.BatchLine: "batches",
+    stream.RecordLine: "records",
+    stream.AccountLine: "accounts",
+    stream.JobLine: "jobs",
 }
 
 
-def _users(store: Store, now_ms: int) -> Iterator[UserLine]:
+def _users(store: Store, now_ms: int) -> Iterator[stream.UserLine]:
     del now_ms
-    for user_id in _user_ids(store):
-        user = store.user(user_id)
-        if user is None:
-            continue
+    for user in walk(store.users):
         tokens = tuple(
-            MovedToken(t.id, t.label, t.digest.hex(), t.created_ms, t.scope, t.expires_ms)
+            stream.MovedToken(t.id, t.label, t.digest.hex(), t.created_ms, t.scope, t.expires_ms)
             for t in store.tokens(user.id)
         )
-        yield UserLine(user.id, user.role, user.daily_credits, user.disabled, user.created_ms, tokens)
+        yield stream.UserLine(user.id, user.role, user.daily_credits, user.disabled, user.created_ms, tokens)
 
 
-def _user_ids(store: Store) -> Iterator[str]:
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.users(after=after, limit=PAGE)
-        yield from (user.id for user in page)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id
+def _owners(store: Store) -> Iterator[str]:
+    return (user.id for user in walk(store.users))
 
 
-def _channels(store: Store, now_ms: int) -> Iterator[ChannelLine]:
+def _channels(store: Store, now_ms: int) -> Iterator[stream.ChannelLine]:
     del now_ms
-    for owner in _user_ids(store):
+    for owner in _owners(store):
         for channel_id, channel in channels_of(store, owner, since_ms=since_ms(store, owner)).items():
-            yield ChannelLine(owner, channel_id, channel)
+            yield stream.ChannelLine(owner, channel_id, channel)
 
 
-def _silences(store: Store, now_ms: int) -> Iterator[SilenceLine]:
-    for owner in _user_ids(store):
+def _silences(store: Store, now_ms: int) -> Iterator[stream.SilenceLine]:
+    for owner in _owners(store):
         for silence_id, silence in silences_of(store, owner, now_ms=now_ms, since_ms=since_ms(store, owner)):
-            yield SilenceLine(owner, silence_id, silence)
+            yield stream.SilenceLine(owner, silence_id, silence)
 
 
-def _alerts(store: Store, now_ms: int) -> Iterator[AlertLine]:
+def _alerts(store: Store, now_ms: int) -> Iterator[stream.AlertLine]:
     del now_ms
     after = -1
     for _ in range(PAGES_MAX):
         page = store.open_alerts_after(after, limit=ALERTS_PAGE)
-        yield from map(AlertLine, page)
+        yield from map(stream.AlertLine, page)
         if len(page) < ALERTS_PAGE:
             return
         assert page[-1].next_ms is not None
         after = max(after + 1, page[-1].next_ms - 1)  # others may be due at the same moment; a line twice does no harm
 
 
-def _monitors(store: Store, now_ms: int) -> Iterator[MonitorLine]:
-    for owner in _user_ids(store):
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = store.monitors(owner, after=after, limit=PAGE)
+def _monitors(store: Store, now_ms: int) -> Iterator[stream.MonitorLine]:
+    for owner in _owners(store):
+        for page in walk_pages(partial(store.monitors, owner)):
             generations = [monitor.generation for monitor in page]
-            entries = store.entries(generations, now_ms=now_ms) if page else {}
-            records = store.health_records(generations) if page else {}
-            rollups = store.uptimes(page, now_ms=now_ms) if page else []
+            entries = store.entries(generations, now_ms=now_ms)
+            records = store.health_records(generations)
+            rollups = store.uptimes(page, now_ms=now_ms)
             for monitor, rollup in zip(page, rollups, strict=True):
                 entry = entries.get(monitor.generation)
                 due_ms = entry.due_ms if entry else None
                 spec = msgspec.Raw(encode_spec(monitor.spec))
                 uptime = encode_rollup(moved(rollup)) if rollup.days else b""
                 health = records.get(monitor.generation)
-                yield MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime, health)
-            if len(page) < PAGE:
-                break
-            after = page[-1].id
+                yield stream.MonitorLine(owner, monitor.id, monitor.created_ms, due_ms, spec, uptime, health)
 
 
-def _providers(store: Store, now_ms: int) -> Iterator[ProviderLine]:
+def _providers(store: Store, now_ms: int) -> Iterator[stream.ProviderLine]:
     del now_ms
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.providers(after=after, limit=PAGE)
-        yield from (ProviderLine(provider.id, provider.spec) for provider in page)
-        if len(page) < PAGE:
-            return
-        after = page[-1].id
+    return (stream.ProviderLine(provider.id, provider.spec) for provider in walk(store.providers))
 
 
-def _batches(store: Store, now_ms: int) -> Iterator[BatchLine | RecordLine]:
+def _batches(store: Store, now_ms: int) -> Iterator[stream.BatchLine | stream.RecordLine]:
     for batch in all_batches(store):
         if batch.deleting is not None:
             continue
-        days = list(open_days(store, batch, now_ms=now_ms))
-        moved = tuple(MovedDay(day.date, day.start_ms, day.end_ms, is_open) for day, is_open in days)
-        yield BatchLine(batch.id, _since_ms(store, batch, now_ms=now_ms), batch.spec, moved)
+        days = list(stream.open_days(store, batch, now_ms=now_ms))
+        moved = tuple(stream.MovedDay(day.date, day.start_ms, day.end_ms, is_open) for day, is_open in days)
+        yield stream.BatchLine(batch.id, _since_ms(store, batch, now_ms=now_ms), batch.spec, moved)
         yield from _records(store, batch, [day for day, is_open in days if is_open])
 
 
@@ -223,16 +184,16 @@ def _since_ms(store: Store, batch: Batch, *, now_ms: int) -> int:
     return min([now_ms, *(window_of(batch.spec, day).start_ms for day in owed)])
 
 
-def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[RecordLine]:
+def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[stream.RecordLine]:
     # Runs come in the order of numbers and records in that of names, so the runs of a day are held to be matched.
     runs = {day.date: _runs(store, day) for day in days}
     numbers = store.record_numbers(batch)  # in the order in which they were put, which a provider may keep
     for first in range(0, len(numbers), PAGE):
         for record in store.records_of(numbers[first : first + PAGE]):
             mine = ((date, due_ms) for date, dues in runs.items() if (due_ms := dues.get(record.id)))
-            moved = tuple(MovedRun(date, abs(due_ms), ended=due_ms < 0) for date, due_ms in mine)
+            moved = tuple(stream.MovedRun(date, abs(due_ms), ended=due_ms < 0) for date, due_ms in mine)
             shown = msgspec.Raw(msgspec.json.encode(record_document(record)))
-            yield RecordLine(batch.id, shown, moved, record.options.headers)
+            yield stream.RecordLine(batch.id, shown, moved, record.options.headers)
 
 
 def _runs(store: Store, day: Day) -> dict[str, int]:
@@ -245,25 +206,25 @@ def _runs(store: Store, day: Day) -> dict[str, int]:
     return found
 
 
-def _accounts(store: Store, now_ms: int) -> Iterator[AccountLine]:
+def _accounts(store: Store, now_ms: int) -> Iterator[stream.AccountLine]:
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
         spec = AccountSpec(account.concurrent.limit, account.results.limit, account.credits.limit, account.enabled)
         keys = tuple(
-            MovedKey(sealed, key.last_four, key.label, key.enabled, key.quarantine)
+            stream.MovedKey(sealed, key.last_four, key.label, key.enabled, key.quarantine)
             for key in store.keys(account.id)
             if (sealed := store.sealed_key(account.id, key.id)) is not None
         )
         spent = [meter.spent + meter.held + meter.foreign for meter in (account.credits, account.results)]
-        yield AccountLine(account.id, spec, credits=spent[0], results=spent[1], keys=keys)
+        yield stream.AccountLine(account.id, spec, credits=spent[0], results=spent[1], keys=keys)
 
 
-def _jobs(store: Store, now_ms: int) -> Iterator[JobLine]:
+def _jobs(store: Store, now_ms: int) -> Iterator[stream.JobLine]:
     """Return the days, newest first."""
     del now_ms
     before: int | None = None
     for _ in range(PAGES_MAX):
         page = store.jobs(None, before=before, limit=PAGE)
-        yield from map(JobLine, page)
+        yield from map(stream.JobLine, page)
         if len(page) < PAGE:
             return
         before = page[-1].number

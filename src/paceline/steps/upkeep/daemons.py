@@ -11,6 +11,7 @@ from paceline.core.instants import to_text
 from paceline.core.schema import Instant
 from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
+from paceline.steps.views.to_view import to_view
 
 DAEMONS = Collection("daemon", Daemon)
 DAEMONS_MAX = 100
@@ -65,13 +66,5 @@ def forget_daemons(store: ItemStore, *, before_ms: int) -> int:
 
 
 def _view(daemon: Daemon, *, now_ms: int) -> DaemonView:
-    return DaemonView(
-        id=daemon.id,
-        kind=daemon.kind,
-        state="gone" if is_gone(daemon, now_ms=now_ms) else "running",
-        host=daemon.host,
-        pid=daemon.pid,
-        url=daemon.url or None,
-        started_at=to_text(daemon.started_ms),
-        seen_at=to_text(daemon.beat_ms),
-    )
+    state = "gone" if is_gone(daemon, now_ms=now_ms) else "running"
+    return to_view(daemon, DaemonView, state=state, url=daemon.url or None, seen_at=to_text(daemon.beat_ms))

@@ -17,15 +17,8 @@ from msgspec.structs import replace
 
 from paceline.core.durations import format_duration
 from paceline.core.findings import PHASES_MISCOUNTED
+from paceline.core.monitors.phases import recount
 from paceline.core.monitors.phases.circle import Circle, bucket_count
-from paceline.core.monitors.phases.recount import (
-    NewCounts,
-    begin_recount,
-    buckets_by_interval,
-    counts_of,
-    end_recount,
-    recount_page,
-)
 from paceline.core.monitors.schedule import Entry
 from paceline.ports import Store
 from paceline.ports.items import GETS_MAX, WRITES_MAX
@@ -75,11 +68,11 @@ class _Member(NamedTuple):
 
     every_ms: int
     circle: Found[Circle]
-    counts: Found[NewCounts]
+    counts: Found[recount.NewCounts]
 
 
 WALKS = Collection("phase-walk", Walk)
-COUNTS = Collection("phase-counts", NewCounts)
+COUNTS = Collection("phase-counts", recount.NewCounts)
 ALL = "all"
 
 
@@ -127,8 +120,11 @@ def _begin(store: Store, found: Found[Walk], *, now_ms: int) -> RecountReport | 
     writes = [WALKS.change(found, walk)]
     for circle, counts in zip(circles, COUNTS.find_many(store, keys), strict=True):
         assert circle.value is not None
-        zeros = NewCounts([0] * bucket_count(int(circle.key)))
-        writes += [CIRCLES.change(circle, begin_recount(circle.value, walk=walk.number)), COUNTS.change(counts, zeros)]
+        zeros = recount.NewCounts([0] * bucket_count(int(circle.key)))
+        writes += [
+            CIRCLES.change(circle, recount.begin_recount(circle.value, walk=walk.number)),
+            COUNTS.change(counts, zeros),
+        ]
     return RecountReport(more=True) if write(store, writes) else None
 
 
@@ -140,7 +136,7 @@ def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountR
     members = _members(store, walk)  # read before the entries, so that the write notices who moved one of these since
     page = [one.entry for one in store.schedulers(after_generation=walk.after, limit=limit, now_ms=now_ms)]
     until = page[-1].generation if page else None
-    buckets = buckets_by_interval([*page, *_removed(store, page, after=walk.after, until=until, now_ms=now_ms)])
+    buckets = recount.buckets_by_interval([*page, *_removed(store, page, after=walk.after, until=until, now_ms=now_ms)])
     if walk.is_first:
         _add_missing(store, walk, buckets)
     writes, wrong = [WALKS.change(found, replace(walk, after=until, paged_ms=now_ms))], 0
@@ -164,15 +160,15 @@ def _members(store: Store, walk: Walk) -> list[_Member]:
 
 def _count(
     member: _Member, buckets: Sequence[int], *, until: int | None
-) -> tuple[Circle | None, NewCounts | None, int]:
+) -> tuple[Circle | None, recount.NewCounts | None, int]:
     """The circle and its new counts after the page, and by how much the circle was wrong: known at the end."""
     circle, counts = member.circle.value, member.counts.value
     assert circle is not None
     assert counts is not None
-    page = recount_page(circle, counts, buckets, until=until or 0)
+    page = recount.recount_page(circle, counts, buckets, until=until or 0)
     if until is not None:
         return page.circle, page.found, 0
-    end = end_recount(circle, page.found)
+    end = recount.end_recount(circle, page.found)
     return end.circle, None, end.wrong
 
 
@@ -190,7 +186,7 @@ def _add_missing(store: Store, walk: Walk, buckets: Mapping[int, Sequence[int]])
     others = sorted(buckets.keys() - set(walk.intervals))[:GETS_MAX]
     for found in CIRCLES.find_many(store, [str(every_ms) for every_ms in others]):
         if found.value is None:
-            counts = counts_of(buckets[int(found.key)], int(found.key))
+            counts = recount.counts_of(buckets[int(found.key)], int(found.key))
             CIRCLES.add(store, found.key, Circle(counts, made=sum(counts)))
 
 
@@ -199,8 +195,8 @@ def _miscounted(store: Store, *, now_ms: int) -> Iterator[tuple[int, tuple[int, 
     before = {int(one.key): one.value.counts for one in CIRCLES.walk(store) if one.value}
     counted: dict[int, list[int]] = {}
     for entries in _pages(store, now_ms=now_ms):
-        for every_ms, buckets in buckets_by_interval(entries).items():
-            here = counts_of(buckets, every_ms)
+        for every_ms, buckets in recount.buckets_by_interval(entries).items():
+            here = recount.counts_of(buckets, every_ms)
             counted[every_ms] = list(map(add, counted.get(every_ms, [0] * len(here)), here))
     after = {int(one.key): one.value.counts for one in CIRCLES.walk(store) if one.value}
     for every_ms in before.keys() | after.keys() | counted.keys():

@@ -13,12 +13,11 @@ from paceline.steps import collection
 from paceline.steps.batches.headers import without_mark
 from paceline.steps.collection import Collection
 from paceline.steps.monitors.check_secrets import seal_stored
+from paceline.steps.walk import walk
 
 PROOF_TEXT = "paceline secret key"
 SEALED_TEXT = "paceline secret key, and checks are sealed"
 """The second is kept once nothing of an older version is stored in the clear any more."""
-PAGE = 1_000
-PAGES_MAX = 10_000
 TRIES_MAX = 5
 
 WAY_OUT = (
@@ -117,14 +116,8 @@ def _opens(vault: Vault, sealed: str) -> bool:
 
 def _sealed(store: Store, *, now_ms: int) -> Iterator[str]:
     """Providers' headers and accounts' keys."""
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = store.providers(after=after, limit=PAGE)
-        for provider in page:
-            yield from map(without_mark, provider.spec.headers.values())
-        if len(page) < PAGE:
-            break
-        after = page[-1].id
+    for provider in walk(store.providers):
+        yield from map(without_mark, provider.spec.headers.values())
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):
         for key in store.keys(account.id):
             if (text := store.sealed_key(account.id, key.id)) is not None:

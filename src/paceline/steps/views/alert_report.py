@@ -8,9 +8,9 @@ import msgspec
 
 from paceline.core.alerts.alert import Event
 from paceline.core.alerts.channel import Channel, ChannelKind
-from paceline.core.alerts.record import AlertRecord, AlertState, DeliveryState
+from paceline.core.alerts.record import AlertRecord, AlertState, Delivery, DeliveryState
 from paceline.core.alerts.silence import NamedSilence
-from paceline.core.instants import to_text, to_text_or_none
+from paceline.core.instants import to_text
 from paceline.core.monitors.checks import HIDDEN
 from paceline.core.schema import Instant
 from paceline.ports import Store
@@ -18,6 +18,7 @@ from paceline.ports.alerts import ListPlace
 from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.owner import since_ms
 from paceline.steps.alerts.silences import silences_of
+from paceline.steps.views.to_view import to_view
 
 
 class ChannelView(msgspec.Struct, frozen=True):
@@ -80,8 +81,7 @@ class AlertView(msgspec.Struct, frozen=True):
 
 
 def channel_view(channel_id: str, channel: Channel) -> ChannelView:
-    created, updated = to_text(channel.created_ms), to_text(channel.updated_ms)
-    return ChannelView(channel_id, channel.kind, HIDDEN, channel.default, created, updated)
+    return to_view(channel, ChannelView, id=channel_id, url=HIDDEN)
 
 
 def channel_views(store: Store, user: str) -> list[ChannelView]:
@@ -91,10 +91,7 @@ def channel_views(store: Store, user: str) -> list[ChannelView]:
 
 
 def silence_view(named: NamedSilence) -> SilenceView:
-    silence = named.silence
-    return SilenceView(
-        named.id, silence.monitor, silence.tag, to_text(silence.from_ms), to_text(silence.until_ms), silence.reason
-    )
+    return to_view(named.silence, SilenceView, id=named.id, began=to_text(named.silence.from_ms))
 
 
 def silence_views(store: Store, user: str, *, now_ms: int) -> list[SilenceView]:
@@ -103,30 +100,13 @@ def silence_views(store: Store, user: str, *, now_ms: int) -> list[SilenceView]:
 
 
 def alert_view(record: AlertRecord) -> AlertView:
-    alert = record.alert
-    return AlertView(
-        id=alert.id,
-        event=alert.event,
-        at=to_text(alert.at_ms),
-        user=alert.user,
-        subject=alert.subject,
-        reason=alert.reason,
-        data=alert.data,
-        state=record.state,
-        silence=record.silence or None,
-        note=record.note,
-        deliveries=[
-            DeliveryView(
-                channel=one.channel,
-                state=one.state,
-                tries=one.tries,
-                next_try=to_text(one.next_ms) if one.state == "waiting" else None,
-                ended_at=to_text_or_none(one.ended_ms),
-                reason=one.reason,
-            )
-            for one in record.deliveries
-        ],
-    )
+    deliveries = [_delivery_view(one) for one in record.deliveries]
+    standing = {"state": record.state, "silence": record.silence or None, "note": record.note}
+    return to_view(record.alert, AlertView, **standing, deliveries=deliveries)
+
+
+def _delivery_view(one: Delivery) -> DeliveryView:
+    return to_view(one, DeliveryView, next_try=to_text(one.next_ms) if one.state == "waiting" else None)
 
 
 def alert_views(store: Store, user: str, *, before: str, limit: int) -> tuple[list[AlertView], str | None]:

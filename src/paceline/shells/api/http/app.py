@@ -16,24 +16,7 @@ from starlette.types import Receive, Scope, Send
 from paceline.core.parsing import decode
 from paceline.core.users import TokenUser
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
-from paceline.shells.api.http import pages
-from paceline.shells.api.http.answers import (
-    Answer,
-    Header,
-    Stream,
-    compressed,
-    problem_answer,
-    send_answer,
-    send_stream,
-)
-from paceline.shells.api.http.auth import (
-    check_scope,
-    from_own_page,
-    identify,
-    owner_of,
-    require_admin,
-    viewer_of,
-)
+from paceline.shells.api.http import answers, auth, pages
 from paceline.shells.api.http.bodies import ClientGone, read_body
 from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
@@ -103,13 +86,13 @@ class Endpoint:
             return
         started_s = time.perf_counter()
         answer = await self._answer(scope, receive)
-        if isinstance(answer, Stream):
-            await send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
+        if isinstance(answer, answers.Stream):
+            await answers.send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
         elif answer is not None:
-            await send_answer(answer, send)
+            await answers.send_answer(answer, send)
         self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer | Stream | None:
+    async def _answer(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream | None:
         """The handler's answer, or its error as an answer; None: the client has gone."""
         try:
             return await self._handle(scope, receive)
@@ -123,18 +106,18 @@ class Endpoint:
             self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
             return await self._problem(internal(), scope)
 
-    async def _problem(self, error: PacelineError, scope: Scope) -> Answer:
+    async def _problem(self, error: PacelineError, scope: Scope) -> answers.Answer:
         """The error as an answer; pages answer with a page."""
         del scope
-        return problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
+        return answers.problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
 
-    async def _handle(self, scope: Scope, receive: Receive) -> Answer | Stream:
+    async def _handle(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream:
         route = self._routes.get(scope["method"])
         if route is None:
             raise self._unknown(scope)
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
         params: Mapping[str, str] = scope["path_params"]
-        by_cookie = route.page or from_own_page(headers)
+        by_cookie = route.page or auth.from_own_page(headers)
         user = _NOBODY if route.access == "open" else await self._identify(scope, headers, by_cookie=by_cookie)
         admit(user, route, params)
         query_string: bytes = scope["query_string"]
@@ -143,14 +126,14 @@ class Endpoint:
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
         api, scheme = self._api.of_user(user.id), scope.get("scheme", "http")
         call = Call(api, user, params, headers, query_string, body, receive, scheme)
-        return await compressed(await route.handler(call), headers)
+        return await answers.compressed(await route.handler(call), headers)
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, by_cookie: bool) -> TokenUser:
         api, client = self._api, scope["client"]
         address = client[0] if client else ""
 
         def look() -> TokenUser:
-            return identify(
+            return auth.identify(
                 api.store,
                 headers,
                 secret_key=api.system.secret_key,
@@ -178,7 +161,7 @@ class Endpoint:
         method, allowed = scope["method"][:32], self._allow.decode()
         return MethodNotAllowed(f"{method} is not supported on this path. Use one of: {allowed}.")
 
-    def _extra(self, error: PacelineError) -> tuple[Header, ...]:
+    def _extra(self, error: PacelineError) -> tuple[answers.Header, ...]:
         return ((b"allow", self._allow),) if isinstance(error, MethodNotAllowed) else ()
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
@@ -192,9 +175,9 @@ class Endpoint:
 
 def admit(user: TokenUser, route: Route, params: Mapping[str, str]) -> None:
     """Raises what keeps the user from the route: the token's scope, the role, or that the thing is another user's."""
-    check_scope(user, route.covered_by)
+    auth.check_scope(user, route.covered_by)
     if route.access == "admin":
-        require_admin(user)
+        auth.require_admin(user)
     elif route.access == "user":
         _check_owner(user, params)
 
@@ -205,8 +188,8 @@ def _check_owner(user: TokenUser, params: Mapping[str, str]) -> None:
     Runs are left to their routes where the token has a scope: a worker's is for runs of batches, which nobody owns.
     """
     if "user" in params:
-        owner_of(user, params["user"])
-    elif "run" in params and not user.scope and (viewer := viewer_of(user)) is not None:
+        auth.owner_of(user, params["user"])
+    elif "run" in params and not user.scope and (viewer := auth.viewer_of(user)) is not None:
         check_run_owner(params["run"], viewer)
 
 

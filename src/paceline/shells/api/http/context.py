@@ -22,8 +22,10 @@ from paceline.shells.api.http.batched_writes import BatchedWrites
 from paceline.shells.api.http.claim_signal import ClaimSignal
 from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
 from paceline.shells.api.http.kept import KeptAnswers
+from paceline.shells.api.http.pages import Page, PageQuery, page_query
 from paceline.shells.api.http.readiness import Readiness
 from paceline.shells.daemon.metrics import Metrics
+from paceline.shells.lists import Listed
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
@@ -130,6 +132,11 @@ class ApiContext:
             return look(*args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.readers, partial(look, *args, **kwargs))
 
+    async def listed(self, asked: PageQuery, read: Callable[..., Listed[T]], *args: Any, **filters: Any) -> Page[T]:
+        """The page that was asked for, of a list of ``shells.lists``."""
+        found = await self.work(read, self.system, *args, cursor=asked.cursor, limit=asked.limit, **filters)
+        return Page(*found)
+
     @staticmethod
     async def work(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Anything that takes long even on a local file, as a list or a job does: in a thread of other such work."""
@@ -163,3 +170,7 @@ class Call(NamedTuple):
     def owner(self) -> str:
         """The user named in the path, if the caller may know of them; else NotFound."""
         return owner_of(self.user, self.params["user"])
+
+    def page(self, *known: str) -> PageQuery:
+        """Which page is asked for. ``known``: query parameters of the route, beyond those of every list."""
+        return page_query(self.query_string, *known, limit_max=self.api.system.settings.page_max)

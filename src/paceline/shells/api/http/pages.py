@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cursors import CURSOR_CHARS_MAX, Position, make_cursor, position_of
-
-__all__ = [
-    "CURSOR_CHARS_MAX",
-    "LIMIT_DEFAULT",
-    "LIMIT_MAX",
-    "Page",
-    "PageQuery",
-    "make_cursor",
-    "page_of",
-    "page_query",
-    "position_of",
-    "query",
-    "truth",
-]
+from paceline.shells.cursors import position_of
+from paceline.shells.lists import first_of
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 QUERY_BYTES_MAX = 8_192
 _TRUTH = {"true": True, "false": False}
 T = TypeVar("T")
-Row = TypeVar("Row")
+V = TypeVar("V", bound="HasId")
 
 
 class PageQuery(NamedTuple):
@@ -37,6 +24,11 @@ class PageQuery(NamedTuple):
     cursor: str = ""
     given: Mapping[str, str] = {}
     """All query parameters that were given."""
+
+
+class HasId(Protocol):
+    @property
+    def id(self) -> str: ...
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -71,12 +63,11 @@ def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
     return _TRUTH[asked[name]]
 
 
-def page_of(
-    found: Sequence[Row], limit: int, scope: str, *, at: Callable[[Row], Position], view: Callable[[Row], T]
-) -> Page[T]:
-    """A page of the rows that were found, of which one more than ``limit`` was asked for. ``at``: a row's position."""
-    cursor = make_cursor(scope, at(found[limit - 1])) if len(found) > limit else None
-    return Page([view(one) for one in found[:limit]], cursor)
+def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> Page[V]:
+    """A page of views in order of id. There are few: all of them were read."""
+    after = position_of(asked.cursor, scope, "")
+    later = [view for view in views if view.id > after]
+    return Page(*first_of(later, asked.limit, scope, at=lambda view: view.id, view=lambda view: view))
 
 
 def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:

@@ -4,89 +4,64 @@ from __future__ import annotations
 
 import msgspec
 
+from paceline import errors
 from paceline.core.instants import to_text
 from paceline.core.schema import Instant
-from paceline.errors import (
-    AlreadyExists,
-    AtlasUnavailable,
-    BodyTooLarge,
-    BodyTooSlow,
-    Forbidden,
-    InvalidInput,
-    JobFinished,
-    LastAdmin,
-    LimitReached,
-    MalformedBody,
-    NoStore,
-    NotClaimable,
-    NotFound,
-    OutOfScope,
-    OverDailyCredits,
-    OwnerDisabled,
-    PacelineError,
-    RevisionMismatch,
-    StaleLease,
-    StoreDamaged,
-    StoreTooNew,
-    StoreUnavailable,
-    Throttled,
-    Unauthenticated,
-)
 
 RETRY_AFTER_S = 5
 """Of a 503 that names no time itself."""
 
 
-class MethodNotAllowed(PacelineError):
+class MethodNotAllowed(errors.PacelineError):
     code = "method_not_allowed"
     title = "Method not allowed"
     status = 405
 
 
-class UnsupportedMediaType(PacelineError):
+class UnsupportedMediaType(errors.PacelineError):
     code = "unsupported_media_type"
     title = "The body must be JSON"
     status = 415
 
 
-class NotReady(PacelineError):
+class NotReady(errors.PacelineError):
     code = "not_ready"
     title = "Not ready"
     status = 503
 
 
-class Internal(PacelineError):
+class Internal(errors.PacelineError):
     """An unexpected exception; the log has the details."""
 
 
-CODES: dict[str, type[PacelineError]] = {
+CODES: dict[str, type[errors.PacelineError]] = {
     error.code: error
     for error in (
-        InvalidInput,
-        MalformedBody,
-        Unauthenticated,
-        OverDailyCredits,
-        Forbidden,
-        OutOfScope,
-        LimitReached,
-        NotFound,
+        errors.InvalidInput,
+        errors.MalformedBody,
+        errors.Unauthenticated,
+        errors.OverDailyCredits,
+        errors.Forbidden,
+        errors.OutOfScope,
+        errors.LimitReached,
+        errors.NotFound,
         MethodNotAllowed,
-        BodyTooSlow,
-        AlreadyExists,
-        StaleLease,
-        NotClaimable,
-        OwnerDisabled,
-        JobFinished,
-        LastAdmin,
-        RevisionMismatch,
-        BodyTooLarge,
+        errors.BodyTooSlow,
+        errors.AlreadyExists,
+        errors.StaleLease,
+        errors.NotClaimable,
+        errors.OwnerDisabled,
+        errors.JobFinished,
+        errors.LastAdmin,
+        errors.RevisionMismatch,
+        errors.BodyTooLarge,
         UnsupportedMediaType,
-        Throttled,
-        AtlasUnavailable,
-        StoreUnavailable,
-        NoStore,
-        StoreDamaged,
-        StoreTooNew,
+        errors.Throttled,
+        errors.AtlasUnavailable,
+        errors.StoreUnavailable,
+        errors.NoStore,
+        errors.StoreDamaged,
+        errors.StoreTooNew,
         NotReady,
         Internal,
     )
@@ -115,8 +90,8 @@ class Problem(msgspec.Struct, frozen=True):
     resets_at: Instant | msgspec.UnsetType = msgspec.UNSET
 
 
-def problem_of(error: PacelineError) -> Problem:
-    over = error if isinstance(error, OverDailyCredits) else None
+def problem_of(error: errors.PacelineError) -> Problem:
+    over = error if isinstance(error, errors.OverDailyCredits) else None
     return Problem(
         type=f"/docs#error-{error.code}",
         title=error.title,
@@ -134,7 +109,7 @@ def internal() -> Internal:
     return Internal("Internal error; the log has the details. Try again, and tell the operator if it happens again.")
 
 
-def retry_after_s(error: PacelineError) -> int | None:
+def retry_after_s(error: errors.PacelineError) -> int | None:
     """The Retry-After of an answer, or None if it carries none."""
     if error.retry_after_s is not None:
         return max(1, error.retry_after_s)

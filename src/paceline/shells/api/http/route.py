@@ -11,6 +11,7 @@ from paceline.core.scopes import ScopeKind
 from paceline.errors import PacelineError
 from paceline.shells.api.http.answers import Answer, Stream
 from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.pages import Page
 from paceline.shells.api.http.problems import UnsupportedMediaType
 
 Access = Literal["open", "user", "admin"]
@@ -21,14 +22,53 @@ SMALL_BYTES_MAX = 1_048_576
 READ_HEADERS = ("If-None-Match",)
 EDIT_HEADERS = ("If-Match",)
 PUT_HEADERS = ("If-Match", "If-None-Match")
+NO_CONTENT = {204: None}
+Problems = tuple[type[PacelineError], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Routes that the documentation shows under one name, in the order in which they are declared."""
+    """Routes that the documentation shows under one name, in the order in which they are declared.
+
+    Its methods are decorators of handlers. ``more`` are further fields of ``Route``. ``answer`` is the body of the only
+    answer that is no problem, or a mapping of status to body where there are several.
+    """
 
     name: str
+    access: Access = "user"
+    scopes: tuple[ScopeKind, ...] = ()
+    """Access and scopes of the routes that do not say otherwise."""
     routes: list[Route] = field(default_factory=list)
+
+    def get(self, path: str, answer: Any, *, headers: tuple[str, ...] = (), **more: Any) -> Route:
+        """A route that reads. One that reads ``If-None-Match`` answers 304 to a client that is up to date."""
+        answers = {200: answer, 304: None} if "If-None-Match" in headers else {200: answer}
+        return self._route("GET", path, answers, headers=headers, **more)
+
+    def get_page(self, path: str, view: Any, **more: Any) -> Route:
+        """A route that reads a list, page by page."""
+        return self.get(path, Page[view], paged=True, **more)
+
+    def put(self, path: str, view: Any, *, problems: Problems = (), **more: Any) -> Route:
+        """A route that creates something (201) or replaces it (200), if the request's conditions hold."""
+        answers, problems = {200: view, 201: view}, (errors.RevisionMismatch, *problems)
+        return self._route("PUT", path, answers, headers=PUT_HEADERS, problems=problems, **more)
+
+    def put_many(self, path: str, answer: Any, **more: Any) -> Route:
+        return self._route("PUT", path, answer, **more)
+
+    def post(self, path: str, answer: Any, **more: Any) -> Route:
+        return self._route("POST", path, answer, **more)
+
+    def patch(self, path: str, answer: Any, **more: Any) -> Route:
+        return self._route("PATCH", path, answer, **more)
+
+    def delete(self, path: str, answer: Any = NO_CONTENT, **more: Any) -> Route:
+        return self._route("DELETE", path, answer, **more)
+
+    def _route(self, method: str, path: str, answer: Any, **more: Any) -> Route:
+        answers = answer if isinstance(answer, dict) else {200: answer}
+        return Route(self, method, path, answers, **{"access": self.access, "scopes": self.scopes, **more})
 
 
 async def _undeclared(_: Call) -> Answer:
@@ -62,7 +102,7 @@ class Route:
     """A slow answer is normal, as of a long poll, and is not logged."""
     headers: tuple[str, ...] = ()
     """Request headers that the handler reads."""
-    problems: tuple[type[PacelineError], ...] = ()
+    problems: Problems = ()
     """Problems beyond those that access, body and pages bring with them."""
     hot: bool = False
     """Matched before the others."""
@@ -87,7 +127,7 @@ class Route:
         return self.body is not None or self.document is not None
 
     @property
-    def all_problems(self) -> tuple[type[PacelineError], ...]:
+    def all_problems(self) -> Problems:
         """Every problem that the route may answer with, except 405 and 500, which every route may."""
         problems: list[type[PacelineError]] = [errors.InvalidInput]
         if self.access != "open":

@@ -16,11 +16,12 @@ from paceline.core.monitors.health import Health
 from paceline.core.monitors.lists.query import TEXT_CHARS_MAX, Kind, Sort
 from paceline.errors import PacelineError
 from paceline.shells.api.documents import MonitorPatchBody, RecordsBody
-from paceline.shells.api.http.pages import CURSOR_CHARS_MAX, LIMIT_DEFAULT, LIMIT_MAX
+from paceline.shells.api.http.pages import LIMIT_DEFAULT, LIMIT_MAX
 from paceline.shells.api.http.problems import Internal, Problem
 from paceline.shells.api.http.route import Route
 from paceline.shells.api.openapi.examples import BODIES, RECORD_LINES, TEXTS, example_of, problem_example
 from paceline.shells.api.openapi.schemas import ID, Schema, name_of, ref, schemas_of
+from paceline.shells.cursors import CURSOR_CHARS_MAX
 from paceline.steps.batches.export import Format
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX
 

@@ -9,11 +9,11 @@ import typer
 
 from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import option
 
-HoursOption = Annotated[int, typer.Option("--hours", min=1, max=HOURS_MAX, metavar="N", help="How far to look.")]
+HoursOption = Annotated[int, option("N", "How far to look.", "--hours", min=1, max=HOURS_MAX)]
 OfUserOption = Annotated[
-    str | None,
-    typer.Option("--user", metavar="USER", help="Of this user alone. [default: $PACELINE_USER, or everybody]"),
+    str | None, option("USER", "Of this user alone. [default: $PACELINE_USER, or everybody]", "--user")
 ]
 
 

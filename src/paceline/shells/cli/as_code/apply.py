@@ -19,7 +19,7 @@ from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput
 from paceline.shells.cli.as_code.declarations import Declarations, read_declarations
 from paceline.shells.cli.as_code.sides import Done, RestSide, Side, StoreSide
-from paceline.shells.cli.call import owner_id, owner_over_rest
+from paceline.shells.cli.call import owner_id
 from paceline.shells.cli.output import EXIT_DIFFERS, EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def apply(call: Call, terms: Terms) -> int:
         return apply_to(StoreSide(system), terms, lambda: owner_id(system, terms.user))
 
     def over_rest(remote: Remote) -> ApplyReport:
-        return apply_to(RestSide(remote), terms, lambda: owner_over_rest(remote, terms.user))
+        return apply_to(RestSide(remote), terms, lambda: remote.owner(terms.user))
 
     ask = call.answer if terms.dry_run else call.answer_or_new
     report = ask(on_store, over_rest)

@@ -8,21 +8,14 @@ from typing import Annotated
 import typer
 
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, flag, option
 
-FilesOption = Annotated[
-    list[Path], typer.Option("-f", "--file", metavar="FILE", help="YAML file; - reads stdin. May be repeated.")
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing; exit code 5 if there are differences, else 0.")
-]
+FilesOption = Annotated[list[Path], option("FILE", "YAML file; - reads stdin. May be repeated.", "-f", "--file")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Change nothing; exit code 5 if there are differences, else 0.")]
 PruneOption = Annotated[
-    bool,
-    typer.Option(
-        "--prune", help="Remove what the files leave out, of the kinds and users that they name, and nothing else."
-    ),
+    bool, flag("--prune", "Remove what the files leave out, of the kinds and users that they name, and nothing else.")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Remove without asking.")]
+YesOption = Annotated[bool, flag("--yes", "Remove without asking.")]
 
 
 def register(app: typer.Typer) -> None:

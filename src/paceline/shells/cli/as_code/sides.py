@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, assert_never
 
@@ -23,13 +23,13 @@ from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import alert_report
 from paceline.steps.views.report import UserView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.core.monitors.values import PutMonitor
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-PAGE = 1_000
 BULK = 500
 Document = dict[str, Any]
 LISTS: dict[Kind, str] = {
@@ -68,25 +68,22 @@ class StoreSide:
         self._system = system
 
     def scopes(self) -> list[tuple[Kind, str]]:
-        users = [user.id for user in _pages(self._system.store.users, lambda user: user.id)]
+        users = [user.id for user in walk(self._system.store.users)]
         return _all_scopes(users, admin=True)
 
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
         store = self._system.store
         match kind:
             case "provider":
-                found = _pages(store.providers, lambda one: one.id)
-                return {one.id: provider_document(one.spec) for one in found}
+                return {one.id: provider_document(one.spec) for one in walk(store.providers)}
             case "batch":
-                found = _pages(store.batches, lambda one: one.id)
-                return {one.id: batch_document(one.spec) for one in found if one.deleting is None}
+                return {one.id: batch_document(one.spec) for one in walk(store.batches) if one.deleting is None}
             case "channel":
                 access.get_user(store, user)
                 return {one.id: _shown(kind, one) for one in alert_report.channel_views(store, user)}
             case "monitor":
                 access.get_user(store, user)
-                monitors = _pages(lambda **page: store.monitors(user, **page), lambda one: one.id)
-                return {one.id: spec_document(one.spec) for one in monitors}
+                return {one.id: spec_document(one.spec) for one in walk(partial(store.monitors, user))}
             case never:
                 assert_never(never)
 
@@ -150,13 +147,13 @@ class RestSide:
         self._remote = remote
 
     def scopes(self) -> list[tuple[Kind, str]]:
-        me = self._remote.get("/v1/users/{user}", UserView, names={"user": "me"})
+        me = self._remote.get("/v1/users/{user}", UserView, user="me")
         if me.role != "admin":
             return _all_scopes([me.id], admin=False)
         return _all_scopes([user.id for user in self._remote.every("/v1/users", UserView)], admin=True)
 
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
-        views = self._remote.every(LISTS[kind], Document, names={"user": user} if user else {})
+        views = self._remote.every(LISTS[kind], Document, **({"user": user} if user else {}))
         return {view["id"]: defined(kind, view) for view in views if view.get("deleting") is None}
 
     def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
@@ -169,21 +166,20 @@ class RestSide:
 
     def _remove(self, name: Name) -> str:
         path, names = _path(name)
-        self._remote.ask("DELETE", path, Document, names=names)  # that of a batch answers how far it has come
+        self._remote.ask("DELETE", path, Document, **names)  # that of a batch answers how far it has come
         return "removed"
 
     def _put_one(self, name: Name, document: Document) -> str:
         path, names = _path(name)
-        there = self._remote.find(path, Document, names=names)
-        put = self._remote.ask("PUT", path, Document, body=document, names=names)
+        there = self._remote.find(path, Document, **names)
+        put = self._remote.ask("PUT", path, Document, body=document, **names)
         if there is None:
             return "created"
         return "unchanged" if there.view.get("updated_at") == put.view.get("updated_at") else "replaced"
 
     def _bulk(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
         items = [{"id": name.id, **document} for name, document in puts]
-        names = {"user": puts[0][0].user}
-        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, names=names).view
+        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user).view
         return [
             Done(one.disposition)
             if one.error is None
@@ -197,7 +193,7 @@ def _all_scopes(users: Iterable[str], *, admin: bool) -> list[tuple[Kind, str]]:
     return shared + [(kind, user) for user in users for kind in KINDS if kind in OF_USERS]
 
 
-def _path(name: Name) -> tuple[str, dict[str, str]]:
+def _path(name: Name) -> tuple[str, dict[str, Any]]:
     return f"{LISTS[name.kind]}/{{id}}", {"id": name.id} | ({"user": name.user} if name.user else {})
 
 
@@ -211,11 +207,3 @@ def _caught(act: Callable[[], str]) -> Done:
         return Done(act())
     except (PacelineError, RemoteError) as error:
         return Done(error=error.detail, code=error.code)
-
-
-def _pages(read: Callable[..., list[Any]], key: Callable[[Any], str]) -> Iterator[Any]:
-    """All of a list, page by page."""
-    after = ""
-    while page := read(after=after, limit=PAGE):
-        yield from page
-        after = key(page[-1])

@@ -16,7 +16,7 @@ from paceline.core.batches.calls import CallState
 from paceline.core.batches.values import BatchPut
 from paceline.core.monitors.schedule import Missed
 from paceline.ports import Store
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.batches.day_text import day_text, preview_text
 from paceline.shells.cli.batches.over_rest import (
     BATCH_PATH,
@@ -36,13 +36,15 @@ from paceline.shells.cli.options import (
     PausedOption,
     ProviderOption,
     ReplaceOption,
+    argument,
+    flag,
     given,
     merged,
+    option,
 )
 from paceline.shells.cli.output import Columns, emit, emit_page, print_json, progress_bar
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.shells.cli.text.columns import ident, when, word
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import batches, deletion, export
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views import days
@@ -80,46 +82,31 @@ DAY_COLUMNS: Columns = {
 
 _NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
 _NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.")]
+IdArgument = Annotated[str, argument("ID", "The batch's id.")]
 BatchOption = Annotated[
-    str | None,
-    typer.Option("--batch", metavar="BATCH", help="The batch it is about. [default: the only batch there is]"),
+    str | None, option("BATCH", "The batch it is about. [default: the only batch there is]", "--batch")
 ]
-BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
-DayArgument = Annotated[
-    str | None, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15. [default: the running day]")
-]
-DateOption = Annotated[
-    str | None, typer.Option("--date", metavar="DATE", help="For example 2026-11-15. [default: the running day]")
-]
-StateOption = Annotated[
-    CallState | None,
-    typer.Option("--state", metavar="STATE", help="Only runs in this state, for example failed."),
-]
+BatchArgument = Annotated[str | None, argument("BATCH", "The same as --batch.")]
+DayArgument = Annotated[str | None, argument("DAY", "The date, for example 2026-11-15. [default: the running day]")]
+DateOption = Annotated[str | None, option("DATE", "For example 2026-11-15. [default: the running day]", "--date")]
+StateOption = Annotated[CallState | None, option("STATE", "Only runs in this state, for example failed.", "--state")]
 
 
 class BatchOptions(NamedTuple):
     """The options of ``batch set``; None for one that was not given."""
 
-    start: Annotated[
-        str | None, typer.Option(metavar="HH:MM", help="When each day begins, in its zone. [default: 00:00]")
-    ] = None
+    start: Annotated[str | None, option("HH:MM", "When each day begins, in its zone. [default: 00:00]")] = None
     window: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help="How long the records are spread over; 24h is the day. [default: 24h]"),
+        str | None, option("DURATION", "How long the records are spread over; 24h is the day. [default: 24h]")
     ] = None
-    timezone: Annotated[str | None, typer.Option(metavar="ZONE", help="The zone of --start. [default: UTC]")] = None
-    jitter: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Delay each record by a fixed part of this.")
-    ] = None
+    timezone: Annotated[str | None, option("ZONE", "The zone of --start. [default: UTC]")] = None
+    jitter: Annotated[str | None, option("DURATION", "Delay each record by a fixed part of this.")] = None
     missed: Annotated[
-        Missed | None,
-        typer.Option(metavar="skip|once|all", help="What becomes of runs whose time was missed. [default: once]"),
+        Missed | None, option("skip|once|all", "What becomes of runs whose time was missed. [default: once]")
     ] = None
     paused: PausedOption = None
     channels: Annotated[
-        list[str] | None,
-        typer.Option("--channel", metavar="ID", help="A channel of admins that is told; may be repeated."),
+        list[str] | None, option("ID", "A channel of admins that is told; may be repeated.", "--channel")
     ] = None
 
 
@@ -133,7 +120,7 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
             BATCH_PATH,
             BatchView,
             lambda there: merged(document_of(there) if there and not replace else {}, changes),
-            names={"batch": batch_id},
+            batch=batch_id,
         ),
     )
     _emit_one(call, view, done=done)
@@ -143,7 +130,7 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
 def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the batches and when each is planned next."""
     views, following = call.answer(
-        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda at: lists.list_batches(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
     )
     emit_page(
@@ -169,7 +156,7 @@ def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
 
     path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, names={"batch": batch_id}).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id).view)
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
@@ -178,7 +165,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
     """Delete a batch with its records and runs. Nothing more of it starts; what is out comes to its end first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
-        return remote.ask("DELETE", BATCH_PATH, BatchView, names={"batch": batch_id}).view
+        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id).view
 
     left = call.answer(lambda at: _remove(at, batch_id), over_rest)
     if left is None:
@@ -194,9 +181,7 @@ def plan_batch(
     *,
     batch: BatchOption = None,
     date: DateOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and its warnings, and change nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[bool, flag("--dry-run", "Show the plan and its warnings, and change nothing.")] = False,
 ) -> None:
     """Plan a day: each active record gets its run, once, however often this is asked."""
     from paceline.steps.batches.preview import Preview, preview
@@ -228,13 +213,9 @@ def list_days(
 ) -> None:
     """List a batch's days, newest first."""
     views, following = call.answer(
-        lambda at: _days(at, batch or name, cursor=cursor, limit=limit),
+        lambda at: lists.list_days(at, the_batch(at.store, batch or name), cursor=cursor, limit=limit),
         lambda remote: remote.page(
-            DAYS_PATH,
-            DaySummary,
-            limit=limit,
-            cursor=cursor,
-            names={"batch": batch_over_rest(remote, batch or name).id},
+            DAYS_PATH, DaySummary, limit=limit, cursor=cursor, batch=batch_over_rest(remote, batch or name).id
         ),
     )
     emit_page(call, views, DAY_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DAY)
@@ -244,8 +225,8 @@ def list_days(
 def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
     """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
-        lambda at: _report(at, _day(at, batch, day)),
-        lambda remote: remote.get(DAY_PATH, DayReport, names=day_over_rest(remote, batch, day)),
+        lambda at: lists.show_day(at, _day(at, batch, day)),
+        lambda remote: remote.get(DAY_PATH, DayReport, **day_over_rest(remote, batch, day)),
     )
     emit(call, report, *day_text(report))
 
@@ -264,14 +245,14 @@ def list_runs(
     """List a day's runs with what came of them."""
     asked = {"state": state, "provider": provider}
     views, following = call.answer(
-        lambda at: _runs(at, _day(at, batch, day), state=state, provider=provider, cursor=cursor, limit=limit),
+        lambda at: lists.list_day_runs(at, _day(at, batch, day), **asked, cursor=cursor, limit=limit),
         lambda remote: remote.page(
             f"{DAY_PATH}/runs",
             CallRunView,
             limit=limit,
             cursor=cursor,
             query=asked,
-            names=day_over_rest(remote, batch, day),
+            **day_over_rest(remote, batch, day),
         ),
     )
     emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
@@ -283,12 +264,10 @@ def export_day(
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
-    form: Annotated[export.Format, typer.Option("--format", metavar="ndjson|csv", help="What to write.")] = "ndjson",
+    form: Annotated[export.Format, option("ndjson|csv", "What to write.", "--format")] = "ndjson",
     state: StateOption = None,
     provider: ProviderOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where it goes. [default: stdout]")
-    ] = None,
+    output: Annotated[Path | None, option("FILE", "Where it goes. [default: stdout]", "--output")] = None,
 ) -> None:
     """Write a day's runs with their results, one to a line. CSV is safe to open in a spreadsheet."""
     asked = {"format": form, "state": state, "provider": provider}
@@ -297,7 +276,7 @@ def export_day(
             export.export_day(at.store, _day(at, batch, day), form=form, state=state, provider=provider), output
         ),
         lambda remote: _write(
-            remote.stream(f"{DAY_PATH}/export", query=asked, names=day_over_rest(remote, batch, day)), output
+            remote.stream(f"{DAY_PATH}/export", query=asked, **day_over_rest(remote, batch, day)), output
         ),
     )
     if output is not None:
@@ -329,14 +308,6 @@ def _day(system: System, batch: str | None, day: str | None) -> Day:
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
 
 
-def _report(system: System, day: Day) -> DayReport:
-    """The day's report with the cursor that the list of its providers takes over REST."""
-    report = days.day_report(system.store, day)
-    following = report.next_cursor
-    cursor = None if following is None else make_cursor(cursors.providers_of_day(day.number), following)
-    return msgspec.structs.replace(report, next_cursor=cursor)
-
-
 def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:
     """The batch and the date that are to be planned."""
     target = the_batch(system.store, batch)
@@ -364,29 +335,7 @@ def _plan_over_rest(
     target = batch_over_rest(remote, batch)
     day = str(days.check_date(date, "--date")) if date else running_date(target)
     path, query = f"{BATCH_PATH}/plan", {"dry_run": dry_run}
-    return remote.ask(
-        "POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, names={"batch": target.id}
-    ).view
-
-
-def _days(system: System, batch: str | None, *, cursor: str | None, limit: int) -> tuple[list[DaySummary], str | None]:
-    """A page of days, and the cursor of the next page."""
-    target = the_batch(system.store, batch)
-    scope = cursors.days_of(target.number)
-    before = str(position_of(cursor or "", scope, "")) or None
-    found = system.store.days(target, before=before, limit=limit + 1)
-    views = [days.day_summary(day) for day in found[:limit]]
-    return views, make_cursor(scope, views[-1].date) if len(found) > limit else None
-
-
-def _runs(
-    system: System, day: Day, *, state: str | None, provider: str | None, cursor: str | None, limit: int
-) -> tuple[list[CallRunView], str | None]:
-    """A page of a day's runs, and the cursor of the next page."""
-    scope = cursors.runs_of_day(day.number, state=state, provider=provider)
-    after = int(position_of(cursor or "", scope, 0))
-    views, following = days.day_runs(system.store, day, state=state, provider=provider, after=after, limit=limit)
-    return views, None if following is None else make_cursor(scope, following)
+    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id).view
 
 
 def _write(pages: Iterable[bytes], output: Path | None) -> int:
@@ -411,14 +360,6 @@ def _set(system: System, batch_id: str, changes: dict[str, Any], *, replace: boo
 
     put = edit(f"Batch {batch_id!r}", lambda: unless_changed(attempt))
     return put.disposition, _view(put, now_ms=now_ms)
-
-
-def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[BatchView], str | None]:
-    """A page of batches, and the cursor of the next page."""
-    after = str(position_of(cursor or "", cursors.BATCHES, ""))
-    found = system.store.batches(after=after, limit=limit + 1)
-    views = [batch_view(batch, now_ms=system.clock.now_ms()) for batch in found[:limit]]
-    return views, make_cursor(cursors.BATCHES, views[-1].id) if len(found) > limit else None
 
 
 def _view(put: BatchPut, *, now_ms: int) -> BatchView:

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from paceline.core.batches.values import DeadChoice
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Note, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import redrive
-from paceline.steps.views.days import CallRunView, call_run_view
+from paceline.steps.views.days import CallRunView
 
 if TYPE_CHECKING:
     from paceline.wiring import System
@@ -26,11 +25,9 @@ MESSAGES_MAX = 10_000
 
 app = typer.Typer(name="dead", help="Look at dead letters, put them back, or discard them.")
 
-RunsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN...", help="Runs by their ids: batch/record@2026-11-15.")
-]
-BatchOption = Annotated[str | None, typer.Option("--batch", metavar="BATCH", help="Only those of this batch.")]
-DateOption = Annotated[str | None, typer.Option("--date", metavar="DATE", help="Only those of this date of --batch.")]
+RunsArgument = Annotated[list[str] | None, argument("RUN...", "Runs by their ids: batch/record@2026-11-15.")]
+BatchOption = Annotated[str | None, option("BATCH", "Only those of this batch.", "--batch")]
+DateOption = Annotated[str | None, option("DATE", "Only those of this date of --batch.", "--date")]
 
 
 @command(app, "list")
@@ -47,7 +44,7 @@ def list_dead(
     asked = {"provider": provider, "batch": batch, "date": date}
     choice = DeadChoice(provider=provider, batch=batch, date=date)
     views, following = call.answer(
-        lambda at: _list(at, choice, cursor=cursor, limit=limit),
+        lambda at: lists.list_dead_letters(at, choice, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/dead", CallRunView, limit=limit, cursor=cursor, query=asked),
     )
     emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DEAD)
@@ -62,7 +59,7 @@ def redrive_dead(
     batch: BatchOption = None,
     date: DateOption = None,
     queues: Annotated[
-        bool, typer.Option("--queues", help="On AWS: send messages of the dead queues again, instead of runs.")
+        bool, flag("--queues", "On AWS: send messages of the dead queues again, instead of runs.")
     ] = False,
 ) -> None:
     """Put dead letters back, in their old order and paced; each once, however often this is asked."""
@@ -115,16 +112,6 @@ def discard_dead(
         lambda remote: remote.ask("POST", "/v1/dead/discard", dict[str, int], body=asked).view["discarded"],
     )
     emit(call, {"discarded": count}, f"{count} discarded.")
-
-
-def _list(
-    system: System, choice: DeadChoice, *, cursor: str | None, limit: int
-) -> tuple[list[CallRunView], str | None]:
-    """A page of dead letters, and the cursor of the next page."""
-    scope = cursors.dead_letters(provider=choice.provider, batch=choice.batch, date=choice.date)
-    page = redrive.list_dead(system.store, choice, after=int(position_of(cursor or "", scope, 0)), limit=limit)
-    following = None if page.next_after is None else make_cursor(scope, page.next_after)
-    return [call_run_view(run) for run in page.runs], following
 
 
 def _named(**choice: Any) -> dict[str, Any]:

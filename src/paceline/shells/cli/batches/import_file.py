@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, NamedTuple
 
 import msgspec
-import typer
 
 from paceline.core.batches.batch import BODY_BYTES_MAX, Batch, RecordSpec, make_record, record_problems
 from paceline.core.batches.records.options import NO_OPTIONS, RecordOptions
@@ -20,6 +19,7 @@ from paceline.shells.cli.batches.sources import open_source, table_name
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
+from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.output import Note, print_text, progress_bar
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
@@ -42,16 +42,13 @@ _OPTIONS = msgspec.json.Decoder(RecordOptions)
 _TRUTH = {"": True, "true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 SourceArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="FILE",
-        help='NDJSON, CSV, a JSON array or {"items": [...]}; - reads stdin; also https://…, or dynamodb://TABLE.',
+    argument(
+        "FILE", 'NDJSON, CSV, a JSON array or {"items": [...]}; - reads stdin; also https://…, or dynamodb://TABLE.'
     ),
 ]
 FormatOption = Annotated[
     Literal["json", "csv"] | None,
-    typer.Option(
-        "--format", metavar="json|csv", help="What the file holds; json is NDJSON too. [default: by the file's name]"
-    ),
+    option("json|csv", "What the file holds; json is NDJSON too. [default: by the file's name]", "--format"),
 ]
 
 
@@ -71,7 +68,7 @@ def import_records(
     batch: BatchOption = None,
     form: FormatOption = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Of a table: from its beginning, not where an import was cut short.")
+        bool, flag("--restart", "Of a table: from its beginning, not where an import was cut short.")
     ] = False,
 ) -> int:
     """Import many records. Good ones are kept; refused ones are told by reason, with their lines."""
@@ -155,7 +152,7 @@ def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> Non
 def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally) -> None:
     """The same over REST. Records that were refused already are not sent."""
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
-    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, names={"batch": batch}).view
+    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
     assert len(answer.items) == len(items)
     told = iter(enumerate(answer.items))
     for row in page:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,14 +29,14 @@ def no_single_batch(count: int) -> InvalidInput:
 def batch_over_rest(remote: Remote, name: str | None) -> BatchView:
     """The batch a command is about: the one named, else the only one there is."""
     if name is not None:
-        return remote.get(BATCH_PATH, BatchView, names={"batch": name})
+        return remote.get(BATCH_PATH, BatchView, batch=name)
     found, _ = remote.page("/v1/batches", BatchView, limit=2, cursor=None)
     if len(found) != 1:
         raise no_single_batch(len(found))
     return found[0]
 
 
-def day_over_rest(remote: Remote, name: str | None, date: str | None) -> dict[str, str]:
+def day_over_rest(remote: Remote, name: str | None, date: str | None) -> dict[str, Any]:
     """The places of a day's path: the batch, and the date that is named, else the running one."""
     batch = batch_over_rest(remote, name)
     return {"batch": batch.id, "date": date or running_date(batch)}

@@ -18,7 +18,7 @@ from paceline.core.batches.provider import (
 )
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.options import (
@@ -28,12 +28,14 @@ from paceline.shells.cli.options import (
     LimitOption,
     PausedOption,
     ReplaceOption,
+    argument,
+    flag,
     given,
     merged,
+    option,
 )
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps.batches import providers
 from paceline.steps.edit import edit, unless_changed
 from paceline.steps.views.report import ProviderView, provider_view
@@ -45,7 +47,7 @@ app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.
 
 SPEC_BYTES_MAX = 1_048_576
 _PROVIDER = "/v1/providers/{provider}"
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The provider's id.")]
+IdArgument = Annotated[str, argument("ID", "The provider's id.")]
 PATHS = {
     "max_attempts": "retry.max_attempts",
     "retry_base": "retry.base",
@@ -71,59 +73,36 @@ class ProviderOptions(NamedTuple):
     """The options of ``provider set``; None for one that was not given."""
 
     kind: Annotated[
-        ProviderKind | None,
-        typer.Option(metavar="http|outgoing", help="Called by Paceline, or by your own workers. [default: http]"),
+        ProviderKind | None, option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]")
     ] = None
-    base_url: Annotated[str | None, typer.Option(metavar="URL", help="What stands before each record's endpoint.")] = (
-        None
-    )
+    base_url: Annotated[str | None, option("URL", "What stands before each record's endpoint.")] = None
     header: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME:VALUE", help="A header of every call, kept sealed; may be repeated."),
+        list[str] | None, option("NAME:VALUE", "A header of every call, kept sealed; may be repeated.")
     ] = None
-    method: Annotated[
-        str | None, typer.Option(metavar="METHOD", help="[default: POST for a record with a body, else GET]")
-    ] = None
-    max_in_flight: Annotated[int | None, typer.Option(metavar="N", help="Calls at once. [default: 1]")] = None
-    rate: Annotated[str | None, typer.Option(metavar="RATE", help="For example 5/1s. [default: no limit]")] = None
-    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="Deadline of one call. [default: 30s]")] = None
-    max_attempts: Annotated[
-        int | None, typer.Option(metavar="N", help="Attempts before a run becomes a dead letter. [default: 5]")
-    ] = None
-    retry_base: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="The first pause is at most this. [default: 1s]")
-    ] = None
-    retry_cap: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="No pause is longer than this. [default: 5m]")
-    ] = None
-    breaker_failures: Annotated[
-        int | None, typer.Option(metavar="N", help="Bad calls in a row that close it. [default: 10]")
-    ] = None
-    breaker_open_for: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long it stays closed. [default: 1m]")
-    ] = None
+    method: Annotated[str | None, option("METHOD", "[default: POST for a record with a body, else GET]")] = None
+    max_in_flight: Annotated[int | None, option("N", "Calls at once. [default: 1]")] = None
+    rate: Annotated[str | None, option("RATE", "For example 5/1s. [default: no limit]")] = None
+    timeout: Annotated[str | None, option("DURATION", "Deadline of one call. [default: 30s]")] = None
+    max_attempts: Annotated[int | None, option("N", "Attempts before a run becomes a dead letter. [default: 5]")] = None
+    retry_base: Annotated[str | None, option("DURATION", "The first pause is at most this. [default: 1s]")] = None
+    retry_cap: Annotated[str | None, option("DURATION", "No pause is longer than this. [default: 5m]")] = None
+    breaker_failures: Annotated[int | None, option("N", "Bad calls in a row that close it. [default: 10]")] = None
+    breaker_open_for: Annotated[str | None, option("DURATION", "How long it stays closed. [default: 1m]")] = None
     unknown: Annotated[
         WhenUnknown | None,
-        typer.Option(
-            metavar="retry|hold|look_up",
-            help="After a call that may have arrived, and is not safe to repeat. [default: retry]",
-        ),
+        option("retry|hold|look_up", "After a call that may have arrived, and is not safe to repeat. [default: retry]"),
     ] = None
-    look_up: Annotated[
-        str | None, typer.Option(metavar="PATH", help="Where to ask whether a run arrived, for example /calls/{run}.")
-    ] = None
-    verify_tls: Annotated[
-        bool | None, typer.Option("--verify-tls/--no-verify-tls", help="Whether certificates must be good.")
-    ] = None
+    look_up: Annotated[str | None, option("PATH", "Where to ask whether a run arrived, for example /calls/{run}.")] = (
+        None
+    )
+    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether certificates must be good.")] = (
+        None
+    )
     order: Annotated[
-        Order | None,
-        typer.Option(
-            metavar="spread|imported|priority", help="Which record gets which of its times. [default: spread]"
-        ),
+        Order | None, option("spread|imported|priority", "Which record gets which of its times. [default: spread]")
     ] = None
     expect: Annotated[
-        str | None,
-        typer.Option(metavar="JSON", help='What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.'),
+        str | None, option("JSON", 'What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.')
     ] = None
     paused: PausedOption = None
 
@@ -150,7 +129,7 @@ def set_provider(
             _PROVIDER,
             ProviderView,
             lambda there: _edited(provider_id, _definition(there), changes) if whole is None else whole,
-            names={"provider": provider_id},
+            provider=provider_id,
         ),
     )
     _emit_one(call, view, done=done)
@@ -160,7 +139,7 @@ def set_provider(
 def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the providers and how each stands."""
     views, following = call.answer(
-        lambda at: _list(at, cursor=cursor, limit=limit),
+        lambda at: lists.list_providers(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
     )
     emit_page(
@@ -178,7 +157,7 @@ def show(call: Call, provider_id: IdArgument) -> None:
     """Show a provider: definition, and how it stands now."""
     view = call.answer(
         lambda at: _view(at, providers.get_provider(at.store, provider_id)),
-        lambda remote: remote.get(_PROVIDER, ProviderView, names={"provider": provider_id}),
+        lambda remote: remote.get(_PROVIDER, ProviderView, provider=provider_id),
     )
     emit(call, view, Fields(_fields(view)))
 
@@ -194,9 +173,7 @@ def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
         return _view(system, put.provider)
 
     path = f"{_PROVIDER}/{'pause' if paused else 'resume'}"
-    view = call.answer(
-        on_store, lambda remote: remote.ask("POST", path, ProviderView, names={"provider": provider_id}).view
-    )
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id).view)
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
@@ -205,7 +182,7 @@ def remove(call: Call, provider_id: IdArgument) -> None:
     """Remove a provider that no record names and no run waits for."""
     call.answer(
         lambda at: providers.remove_provider(at.store, provider_id),
-        lambda remote: remote.do("DELETE", _PROVIDER, names={"provider": provider_id}),
+        lambda remote: remote.do("DELETE", _PROVIDER, provider=provider_id),
     )
     emit(call, {"removed": provider_id}, f"{provider_id} removed.")
 
@@ -249,14 +226,6 @@ def _definition(view: ProviderView | None) -> dict[str, Any] | None:
     """The provider's document, out of its view."""
     shown = msgspec.to_builtins(view)
     return shown and {name: shown[name] for name in ProviderSpec.__struct_fields__}
-
-
-def _list(system: System, *, cursor: str | None, limit: int) -> tuple[list[ProviderView], str | None]:
-    """A page of providers, and the cursor of the next page."""
-    after = str(position_of(cursor or "", cursors.PROVIDERS, ""))
-    found = system.store.providers(after=after, limit=limit + 1)
-    views = [_view(system, provider) for provider in found[:limit]]
-    return views, make_cursor(cursors.PROVIDERS, views[-1].id) if len(found) > limit else None
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from paceline.core.batches.batch import record_document
 from paceline.shells.cli.batches.commands import BatchOption, the_batch
 from paceline.shells.cli.batches.import_file import app
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_over_rest
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption
+from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Columns, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, word
-from paceline.shells.cursors import make_cursor, position_of, records_of
+from paceline.shells.lists import list_records as list_of_records
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -31,11 +30,9 @@ RECORD_COLUMNS: Columns = {
     "ACTIVE": word(lambda record: record.get("active")),
 }
 _NO_RECORD = "There is no such record. Put some: paceline batch import FILE --batch BATCH"
-BatchArgument = Annotated[str | None, typer.Argument(metavar="BATCH", help="The same as --batch.")]
-DateArgument = Annotated[str, typer.Argument(metavar="DAY", help="The date, for example 2026-11-15.")]
-RecordsOption = Annotated[
-    list[str] | None, typer.Option("--record", metavar="RECORD", help="A record to run again; may be repeated.")
-]
+BatchArgument = Annotated[str | None, argument("BATCH", "The same as --batch.")]
+DateArgument = Annotated[str, argument("DAY", "The date, for example 2026-11-15.")]
+RecordsOption = Annotated[list[str] | None, option("RECORD", "A record to run again; may be repeated.", "--record")]
 
 
 @command(app, "records")
@@ -45,7 +42,7 @@ def list_records(
     *,
     batch: BatchOption = None,
     provider: ProviderOption = None,
-    active: Annotated[bool | None, typer.Option("--active/--inactive", help="Only those that run, or do not.")] = None,
+    active: Annotated[bool | None, flag("--active/--inactive", "Only those that run, or do not.")] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
@@ -53,17 +50,14 @@ def list_records(
 
     def on_store(system: System) -> tuple[list[dict[str, Any]], str | None]:
         target = the_batch(system.store, batch or name)
-        scope = records_of(target.number, provider=provider, active=active)
-        after = str(position_of(cursor or "", scope, ""))
-        found, following = system.store.find_records(target, provider=provider, active=active, after=after, limit=limit)
-        views = [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found]
-        return views, None if following is None else make_cursor(scope, following)
+        found, following = list_of_records(system, target, provider, active=active, cursor=cursor, limit=limit)
+        return [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found], following
 
     def over_rest(remote: Remote) -> tuple[list[dict[str, Any]], str | None]:
         asked = {"provider": provider, "active": None if active is None else str(active).lower()}
         names = {"batch": batch_over_rest(remote, batch or name).id}
         path = f"{BATCH_PATH}/records"
-        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, names=names)
+        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, **names)
 
     views, following = call.answer(on_store, over_rest)
     emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RECORD)
@@ -75,10 +69,7 @@ def rerun_day(
     day: DateArgument,
     *,
     batch: BatchOption = None,
-    state: Annotated[
-        str | None,
-        typer.Option("--state", metavar="STATE", help="Those that ended so, for example done."),
-    ] = None,
+    state: Annotated[str | None, option("STATE", "Those that ended so, for example done.", "--state")] = None,
     record: RecordsOption = None,
 ) -> None:
     """Run what ended on a day again, each once, however often this is asked while the rerun is open."""
@@ -91,9 +82,9 @@ def rerun_day(
         return rerun(system.store, target, on, state=state, records=record, now_ms=now_ms)._asdict()
 
     def over_rest(remote: Remote) -> dict[str, int]:
-        names = {"batch": batch_over_rest(remote, batch).id, "date": day}
+        path, target = f"{DAY_PATH}/rerun", batch_over_rest(remote, batch).id
         body = {name: value for name, value in (("state", state), ("records", record)) if value is not None}
-        return remote.ask("POST", f"{DAY_PATH}/rerun", dict[str, int], body=body, names=names).view
+        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day).view
 
     done = call.answer(on_store, over_rest)
     emit(call, done, f"{done['enqueued']} enqueued" + (f" as rerun {done['rerun']}" if done["rerun"] else ""))

@@ -8,18 +8,16 @@ from typing import Annotated
 import typer
 
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument, option
 
 SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help="Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day."
-    ),
+    str | None, option("TIME", "Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day.")
 ]
-FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="An export, or the file of a receipt.")]
-ReceiptArgument = Annotated[Path | None, typer.Argument(metavar="RECEIPT", help="The receipt of FILE.")]
-BatchOption = Annotated[str | None, typer.Option(metavar="BATCH", help="Judge this batch alone.")]
-DateOption = Annotated[str | None, typer.Option(metavar="DATE", help="With --batch: this day of it alone.")]
-JobOption = Annotated[str | None, typer.Option(metavar="JOB", help="Judge this job alone.")]
+FileArgument = Annotated[Path | None, argument("FILE", "An export, or the file of a receipt.")]
+ReceiptArgument = Annotated[Path | None, argument("RECEIPT", "The receipt of FILE.")]
+BatchOption = Annotated[str | None, option("BATCH", "Judge this batch alone.")]
+DateOption = Annotated[str | None, option("DATE", "With --batch: this day of it alone.")]
+JobOption = Annotated[str | None, option("JOB", "Judge this job alone.")]
 
 
 def register(app: typer.Typer) -> None:

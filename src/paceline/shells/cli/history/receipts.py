@@ -7,24 +7,19 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import msgspec
-import typer
 
 from paceline.core.verify.receipt import FORMAT, Receipt, compare, make_receipt
 from paceline.errors import InvalidInput, MalformedBody
 from paceline.shells.cli import output
 from paceline.shells.cli.call import Call
 from paceline.shells.cli.files import draft_of, open_input, read_input
+from paceline.shells.cli.options import option
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 RECEIPT_BYTES_MAX = 64 * 1024 * 1024
 
 ReceiptOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--receipt",
-        metavar="FILE",
-        help="Write a receipt of the file, for paceline verify FILE RECEIPT anywhere.",
-    ),
+    Path | None, option("FILE", "Write a receipt of the file, for paceline verify FILE RECEIPT anywhere.", "--receipt")
 ]
 
 

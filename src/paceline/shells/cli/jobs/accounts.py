@@ -8,7 +8,7 @@ import typer
 
 from paceline.core.jobs.values import AccountSpec
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import ReplaceOption, given
+from paceline.shells.cli.options import ReplaceOption, argument, flag, given, option
 from paceline.shells.cli.output import Note, Table, emit
 from paceline.shells.cli.text.columns import Heading
 from paceline.steps.jobs import accounts
@@ -29,27 +29,22 @@ COLUMNS = (
     Heading("LIMIT", "word"),
     Heading("REASON", "words", 1),
 )
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The account's id; a name of your own for it.")]
+IdArgument = Annotated[str, argument("ID", "The account's id; a name of your own for it.")]
 
 
 class AccountOptions(NamedTuple):
     """The options of ``account set``; None for one that was not given."""
 
     concurrent: Annotated[
-        int | None,
-        typer.Option("--concurrent", metavar="N", help="Measurements that may run at once. [default: 100, as RIPE's]"),
+        int | None, option("N", "Measurements that may run at once. [default: 100, as RIPE's]", "--concurrent")
     ] = None
     daily_results: Annotated[
-        int | None,
-        typer.Option("--daily-results", metavar="N", help="Results in any 24 hours. [default: 100000, as RIPE's]"),
+        int | None, option("N", "Results in any 24 hours. [default: 100000, as RIPE's]", "--daily-results")
     ] = None
     daily_credits: Annotated[
-        int | None,
-        typer.Option("--daily-credits", metavar="N", help="Credits in any 24 hours. [default: 1000000, as RIPE's]"),
+        int | None, option("N", "Credits in any 24 hours. [default: 1000000, as RIPE's]", "--daily-credits")
     ] = None
-    enabled: Annotated[
-        bool | None, typer.Option("--enabled/--disabled", help="Whether it is used. [default: enabled]")
-    ] = None
+    enabled: Annotated[bool | None, flag("--enabled/--disabled", "Whether it is used. [default: enabled]")] = None
 
 
 @command(app, "set")
@@ -62,7 +57,7 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
             "/v1/accounts/{account}",
             AccountView,
             lambda there: changes if replace or there is None else _limits(there) | changes,
-            names={"account": account_id},
+            account=account_id,
         ),
     )
     limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"

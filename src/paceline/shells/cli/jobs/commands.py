@@ -10,22 +10,15 @@ import msgspec
 import typer
 
 from paceline.errors import InvalidInput
-from paceline.shells import cursors
+from paceline.shells import lists
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
+from paceline.shells.cli.jobs import submission
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
-from paceline.shells.cli.jobs.submission import (
-    emit_quote,
-    emit_submitted,
-    quote_on_store,
-    quote_over_rest,
-    submit_on_store,
-    submit_over_rest,
-)
 from paceline.shells.cli.jobs.watch import watch_job
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption
+from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
 from paceline.shells.cli.output import (
     EXIT_FAILED,
     EXIT_OK,
@@ -39,7 +32,6 @@ from paceline.shells.cli.output import (
     table,
 )
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
 from paceline.steps import access
 from paceline.steps.views import job_report
 from paceline.steps.views.job_report import CostView, CountsView, JobSummary, JobView
@@ -54,23 +46,22 @@ MEASUREMENTS_SHOWN = 100
 READ_ADVICE = "Make several jobs of it, or raise PACELINE_BODY_BYTES_MAX."
 
 _NO_JOB = "There is no job yet. Price one first: paceline job submit FILE --dry-run"
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id.")]
+JobArgument = Annotated[str, argument("JOB", "The job's id.")]
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
+    bool, flag("--watch", "Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
 ]
 
 
 @command(app, "submit")
 def submit_job(
     call: Call,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The job as JSON; - reads stdin.")],
+    file: Annotated[Path, argument("FILE", "The job as JSON; - reads stdin.")],
     *,
     user: UserOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Price it, and change nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Price it, and change nothing.")] = False,
     watch: WatchOption = False,
     idempotency_key: Annotated[
-        str | None,
-        typer.Option("--idempotency-key", metavar="KEY", help="Submitted twice under the same key, it is one job."),
+        str | None, option("KEY", "Submitted twice under the same key, it is one job.", "--idempotency-key")
     ] = None,
 ) -> int:
     """Submit a job: checked field by field, priced, and taken whole if the user's credits of the day allow it."""
@@ -80,22 +71,22 @@ def submit_job(
 
     if dry_run:
         quoted = call.answer(
-            lambda at: quote_on_store(at, user, read(at.job_limits.bytes_max)),
-            lambda remote: quote_over_rest(remote, user, read(call.settings().body_bytes_max)),
+            lambda at: submission.quote_on_store(at, user, read(at.job_limits.bytes_max)),
+            lambda remote: submission.quote_over_rest(remote, user, read(call.settings().body_bytes_max)),
         )
-        emit_quote(call, quoted)
+        submission.emit_quote(call, quoted)
         return EXIT_OK
 
     def on_store(system: System) -> int:
         body = read(system.job_limits.bytes_max)
-        done = submit_on_store(system, user, body, idempotency_key=idempotency_key)
-        emit_submitted(call, done)
+        done = submission.submit_on_store(system, user, body, idempotency_key=idempotency_key)
+        submission.emit_submitted(call, done)
         return watch_job(call, StoreJobs(system), done.job) if watch else EXIT_OK
 
     def over_rest(remote: Remote) -> int:
         body = read(call.settings().body_bytes_max)
-        done = submit_over_rest(remote, user, body, idempotency_key=idempotency_key)
-        emit_submitted(call, done)
+        done = submission.submit_over_rest(remote, user, body, idempotency_key=idempotency_key)
+        submission.emit_submitted(call, done)
         return watch_job(call, RemoteJobs(remote), done.job) if watch else EXIT_OK
 
     return call.answer(on_store, over_rest)
@@ -106,8 +97,7 @@ def list_jobs(
     call: Call,
     *,
     user: Annotated[
-        str | None,
-        typer.Option("--user", metavar="USER", help="Only this user's. [default: $PACELINE_USER, or everybody's]"),
+        str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or everybody's]", "--user")
     ] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
@@ -117,10 +107,7 @@ def list_jobs(
 
     def on_store(system: System) -> tuple[list[JobSummary], str | None]:
         owner = access.get_user(system.store, named).id if named else None
-        scope = cursors.jobs_of(owner)
-        before = int(position_of(cursor, scope, 0)) if cursor else None
-        views, following = job_report.job_summaries(system.store, owner, before=before, limit=limit)
-        return views, None if following is None else make_cursor(scope, following)
+        return lists.list_jobs(system, owner, cursor=cursor, limit=limit)
 
     views, following = call.answer(
         on_store,
@@ -136,7 +123,7 @@ def show(
     *,
     watch: WatchOption = False,
     limit: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many measurements are listed; --json lists all.")
+        int, option("N", "How many measurements are listed; --json lists all.", min=0)
     ] = MEASUREMENTS_SHOWN,
 ) -> int:
     """Show a job: state, credits, why it waits, and each measurement with what became of it."""
@@ -149,7 +136,7 @@ def show(
         found = job_report.find_job(system.store, None, job)
         return job_report.job_view(system.store, found, now_ms=system.clock.now_ms())
 
-    view = call.answer(on_store, lambda remote: remote.get(JOB_PATH, JobView, names={"job": job}))
+    view = call.answer(on_store, lambda remote: remote.get(JOB_PATH, JobView, job=job))
     measurements = view.measurements or []
     shown = measurements[:limit]
     left = len(measurements) - len(shown)
@@ -168,10 +155,8 @@ def results(
     call: Call,
     job: JobArgument,
     *,
-    merged: Annotated[bool, typer.Option("--merged", help="One line for each target, with all its results.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="Where they go. [default: stdout]")
-    ] = None,
+    merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
+    output: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
     receipt: ReceiptOption = None,
 ) -> int:
     """Read a job's results from RIPE and write them as NDJSON; what has none has a line that says why."""
@@ -202,7 +187,7 @@ def cancel(call: Call, job: JobArgument) -> None:
         return before, job_report.job_progress(system.store, after, now_ms=now_ms)
 
     def over_rest(remote: Remote) -> tuple[JobView, JobView]:
-        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, names={"job": job}).view
+        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job).view
 
     before, view = call.answer(on_store, over_rest)
     counts = view.counts

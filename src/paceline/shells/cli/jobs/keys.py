@@ -12,6 +12,7 @@ import typer
 
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.jobs import accounts
@@ -42,8 +43,8 @@ ON_COMMAND_LINE = (
     " Leave it out next time: it is then asked for, or read from stdin."
 )
 
-AccountArgument = Annotated[str, typer.Argument(metavar="ACCOUNT", help="The account's id.")]
-KeyIdArgument = Annotated[str, typer.Argument(metavar="KEY_ID", help="The key's id, as `paceline key list` shows it.")]
+AccountArgument = Annotated[str, argument("ACCOUNT", "The account's id.")]
+KeyIdArgument = Annotated[str, argument("KEY_ID", "The key's id, as `paceline key list` shows it.")]
 
 
 @command(app, "add")
@@ -52,17 +53,17 @@ def add(
     account: AccountArgument,
     key: Annotated[
         str | None,
-        typer.Argument(
-            metavar="KEY",
-            help="The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
-            " in no history.",
+        argument(
+            "KEY",
+            (
+                "The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
+                " in no history."
+            ),
         ),
     ] = None,
     *,
-    label: Annotated[str, typer.Option(metavar="LABEL", help="What you will know it by.")] = "",
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Add it without asking RIPE whether it can be used.")
-    ] = False,
+    label: Annotated[str, option("LABEL", "What you will know it by.")] = "",
+    no_check: Annotated[bool, flag("--no-check", "Add it without asking RIPE whether it can be used.")] = False,
 ) -> None:
     """Add a key to an account. RIPE is asked first whether it may do what is needed; what it lacks is named."""
 
@@ -72,11 +73,9 @@ def add(
         return _read_secret() if key is None or key == "-" else key
 
     def over_rest(remote: Remote) -> AddedKeyView:
-        remote.get("/v1/accounts/{account}", AccountView, names={"account": account})
+        remote.get("/v1/accounts/{account}", AccountView, account=account)
         body, query = {"key": read_key(), "label": label}, {"check": "false" if no_check else None}
-        return remote.ask(
-            "POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, names={"account": account}
-        ).view
+        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account).view
 
     view = call.answer(lambda at: _add(at, account, read_key, label=label, check=not no_check), over_rest)
     if view.unverified is None:
@@ -91,7 +90,7 @@ def add(
 def list_keys(
     call: Call,
     account: Annotated[
-        str | None, typer.Argument(metavar="ACCOUNT", help="Only the keys of this account. [default: of all accounts]")
+        str | None, argument("ACCOUNT", "Only the keys of this account. [default: of all accounts]")
     ] = None,
 ) -> None:
     """List keys by their last four characters, and how each stands."""
@@ -107,10 +106,10 @@ def list_keys(
 )
 @command(app, "enable", help_text="Enable a key again, at once; one that RIPE refused is tried again.", enabled=True)
 def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
-    body, places = {"enabled": enabled}, {"account": account, "key": key_id}
+    body = {"enabled": enabled}
     view = call.answer(
         lambda at: key_view(accounts.set_key_enabled(at.store, account, key_id, enabled=enabled)),
-        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, names=places).view,
+        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id).view,
     )
     emit(call, view, _line(view, "enabled" if enabled else "disabled"))
 
@@ -120,7 +119,7 @@ def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
     """Remove a key with its secret. At RIPE it stays as it is."""
     call.answer(
         lambda at: accounts.remove_key(at.store, account, key_id),
-        lambda remote: remote.do("DELETE", _KEY, names={"account": account, "key": key_id}),
+        lambda remote: remote.do("DELETE", _KEY, account=account, key=key_id),
     )
     emit(call, {"removed": key_id}, f"{key_id} removed from {account}.")
 
@@ -140,7 +139,7 @@ def _add(system: System, account: str, read_key: Callable[[], str], *, label: st
 
 def _list_over_rest(remote: Remote, account: str | None) -> list[KeyView]:
     if account is not None:
-        return remote.get("/v1/accounts/{account}", AccountView, names={"account": account}).keys
+        return remote.get("/v1/accounts/{account}", AccountView, account=account).keys
     return [key for one in remote.every("/v1/accounts", AccountView) for key in one.keys]
 
 

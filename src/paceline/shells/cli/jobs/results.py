@@ -58,7 +58,7 @@ def write_on_store(system: System, job: str, output: Path | None, *, merged: boo
 
 def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bool) -> Written:
     pieces = remote.stream(
-        "/v1/jobs/{job}/results", query={"merged": "target" if merged else None}, wait_s=RESULTS_S, names={"job": job}
+        "/v1/jobs/{job}/results", query={"merged": "target" if merged else None}, wait_s=RESULTS_S, job=job
     )
     results = errors = 0
     first = next(pieces, b"")  # a job that is not there must not leave an empty file

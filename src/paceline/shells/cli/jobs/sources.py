@@ -53,10 +53,10 @@ class RemoteJobs:
         self._remote = remote
 
     def progress(self, job_id: str) -> JobView:
-        return self._remote.get(JOB_PATH, JobView, query={"measurements": "false"}, names={"job": job_id})
+        return self._remote.get(JOB_PATH, JobView, query={"measurements": "false"}, job=job_id)
 
     def failures(self, job_id: str) -> Iterator[tuple[int, str]]:
-        view = self._remote.get(JOB_PATH, JobView, names={"job": job_id})
+        view = self._remote.get(JOB_PATH, JobView, job=job_id)
         return ((one.index, one.reason) for one in view.measurements or () if one.state == "failed")
 
     def is_worked_on(self) -> bool:

@@ -12,7 +12,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import Cost, add_costs, price
 from paceline.core.jobs.job import Job, JobLimits, parse_job
 from paceline.core.jobs.measurement import kind_of
-from paceline.shells.cli.call import Call, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, owner_id
 from paceline.shells.cli.output import Fields, Note, Table, emit
 from paceline.steps.jobs import submit
 from paceline.steps.views.job_report import BudgetView
@@ -84,10 +84,10 @@ def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote
 
 def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[Quote, int]:
     """The same; the prices by type are computed here, from a job that was found valid there."""
-    owner = owner_over_rest(remote, user)
+    owner = remote.owner(user)
     query = {"dry_run": "true", "user": owner}
     answered = remote.ask("POST", JOBS_PATH, Quote, body=body, query=query)
-    budget = remote.get("/v1/users/{user}/budget", BudgetView, names={"user": owner})
+    budget = remote.get("/v1/users/{user}/budget", BudgetView, user=owner)
     no_limits = JobLimits(sys.maxsize, sys.maxsize, sys.maxsize, sys.maxsize)
     now_ms = time.time_ns() // 1_000_000
     kinds = kind_prices(parse_job(body, no_limits, now_ms=now_ms), now_ms=now_ms)
@@ -107,7 +107,7 @@ def submit_on_store(system: System, user: str | None, body: bytes, *, idempotenc
 
 
 def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
-    query, headers = {"user": owner_over_rest(remote, user)}, {"Idempotency-Key": idempotency_key}
+    query, headers = {"user": remote.owner(user)}, {"Idempotency-Key": idempotency_key}
     return remote.ask("POST", JOBS_PATH, Submitted, body=body, query=query, headers=headers).view
 
 

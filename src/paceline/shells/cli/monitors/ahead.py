@@ -6,24 +6,25 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import msgspec
-import typer
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.errors import AlreadyExists
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
-from paceline.shells.cli.options import PAGE_MAX, UserOption
+from paceline.shells.cli.options import PAGE_MAX, UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Note, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
+from paceline.steps.walk import walk
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
@@ -34,12 +35,10 @@ __all__ = ["app"]  # the monitor commands, with these
 LOOK_S = 0.2
 WAIT_S_DEFAULT = 60.0
 _REASONS = {"paused": "It is paused.", "owner_disabled": "Its owner is disabled."}
-ExportArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Where it goes; - writes to stdout.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Until the run has ended; exits with 1 if it is not ok.")]
-WaitTimeOption = Annotated[
-    float, typer.Option("--wait-for", metavar="SECONDS", min=0.1, help="How long to wait with --wait.")
-]
-CountOption = Annotated[int, typer.Option("--count", min=1, max=TIMES_MAX, metavar="N", help="How many times.")]
+ExportArgument = Annotated[Path, argument("FILE", "Where it goes; - writes to stdout.")]
+WaitOption = Annotated[bool, flag("--wait", "Until the run has ended; exits with 1 if it is not ok.")]
+WaitTimeOption = Annotated[float, option("SECONDS", "How long to wait with --wait.", "--wait-for", min=0.1)]
+CountOption = Annotated[int, option("N", "How many times.", "--count", min=1, max=TIMES_MAX)]
 
 
 @command(app, "run")
@@ -64,11 +63,10 @@ def run_monitor(
         )
 
     def over_rest(remote: Remote) -> RunNowView | RunView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, names=names).view
+        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id).view
         if not wait:
             return made
-        return _ended(lambda: remote.get("/v1/runs/{run}", RunView, names={"run": made.run}), wait_s=wait_for)
+        return _ended(lambda: remote.get("/v1/runs/{run}", RunView, run=made.run), wait_s=wait_for)
 
     view = call.answer(on_store, over_rest)
     if isinstance(view, RunNowView):
@@ -87,10 +85,7 @@ def list_next_times(
     view = call.answer(
         lambda at: upcoming(at.store, owner_id(at, user), monitor_id, count=count, now_ms=at.clock.now_ms()),
         lambda remote: remote.get(
-            f"{MONITOR_PATH}/next",
-            UpcomingView,
-            query={"count": count},
-            names={"user": owner_over_rest(remote, user), "id": monitor_id},
+            f"{MONITOR_PATH}/next", UpcomingView, query={"count": count}, user=remote.owner(user), id=monitor_id
         ),
     )
     emit(call, view, *map(Moment, view.items), Note(_REASONS[view.reason]) if view.reason else None)
@@ -110,7 +105,7 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
 
     call.answer(
         lambda system: write(_definitions(system, owner_id(system, user))),
-        lambda remote: write(_definitions_over_rest(remote, owner_over_rest(remote, user))),
+        lambda remote: write(_definitions_over_rest(remote, remote.owner(user))),
     )
     told = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
     if str(file) == "-":
@@ -120,18 +115,15 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
 
 
 def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
-    after = ""
-    while page := system.store.monitors(owner, after=after, limit=PAGE_MAX):
-        for monitor in page:
-            yield {"id": monitor.id} | spec_document(monitor.spec)
-        after = page[-1].id
+    for monitor in walk(partial(system.store.monitors, owner)):
+        yield {"id": monitor.id} | spec_document(monitor.spec)
 
 
 def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
     """The definitions alone, without schedule and health."""
     cursor: str | None = None
     while True:
-        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, names={"user": owner})
+        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, user=owner)
         for view in views:
             shown = msgspec.to_builtins(view)
             yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}

@@ -11,22 +11,29 @@ import msgspec
 import typer
 
 from paceline.core.alerts.silence import SilenceBody, monitor_silence
-from paceline.core.monitors.definition import MonitorSpec, spec_document
+from paceline.core.monitors.definition import Monitor, MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
-from paceline.shells import cursors
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
 from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store, list_over_rest
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
-from paceline.shells.cli.options import PAGE_MAX, CursorOption, DefinitionOption, LimitOption, ReplaceOption, UserOption
+from paceline.shells.cli.options import (
+    PAGE_MAX,
+    CursorOption,
+    DefinitionOption,
+    LimitOption,
+    ReplaceOption,
+    UserOption,
+    argument,
+)
 from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
 from paceline.shells.cli.text.columns import address, ident, when, word, words
-from paceline.shells.cursors import make_cursor, position_of
+from paceline.shells.lists import list_monitor_runs
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.views import report
@@ -45,7 +52,7 @@ _RUNS_PATH = f"{MONITOR_PATH}/runs"
 _NO_RUN = "There is no run yet. Check now: paceline monitor run ID"
 Shown = tuple[MonitorView, list[RunView], UptimeView]
 """A monitor, its latest runs, and its uptime."""
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The monitor's id.")]
+IdArgument = Annotated[str, argument("ID", "The monitor's id.")]
 
 
 @command(app, "set")
@@ -73,11 +80,11 @@ def set_monitor(
         return put.disposition, _view(system, put)
 
     def over_rest(remote: Remote) -> tuple[str, MonitorView]:
-        owner = owner_over_rest(remote, user)
+        owner = remote.owner(user)
         if file is None and not replace:
             return set_over_rest(remote, owner, monitor_id, options)
         body = msgspec.json.encode(document) if file is None else _read(file, call.settings().body_bytes_max)
-        return remote.put_edited(MONITOR_PATH, MonitorView, lambda _: body, names={"user": owner, "id": monitor_id})
+        return remote.put_edited(MONITOR_PATH, MonitorView, lambda _: body, user=owner, id=monitor_id)
 
     done, view = call.answer(on_store, over_rest)
     _emit_one(call, view, done=done)
@@ -98,7 +105,7 @@ def list_monitors(
     owner, views, following = call.answer(
         lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, cursor, limit),
         lambda remote: list_over_rest(
-            remote, None if filters.all_users else owner_over_rest(remote, user), filters, cursor, limit
+            remote, None if filters.all_users else remote.owner(user), filters, cursor, limit
         ),
     )
     more = f"There are more: paceline monitor list {again(owner, filters)}"
@@ -125,12 +132,12 @@ def silence(
     body = SilenceBody(lasting, reason)
 
     def on_store(system: System) -> SilenceView:
-        monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+        monitor = _find(system, user, monitor_id)
         return silence_now(system, monitor.owner, lambda now_ms: monitor_silence(body, monitor.id, now_ms=now_ms))
 
     def over_rest(remote: Remote) -> SilenceView:
-        path, names = f"{MONITOR_PATH}/silence", _names(remote, user, monitor_id)
-        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), names=names).view
+        path, owner = f"{MONITOR_PATH}/silence", remote.owner(user)
+        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), user=owner, id=monitor_id).view
 
     emit_silence(call, call.answer(on_store, over_rest))
 
@@ -146,13 +153,9 @@ def list_runs(
 ) -> None:
     """List a monitor's runs, newest first."""
     views, following = call.answer(
-        lambda at: _runs(at, user, monitor_id, cursor=cursor, limit=limit),
+        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), cursor=cursor, limit=limit),
         lambda remote: remote.page(
-            _RUNS_PATH,
-            RunView,
-            limit=limit,
-            cursor=cursor,
-            names=_names(remote, user, monitor_id),
+            _RUNS_PATH, RunView, limit=limit, cursor=cursor, user=remote.owner(user), id=monitor_id
         ),
     )
     emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
@@ -167,7 +170,7 @@ def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, p
 
     def over_rest(remote: Remote) -> MonitorView:
         path = f"{MONITOR_PATH}/{'pause' if paused else 'resume'}"
-        return remote.ask("POST", path, MonitorView, names=_names(remote, user, monitor_id)).view
+        return remote.ask("POST", path, MonitorView, user=remote.owner(user), id=monitor_id).view
 
     _emit_one(call, call.answer(on_store, over_rest), done="paused" if paused else "resumed")
 
@@ -177,7 +180,7 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
     """Remove a monitor. Nothing of it fires afterwards."""
     call.answer(
         lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
-        lambda remote: remote.do("DELETE", MONITOR_PATH, names=_names(remote, user, monitor_id)),
+        lambda remote: remote.do("DELETE", MONITOR_PATH, user=remote.owner(user), id=monitor_id),
     )
     emit(call, {"removed": monitor_id}, f"{monitor_id} removed.")
 
@@ -191,35 +194,21 @@ def _none_text(owner: str | None, filters: ListOptions) -> str:
 
 def _show(system: System, user: str | None, monitor_id: str) -> Shown:
     now_ms = system.clock.now_ms()
-    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
+    monitor = _find(system, user, monitor_id)
     runs, _ = report.monitor_runs(system.store, monitor, before=None, limit=RUNS_SHOWN, now_ms=now_ms)
     uptime = uptime_view(system.store, monitor, now_ms=now_ms)
     return report.monitor_view(system.store, monitor, now_ms=now_ms), runs, uptime
 
 
 def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> Shown:
-    names = _names(remote, user, monitor_id)
-    view = remote.get(MONITOR_PATH, MonitorView, names=names)
-    runs = remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, names=names)[0]
-    return view, runs, remote.get(f"{MONITOR_PATH}/uptime", UptimeView, names=names)
+    names: dict[str, Any] = {"user": remote.owner(user), "id": monitor_id}
+    view = remote.get(MONITOR_PATH, MonitorView, **names)
+    runs = remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, **names)[0]
+    return view, runs, remote.get(f"{MONITOR_PATH}/uptime", UptimeView, **names)
 
 
-def _names(remote: Remote, user: str | None, monitor_id: str) -> dict[str, str]:
-    """What stands in the braces of a monitor's path."""
-    return {"user": owner_over_rest(remote, user), "id": monitor_id}
-
-
-def _runs(
-    system: System, user: str | None, monitor_id: str, *, cursor: str | None, limit: int
-) -> tuple[list[RunView], str | None]:
-    """A page of the monitor's runs, and the cursor of the next page."""
-    monitor = define.get_monitor(system.store, owner_id(system, user), monitor_id)
-    scope = cursors.runs_of(monitor.generation)
-    before = int(position_of(cursor or "", scope, 0)) or None
-    views, following = report.monitor_runs(
-        system.store, monitor, before=before, limit=limit, now_ms=system.clock.now_ms()
-    )
-    return views, None if following is None else make_cursor(scope, following)
+def _find(system: System, user: str | None, monitor_id: str) -> Monitor:
+    return define.get_monitor(system.store, owner_id(system, user), monitor_id)
 
 
 def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOptions) -> PutResult:

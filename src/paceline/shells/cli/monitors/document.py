@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
-from typer import Option
 
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cli.options import PausedOption
+from paceline.shells.cli.options import PausedOption, flag, option
 
 _JSON = re.compile(r"\s*(?:(/.*?)\s+)?(is|matches|at_least|at_most)\s+(.*)", re.DOTALL)
 
@@ -19,98 +18,79 @@ _JSON = re.compile(r"\s*(?:(/.*?)\s+)?(is|matches|at_least|at_most)\s+(.*)", re.
 class MonitorOptions(NamedTuple):
     """The options of ``monitor set``; None for one that was not given."""
 
-    url: Annotated[str | None, Option(metavar="URL", help="HTTP check of this address.")] = None
-    tcp: Annotated[str | None, Option(metavar="HOST:PORT", help="TCP check: is the connection accepted?")] = None
-    dns: Annotated[str | None, Option(metavar="NAME", help="DNS check: does the name resolve?")] = None
-    tls: Annotated[str | None, Option(metavar="HOST[:PORT]", help="TLS check: is the certificate good?")] = None
+    url: Annotated[str | None, option("URL", "HTTP check of this address.")] = None
+    tcp: Annotated[str | None, option("HOST:PORT", "TCP check: is the connection accepted?")] = None
+    dns: Annotated[str | None, option("NAME", "DNS check: does the name resolve?")] = None
+    tls: Annotated[str | None, option("HOST[:PORT]", "TLS check: is the certificate good?")] = None
     outgoing: Annotated[
-        str | None, Option(metavar="JSON", help="Hand each run, with this JSON object, to a checker of your own.")
+        str | None, option("JSON", "Hand each run, with this JSON object, to a checker of your own.")
     ] = None
-    every: Annotated[str | None, Option(metavar="DURATION", help="Interval, for example 30s.")] = None
-    cron: Annotated[str | None, Option(metavar="EXPRESSION", help="Five cron fields, instead of --every.")] = None
-    timezone: Annotated[str | None, Option(metavar="ZONE", help="Time zone of --cron. [default: UTC]")] = None
-    method: Annotated[str | None, Option(metavar="METHOD", help="HTTP method. [default: GET]")] = None
-    header: Annotated[
-        list[str] | None, Option(metavar="NAME:VALUE", help="A header to send, kept sealed; may be repeated.")
-    ] = None
-    body: Annotated[str | None, Option(metavar="TEXT", help="What to send with POST, PUT or PATCH, sealed.")] = None
-    basic: Annotated[str | None, Option(metavar="USER:PASSWORD", help="Basic authentication, kept sealed.")] = None
-    bearer: Annotated[str | None, Option(metavar="TOKEN", help="Bearer authentication, kept sealed.")] = None
-    no_auth: Annotated[bool, Option("--no-auth", help="Without the authentication there was.")] = False
-    follow_redirects: Annotated[int | None, Option(metavar="N", help="How many to follow. [default: 0]")] = None
+    every: Annotated[str | None, option("DURATION", "Interval, for example 30s.")] = None
+    cron: Annotated[str | None, option("EXPRESSION", "Five cron fields, instead of --every.")] = None
+    timezone: Annotated[str | None, option("ZONE", "Time zone of --cron. [default: UTC]")] = None
+    method: Annotated[str | None, option("METHOD", "HTTP method. [default: GET]")] = None
+    header: Annotated[list[str] | None, option("NAME:VALUE", "A header to send, kept sealed; may be repeated.")] = None
+    body: Annotated[str | None, option("TEXT", "What to send with POST, PUT or PATCH, sealed.")] = None
+    basic: Annotated[str | None, option("USER:PASSWORD", "Basic authentication, kept sealed.")] = None
+    bearer: Annotated[str | None, option("TOKEN", "Bearer authentication, kept sealed.")] = None
+    no_auth: Annotated[bool, flag("--no-auth", "Without the authentication there was.")] = False
+    follow_redirects: Annotated[int | None, option("N", "How many to follow. [default: 0]")] = None
     verify_tls: Annotated[
-        bool | None, Option("--verify-tls/--no-verify-tls", help="Whether the certificate must be good.")
+        bool | None, flag("--verify-tls/--no-verify-tls", "Whether the certificate must be good.")
     ] = None
-    max_bytes: Annotated[int | None, Option(metavar="N", help="How much of the body is read. [default: 1048576]")] = (
-        None
-    )
+    max_bytes: Annotated[int | None, option("N", "How much of the body is read. [default: 1048576]")] = None
     expect_status: Annotated[
-        list[str] | None,
-        Option(metavar="N|Nxx", help="HTTP status that is good, or class of them; may be repeated. [default: 2xx]"),
+        list[str] | None, option("N|Nxx", "HTTP status that is good, or class of them; may be repeated. [default: 2xx]")
     ] = None
-    contains: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must contain.")] = None
-    lacks: Annotated[str | None, Option(metavar="TEXT", help="What the HTTP body must not contain.")] = None
-    matches: Annotated[str | None, Option(metavar="PATTERN", help="What the HTTP body must match (RE2).")] = None
+    contains: Annotated[str | None, option("TEXT", "What the HTTP body must contain.")] = None
+    lacks: Annotated[str | None, option("TEXT", "What the HTTP body must not contain.")] = None
+    matches: Annotated[str | None, option("PATTERN", "What the HTTP body must match (RE2).")] = None
     expect_json: Annotated[
         list[str] | None,
-        Option(
-            metavar="'POINTER is|matches|at_least|at_most VALUE'",
-            help="What a JSON body has at a place, such as '/status is up'; may be repeated.",
+        option(
+            "'POINTER is|matches|at_least|at_most VALUE'",
+            "What a JSON body has at a place, such as '/status is up'; may be repeated.",
         ),
     ] = None
     expect_header: Annotated[
-        list[str] | None, Option(metavar="NAME:VALUE", help="Header of the answer, whole; may be repeated.")
+        list[str] | None, option("NAME:VALUE", "Header of the answer, whole; may be repeated.")
     ] = None
-    latency_max: Annotated[
-        str | None, Option(metavar="DURATION", help="A good answer that takes longer is a failure.")
-    ] = None
-    days_left: Annotated[
-        int | None, Option(metavar="N", help="Days that the certificate must last, of https and --tls.")
-    ] = None
-    dns_type: Annotated[str | None, Option(metavar="TYPE", help="Record type of --dns. [default: A]")] = None
-    dns_server: Annotated[
-        str | None, Option(metavar="HOST[:PORT]", help="Whom to ask. [default: the system's resolver]")
-    ] = None
-    answer: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="What must be among the DNS answers; may be repeated.")
-    ] = None
-    only_answer: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="All the DNS answers there must be; may be repeated.")
-    ] = None
-    timeout: Annotated[str | None, Option(metavar="DURATION", help="Total deadline of a check. [default: 10s]")] = None
+    latency_max: Annotated[str | None, option("DURATION", "A good answer that takes longer is a failure.")] = None
+    days_left: Annotated[int | None, option("N", "Days that the certificate must last, of https and --tls.")] = None
+    dns_type: Annotated[str | None, option("TYPE", "Record type of --dns. [default: A]")] = None
+    dns_server: Annotated[str | None, option("HOST[:PORT]", "Whom to ask. [default: the system's resolver]")] = None
+    answer: Annotated[list[str] | None, option("TEXT", "What must be among the DNS answers; may be repeated.")] = None
+    only_answer: Annotated[list[str] | None, option("TEXT", "All the DNS answers there must be; may be repeated.")] = (
+        None
+    )
+    timeout: Annotated[str | None, option("DURATION", "Total deadline of a check. [default: 10s]")] = None
     initial_delay: Annotated[
-        str | None,
-        Option(metavar="DURATION", help="Wait before the first run. Without it an interval's phase is allotted."),
+        str | None, option("DURATION", "Wait before the first run. Without it an interval's phase is allotted.")
     ] = None
-    jitter: Annotated[str | None, Option(metavar="DURATION", help="Shift by a fixed part of this.")] = None
+    jitter: Annotated[str | None, option("DURATION", "Shift by a fixed part of this.")] = None
     missed: Annotated[
-        Missed | None,
-        Option(metavar="skip|once|all", help="What becomes of runs missed while Paceline was down. [default: skip]"),
+        Missed | None, option("skip|once|all", "What becomes of runs missed while Paceline was down. [default: skip]")
     ] = None
     overlap: Annotated[
-        Overlap | None,
-        Option(metavar="skip|queue", help="What a firing does while a run is open. [default: skip]"),
+        Overlap | None, option("skip|queue", "What a firing does while a run is open. [default: skip]")
     ] = None
     attempts: Annotated[
-        int | None, Option(metavar="N", help="Tries of a check before it counts as failed, 1 to 5. [default: 1]")
+        int | None, option("N", "Tries of a check before it counts as failed, 1 to 5. [default: 1]")
     ] = None
     paused: PausedOption = None
     tag: Annotated[
-        list[str] | None, Option(metavar="TEXT", help="A tag; may be repeated. Takes the place of all tags there are.")
+        list[str] | None, option("TEXT", "A tag; may be repeated. Takes the place of all tags there are.")
     ] = None
-    no_tags: Annotated[bool, Option("--no-tags", help="Without any tag.")] = False
+    no_tags: Annotated[bool, flag("--no-tags", "Without any tag.")] = False
     alert_after: Annotated[
-        int | None, Option(metavar="N", help="Failures in a row until it is failing and somebody is told. [default: 1]")
+        int | None, option("N", "Failures in a row until it is failing and somebody is told. [default: 1]")
     ] = None
-    alert_recover: Annotated[
-        int | None, Option(metavar="N", help="Successes in a row until it is ok again. [default: 1]")
-    ] = None
+    alert_recover: Annotated[int | None, option("N", "Successes in a row until it is ok again. [default: 1]")] = None
     channel: Annotated[
-        list[str] | None,
-        Option(metavar="ID", help="A channel to tell; may be repeated. [default: the user's default channels]"),
+        list[str] | None, option("ID", "A channel to tell; may be repeated. [default: the user's default channels]")
     ] = None
-    no_channels: Annotated[bool, Option("--no-channels", help="Tell the user's default channels.")] = False
-    no_expect: Annotated[bool, Option("--no-expect", help="Without the expectations there were.")] = False
+    no_channels: Annotated[bool, flag("--no-channels", "Tell the user's default channels.")] = False
+    no_expect: Annotated[bool, flag("--no-expect", "Without the expectations there were.")] = False
 
     @property
     def names_check(self) -> bool:

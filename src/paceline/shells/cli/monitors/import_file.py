@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
-import typer
 
 from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, argument
 from paceline.steps.monitors import define
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.steps.monitors.phases import host_of
@@ -33,13 +32,7 @@ PAGE, COMMIT = 10_000, 1_000
 """Items that are read and have their phases allotted together, and those of one commit."""
 CHUNK_ITEMS, CHUNK_BYTES = 500, 4_194_304
 """Of one request, less than what a Paceline takes by default."""
-FileArgument = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help='JSON array, {"items": [...]} or NDJSON; - reads stdin.',
-    ),
-]
+FileArgument = Annotated[Path, argument("FILE", 'JSON array, {"items": [...]} or NDJSON; - reads stdin.')]
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -61,7 +54,7 @@ def import_monitors(
             return put_all(lambda page, tally: _put(system, owner, page, tally))
 
         def over_rest(remote: Remote) -> Tally:
-            owner = owner_over_rest(remote, user)
+            owner = remote.owner(user)
             return put_all(lambda page, tally: _put_over_rest(remote, owner, page, tally))
 
         tally = call.answer(on_store, over_rest)
@@ -108,9 +101,7 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
-        answer = remote.ask(
-            "PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, names={"user": owner}
-        ).view
+        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner).view
         for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
             if result.error is not None:
                 tally.refuse(one.line, one.id, result.error.alone(f"/items/{index}"))

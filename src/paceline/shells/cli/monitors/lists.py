@@ -6,13 +6,10 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from typer import Option
-
-from paceline.core.monitors.lists.query import parse_query, read_mark, write_mark
-from paceline.shells import cursors
+from paceline.core.monitors.lists.query import parse_query
 from paceline.shells.cli.monitors.over_rest import MONITORS_PATH
-from paceline.shells.cursors import make_cursor, position_of
-from paceline.steps.monitors.find import find_monitors
+from paceline.shells.cli.options import flag, option
+from paceline.shells.lists import list_monitors
 from paceline.steps.views.report import MonitorView
 
 if TYPE_CHECKING:
@@ -28,16 +25,12 @@ PAGES_MAX = 10_000
 class ListOptions(NamedTuple):
     """What ``monitor list`` filters and sorts by; None for what was not given."""
 
-    tag: Annotated[str | None, Option(metavar="TAG", help="Only those with this tag.")] = None
-    health: Annotated[str | None, Option(metavar="ok|failing|late|paused|new", help="Only those of this health.")] = (
-        None
-    )
-    kind: Annotated[
-        str | None, Option(metavar="http|tcp|dns|tls|outgoing", help="Only those of this kind of check.")
-    ] = None
-    search: Annotated[str | None, Option(metavar="TEXT", help="Part of the id or of the address, in any case.")] = None
-    sort: Annotated[str | None, Option(metavar="id|health|next_due", help="The order. [default: id]")] = None
-    all_users: Annotated[bool, Option("--all-users", help="The monitors of all users.")] = False
+    tag: Annotated[str | None, option("TAG", "Only those with this tag.")] = None
+    health: Annotated[str | None, option("ok|failing|late|paused|new", "Only those of this health.")] = None
+    kind: Annotated[str | None, option("http|tcp|dns|tls|outgoing", "Only those of this kind of check.")] = None
+    search: Annotated[str | None, option("TEXT", "Part of the id or of the address, in any case.")] = None
+    sort: Annotated[str | None, option("id|health|next_due", "The order. [default: id]")] = None
+    all_users: Annotated[bool, flag("--all-users", "The monitors of all users.")] = False
 
     def asked(self) -> dict[str, str | None]:
         """The filters by the names that the API has for them."""
@@ -46,22 +39,14 @@ class ListOptions(NamedTuple):
 
 def list_on_store(system: System, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
     query = parse_query(owner=owner, **filters.asked())
-    scope = cursors.monitors_of(query)
-
-    def read(size: int, at: str | None) -> Page:
-        mark = read_mark(str(position_of(at or "", scope, "")))
-        found = find_monitors(system.store, query, mark, limit=size, now_ms=system.clock.now_ms())
-        following = None if found.following is None else make_cursor(scope, write_mark(found.following))
-        return found.views, following
-
-    return owner, *_filled(read, cursor, limit)
+    return owner, *_filled(lambda size, at: list_monitors(system, query, cursor=at, limit=size), cursor, limit)
 
 
 def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
     path, names = ("/v1/monitors", {}) if owner is None else (MONITORS_PATH, {"user": owner})
 
     def read(size: int, at: str | None) -> Page:
-        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), names=names)
+        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), **names)
 
     return owner, *_filled(read, cursor, limit)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
 from paceline.steps.views.report import MonitorView
@@ -21,15 +21,15 @@ def set_over_rest(remote: Remote, owner: str, monitor_id: str, options: MonitorO
     """
     from paceline.shells.cli.remote import edit
 
-    places = {"user": owner, "id": monitor_id}
+    places: dict[str, Any] = {"user": owner, "id": monitor_id}
 
     def attempt() -> tuple[str, MonitorView]:
-        if options.names_check and remote.find(MONITOR_PATH, MonitorView, names=places) is None:
+        if options.names_check and remote.find(MONITOR_PATH, MonitorView, **places) is None:
             new, guard = document_of(options), {"If-None-Match": "*"}
-            return "created", remote.ask("PUT", MONITOR_PATH, MonitorView, body=new, headers=guard, names=places).view
-        there = remote.ask("GET", MONITOR_PATH, MonitorView, names=places)
+            return "created", remote.ask("PUT", MONITOR_PATH, MonitorView, body=new, headers=guard, **places).view
+        there = remote.ask("GET", MONITOR_PATH, MonitorView, **places)
         patch, guard = patch_of(options, there.view.check), {"If-Match": there.etag or "*"}
-        edited = remote.ask("PATCH", MONITOR_PATH, MonitorView, body=patch, headers=guard, names=places)
+        edited = remote.ask("PATCH", MONITOR_PATH, MonitorView, body=patch, headers=guard, **places)
         return "unchanged" if edited.etag == there.etag else "replaced", edited.view
 
     return edit(attempt)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.shells.cli.call import Call, command, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, command, owner_id
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.ahead import app
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, option
 from paceline.shells.cli.output import Columns, Fields, emit, table
 from paceline.shells.cli.text.columns import when, words
 from paceline.steps.monitors.define import get_monitor
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]  # the monitor commands, with this one
 
 INCIDENT_COLUMNS: Columns = {"BEGAN": when("began"), "ENDED": when("ended"), "REASON": words("reason", 1)}
-CsvOption = Annotated[
-    Path | None, typer.Option("--csv", metavar="FILE", help="Write the days to this file as CSV; - is stdout.")
-]
+CsvOption = Annotated[Path | None, option("FILE", "Write the days to this file as CSV; - is stdout.", "--csv")]
 
 
 @command(app, "uptime")
@@ -40,8 +38,7 @@ def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, 
         return uptime_view(system.store, monitor, now_ms=system.clock.now_ms())
 
     def over_rest(remote: Remote) -> UptimeView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        return remote.get(f"{MONITOR_PATH}/uptime", UptimeView, names=names)
+        return remote.get(f"{MONITOR_PATH}/uptime", UptimeView, user=remote.owner(user), id=monitor_id)
 
     view = call.answer(on_store, over_rest)
     if csv is not None:

@@ -19,6 +19,7 @@ import typer
 
 from paceline.errors import PacelineError
 from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:  # slow to import, and no other command needs them
 REFRESH_S = 1.0
 LOOK_S = 0.1
 LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
-OnceOption = Annotated[bool, typer.Option("--once", help="Print one picture and end; so does a pipe.")]
+OnceOption = Annotated[bool, flag("--once", "Print one picture and end; so does a pipe.")]
 
 
 def register(app: typer.Typer) -> None:

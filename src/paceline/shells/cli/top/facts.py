@@ -176,7 +176,7 @@ class RemoteFacts:
     def _runs(self, view: MonitorView) -> Sequence[RunView]:
         names: dict[str, Any] = {"user": view.user, "id": view.id}
         path = "/v1/users/{user}/monitors/{id}/runs"
-        return self._remote.page(path, RunView, limit=5, cursor=None, names=names)[0]
+        return self._remote.page(path, RunView, limit=5, cursor=None, **names)[0]
 
 
 def _next_hour(view: AheadView) -> NextHour:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, owner_id, owner_over_rest
+from paceline.shells.cli.call import Call, owner_id
 from paceline.shells.cli.output import Fields, emit
 from paceline.steps.batches.batches import get_batch
 from paceline.steps.monitors.define import get_monitor
@@ -15,14 +15,13 @@ from paceline.steps.why.view import LinkView, WhyView
 from paceline.steps.why.why_not import explain_job, explain_monitor, explain_record
 
 if TYPE_CHECKING:
-    from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 
 def of_run(call: Call, run: str) -> WhyView:
     return call.answer(
         lambda at: explain_run(at.store, run, viewer=None, now_ms=at.clock.now_ms()),
-        lambda remote: remote.get("/v1/runs/{run}/why", WhyView, names={"run": run}),
+        lambda remote: remote.get("/v1/runs/{run}/why", WhyView, run=run),
     )
 
 
@@ -31,11 +30,8 @@ def of_monitor(call: Call, monitor_id: str, user: str | None) -> WhyView:
         monitor = get_monitor(at.store, owner_id(at, user), monitor_id)
         return explain_monitor(at.store, monitor, now_ms=at.clock.now_ms())
 
-    def over_rest(remote: Remote) -> WhyView:
-        names = {"user": owner_over_rest(remote, user), "id": monitor_id}
-        return remote.get("/v1/users/{user}/monitors/{id}/why", WhyView, names=names)
-
-    return call.answer(on_store, over_rest)
+    path = "/v1/users/{user}/monitors/{id}/why"
+    return call.answer(on_store, lambda remote: remote.get(path, WhyView, user=remote.owner(user), id=monitor_id))
 
 
 def of_record(call: Call, text: str) -> WhyView:
@@ -47,10 +43,8 @@ def of_record(call: Call, text: str) -> WhyView:
         batch = get_batch(at.store, batch_id)
         return explain_record(at.store, batch, record_id, now_ms=at.clock.now_ms())
 
-    names = {"batch": batch_id, "record": record_id}
-    return call.answer(
-        on_store, lambda remote: remote.get("/v1/batches/{batch}/records/{record}/why", WhyView, names=names)
-    )
+    path = "/v1/batches/{batch}/records/{record}/why"
+    return call.answer(on_store, lambda remote: remote.get(path, WhyView, batch=batch_id, record=record_id))
 
 
 def of_job(call: Call, job_id: str) -> WhyView:
@@ -58,7 +52,7 @@ def of_job(call: Call, job_id: str) -> WhyView:
         job = find_job(at.store, None, job_id)
         return explain_job(at.store, job, viewer=None, now_ms=at.clock.now_ms())
 
-    return call.answer(on_store, lambda remote: remote.get("/v1/jobs/{job}/why", WhyView, names={"job": job_id}))
+    return call.answer(on_store, lambda remote: remote.get("/v1/jobs/{job}/why", WhyView, job=job_id))
 
 
 def show(call: Call, view: WhyView) -> None:

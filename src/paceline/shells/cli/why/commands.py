@@ -8,22 +8,16 @@ import typer
 
 from paceline.errors import InvalidInput
 from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import UserOption
+from paceline.shells.cli.options import UserOption, argument, option
 
 RunArgument = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="RUN", help="The run's id: user/monitor#generation@counter, batch/record@date, or job/index."
-    ),
+    str | None, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
 ]
-MonitorOption = Annotated[
-    str | None, typer.Option("--monitor", metavar="ID", help="Instead of a run: why this monitor does not fire.")
-]
+MonitorOption = Annotated[str | None, option("ID", "Instead of a run: why this monitor does not fire.", "--monitor")]
 RecordOption = Annotated[
-    str | None,
-    typer.Option("--record", metavar="BATCH/RECORD", help="Instead of a run: why this record did not run today."),
+    str | None, option("BATCH/RECORD", "Instead of a run: why this record did not run today.", "--record")
 ]
-JobOption = Annotated[str | None, typer.Option("--job", metavar="JOB", help="Instead of a run: why it is not done.")]
+JobOption = Annotated[str | None, option("JOB", "Instead of a run: why it is not done.", "--job")]
 
 
 def register(app: typer.Typer) -> None:

@@ -1,0 +1,138 @@
+"""Lists as REST and the command line both show them: a page of views, and the cursor of the next page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from paceline.core.batches.batch import Batch, Day, RecordSpec
+from paceline.core.batches.values import DeadChoice
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.lists.query import MonitorQuery, read_mark, write_mark
+from paceline.shells.cursors import Position, make_cursor, next_cursor, position_of
+from paceline.steps.batches import redrive
+from paceline.steps.monitors.find import find_monitors
+from paceline.steps.views import alert_report, days, job_report, report
+
+if TYPE_CHECKING:
+    from paceline.wiring import System
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+Listed = tuple[list[T], str | None]
+
+
+def first_of(
+    found: Sequence[Row], limit: int, scope: str, *, at: Callable[[Row], Position], view: Callable[[Row], T]
+) -> Listed[T]:
+    """A page of the rows that were found, of which one more than ``limit`` was asked for. ``at``: a row's position."""
+    cursor = make_cursor(scope, at(found[limit - 1])) if len(found) > limit else None
+    return [view(one) for one in found[:limit]], cursor
+
+
+def list_monitors(system: System, query: MonitorQuery, *, cursor: str | None, limit: int) -> Listed[report.MonitorView]:
+    """The page may have few views, or none, and yet a next one."""
+    scope = f"monitors {query.scope}"
+    mark = read_mark(position_of(cursor, scope, ""))
+    found = find_monitors(system.store, query, mark, limit=limit, now_ms=system.clock.now_ms())
+    return found.views, None if found.following is None else make_cursor(scope, write_mark(found.following))
+
+
+def list_monitor_runs(system: System, monitor: Monitor, *, cursor: str | None, limit: int) -> Listed[report.RunView]:
+    """Newest first."""
+    scope = f"runs {monitor.generation}"
+    before, now_ms = position_of(cursor, scope, 0) or None, system.clock.now_ms()
+    views, following = report.monitor_runs(system.store, monitor, before=before, limit=limit, now_ms=now_ms)
+    return views, next_cursor(scope, following)
+
+
+def list_alerts(system: System, owner: str, *, cursor: str | None, limit: int) -> Listed[alert_report.AlertView]:
+    """Newest first."""
+    scope = f"alerts {owner}"
+    before = position_of(cursor, scope, "")
+    views, following = alert_report.alert_views(system.store, owner, before=before, limit=limit)
+    return views, next_cursor(scope, following)
+
+
+def list_providers(system: System, *, cursor: str | None, limit: int) -> Listed[report.ProviderView]:
+    """In order of id."""
+    now_ms = system.clock.now_ms()
+    found = system.store.providers(after=position_of(cursor, "providers", ""), limit=limit + 1)
+    return first_of(
+        found,
+        limit,
+        "providers",
+        at=lambda one: one.id,
+        view=lambda one: report.provider_view(system.store, one, now_ms=now_ms),
+    )
+
+
+def list_batches(system: System, *, cursor: str | None, limit: int) -> Listed[report.BatchView]:
+    """In order of id."""
+    now_ms = system.clock.now_ms()
+    found = system.store.batches(after=position_of(cursor, "batches", ""), limit=limit + 1)
+    return first_of(
+        found, limit, "batches", at=lambda one: one.id, view=lambda one: report.batch_view(one, now_ms=now_ms)
+    )
+
+
+def list_records(
+    system: System, batch: Batch, provider: str | None, *, active: bool | None, cursor: str | None, limit: int
+) -> Listed[RecordSpec]:
+    """In order of id."""
+    scope = f"records {batch.number} {provider} {active}"
+    after = position_of(cursor, scope, "")
+    found, following = system.store.find_records(batch, provider=provider, active=active, after=after, limit=limit)
+    return found, next_cursor(scope, following)
+
+
+def list_days(system: System, batch: Batch, *, cursor: str | None, limit: int) -> Listed[days.DaySummary]:
+    """Newest first."""
+    scope = f"days {batch.number}"
+    found = system.store.days(batch, before=position_of(cursor, scope, "") or None, limit=limit + 1)
+    return first_of(found, limit, scope, at=lambda day: day.date, view=days.day_summary)
+
+
+def show_day(system: System, day: Day) -> days.DayReport:
+    """The day with its first providers, and the cursor of the list of the others."""
+    shown = days.day_report(system.store, day)
+    return msgspec.structs.replace(shown, next_cursor=next_cursor(_providers_of(day), shown.next_cursor))
+
+
+def list_day_providers(system: System, day: Day, *, cursor: str | None, limit: int) -> Listed[days.ProviderDay]:
+    """In order of id."""
+    after = position_of(cursor, _providers_of(day), "")
+    views, following = days.day_providers(system.store, day, after=after, limit=limit)
+    return views, next_cursor(_providers_of(day), following)
+
+
+def list_day_runs(
+    system: System, day: Day, *, state: str | None, provider: str | None, cursor: str | None, limit: int
+) -> Listed[days.CallRunView]:
+    scope = f"day runs {day.number} {state} {provider}"
+    after = position_of(cursor, scope, 0)
+    views, following = days.day_runs(system.store, day, state=state, provider=provider, after=after, limit=limit)
+    return views, next_cursor(scope, following)
+
+
+def list_dead_letters(
+    system: System, choice: DeadChoice, *, cursor: str | None, limit: int
+) -> Listed[days.CallRunView]:
+    """By provider and due time."""
+    scope = f"dead {choice.provider} {choice.batch} {choice.date}"
+    runs, following = redrive.list_dead(system.store, choice, after=position_of(cursor, scope, 0), limit=limit)
+    return [days.call_run_view(run) for run in runs], next_cursor(scope, following)
+
+
+def list_jobs(system: System, owner: str | None, *, cursor: str | None, limit: int) -> Listed[job_report.JobSummary]:
+    """Newest first: a user's, or everybody's."""
+    scope = "jobs" if owner is None else f"jobs {owner}"
+    before = position_of(cursor, scope, 0) or None
+    views, following = job_report.job_summaries(system.store, owner, before=before, limit=limit)
+    return views, next_cursor(scope, following)
+
+
+def _providers_of(day: Day) -> str:
+    return f"day providers {day.number}"
