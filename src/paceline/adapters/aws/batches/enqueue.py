@@ -8,15 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
-from paceline.adapters.aws.batches.keys import (
-    COUNTERS,
-    LAST,
-    counter_key,
-    ledger_key,
-    open_shard,
-    place_key,
-    queue_partition,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import Looks, lane_of, write_lane
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
@@ -146,8 +138,15 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
 def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
     actions: list[Action] = []
     for provider, due_ms, run, missed in chunk:
-        key, place = ledger_key(run), place_key(provider, due_ms)
-        row = {"pk": place.pk, "sk": place.sk, "run": run, "state": "waiting", "shard": open_shard(run), "at": due_ms}
+        key, place = keys.ledger_key(run), keys.place_key(provider, due_ms)
+        row = {
+            "pk": place.pk,
+            "sk": place.sk,
+            "run": run,
+            "state": "waiting",
+            "shard": keys.open_shard(run),
+            "at": due_ms,
+        }
         if missed:
             ended = {
                 "state": "skipped",
@@ -166,7 +165,7 @@ def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
 def _count(day: Day, turn: int, chunk: Sequence[Placing]) -> Action:
     """In the same transaction, so that the day's figures are true whatever crashes."""
     missed = sum(placing.missed for placing in chunk)
-    key = counter_key(day.batch, day.date, turn % COUNTERS)
+    key = keys.counter_key(day.batch, day.date, turn % keys.COUNTERS)
     change = "ADD #enqueued :enqueued, #skipped :skipped"
     return update(ITEMS, key, change, when="", enqueued=len(chunk) - missed, skipped=missed)
 
@@ -179,12 +178,12 @@ def _note_firsts(firsts: dict[int, int], chunk: Iterable[Placing]) -> None:
 
 def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
     """(those that the ledger has not, those that it has, as they stand there)."""
-    found = db.get_many(RUNS, (ledger_key(placing.run) for placing in chunk))
-    left = [placing for placing in chunk if ledger_key(placing.run) not in found]
+    found = db.get_many(RUNS, (keys.ledger_key(placing.run) for placing in chunk))
+    left = [placing for placing in chunk if keys.ledger_key(placing.run) not in found]
     known = [
         placing._replace(provider=item["provider"], due_ms=item["due_ms"])
         for placing in chunk
-        if (item := found.get(ledger_key(placing.run))) is not None
+        if (item := found.get(keys.ledger_key(placing.run))) is not None
     ]
     return left, known
 
@@ -214,7 +213,7 @@ def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
 
 def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int]:
     """For each time, in rising order, itself or the next free one: no run of the provider is there, ended or not."""
-    free = FreeKeys(partial(_used_from, db, queue_partition(provider)))
+    free = FreeKeys(partial(_used_from, db, keys.queue_partition(provider)))
     dues: list[int] = []
     last = -1
     for due_ms in wanted:
@@ -231,6 +230,6 @@ def _used_from(db: Database, partition: str, due_ms: int) -> UsedKeys:
         only="#sk",
         pk=partition,
         first=padded(due_ms),
-        last=LAST,
+        last=keys.LAST,
     )
     return used_keys([int(row["sk"]) for row in rows])

@@ -12,16 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from paceline.adapters.aws.batches.keys import (
-    LAST,
-    lane_key,
-    lane_shard,
-    lane_shards,
-    place_key,
-    provider_in,
-    queue_partition,
-    worker_shard,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
 from paceline.adapters.aws.client.connect import attempts
@@ -101,8 +92,8 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
     assert before is None or after.version > before.version
     pace = after.pace
     item = {
-        "pk": lane_key(after.provider).pk,
-        "sk": lane_key(after.provider).sk,
+        "pk": keys.lane_key(after.provider).pk,
+        "sk": keys.lane_key(after.provider).sk,
         "version": after.version,
         "revision": after.revision,
         "shard": shard_of_lane(after.provider, outgoing=after.outgoing) if after.ready_ms < NEVER_MS else None,
@@ -125,7 +116,7 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
 
 def read_lane(item: Item) -> LaneItem:
     return LaneItem(
-        provider=provider_in(item["pk"]),
+        provider=keys.provider_in(item["pk"]),
         version=item["version"],
         revision=item.get("revision"),
         ready_ms=item.get("at", NEVER_MS),
@@ -145,22 +136,22 @@ def read_lane(item: Item) -> LaneItem:
 
 
 def shard_of_lane(provider: int, *, outgoing: bool) -> str:
-    return worker_shard(provider) if outgoing else lane_shard(provider)
+    return keys.worker_shard(provider) if outgoing else keys.lane_shard(provider)
 
 
 def lane_of(db: Database, provider: int) -> LaneItem | None:
-    item = db.get(RUNS, lane_key(provider))
+    item = db.get(RUNS, keys.lane_key(provider))
     return read_lane(item) if item else None
 
 
 def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
-    found = db.get_many(RUNS, map(lane_key, providers))
+    found = db.get_many(RUNS, map(keys.lane_key, providers))
     return {lane.provider: lane for lane in map(read_lane, found.values())}
 
 
 def ready_index(db: Database, counter: ChangeCounter) -> IndexCache:
     """When the next lane is to be looked at."""
-    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", lane_shards))
+    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", keys.lane_shards))
 
 
 class Looks:
@@ -179,7 +170,7 @@ class Looks:
 
     def note(self, lane: LaneItem) -> None:
         ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS and not lane.outgoing else None
-        self.index.moved(lane_shard(lane.provider), queue_partition(lane.provider), ready_ms)
+        self.index.moved(keys.lane_shard(lane.provider), keys.queue_partition(lane.provider), ready_ms)
         self._ready.pop(lane.provider, None)
         self._lanes.pop(lane.provider, None)
         if lane.held:
@@ -258,9 +249,9 @@ def waiting_from(
             "#pk = :pk AND #sk BETWEEN :first AND :last",
             limit=asked,
             only="#sk, #run, #state, #attempt, #lost",
-            pk=queue_partition(lane.provider),
+            pk=keys.queue_partition(lane.provider),
             first=padded(from_ms),
-            last=LAST,
+            last=keys.LAST,
         )
         found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
         if len(found) > limit:
@@ -282,9 +273,9 @@ def states_from(db: Database, provider: int, from_ms: int) -> Iterator[str]:
             "#pk = :pk AND #sk BETWEEN :first AND :last",
             limit=PAGE_MAX,
             only="#sk, #state",
-            pk=queue_partition(provider),
+            pk=keys.queue_partition(provider),
             first=padded(from_ms),
-            last=LAST,
+            last=keys.LAST,
         )
         yield from (row["state"] for row in rows)
         if len(rows) < PAGE_MAX:
@@ -305,11 +296,11 @@ def held_runs(lane: LaneItem) -> list[Run]:
 
 def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
     """Those that may be ready: what the index says, and what this process knows."""
-    rows = sorted((row["at"], provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
+    rows = sorted((row["at"], keys.provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
     return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
 
 
 def place_of_run(provider: int, due_ms: int) -> dict[str, str]:
     """The key of a run's item, as a part of it."""
-    key = place_key(provider, due_ms)
+    key = keys.place_key(provider, due_ms)
     return {"pk": key.pk, "sk": key.sk}

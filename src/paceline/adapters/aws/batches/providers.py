@@ -7,14 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    lane_key,
-    name_partition,
-    provider_key,
-    provider_number_key,
-    queue_partition,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     held_runs,
@@ -41,7 +34,7 @@ NUMBER_MAX = 1 << 22
 
 def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> ProviderPut:
     for _ in attempts():
-        now = store.db.get(ITEMS, provider_key(put.id))
+        now = store.db.get(ITEMS, keys.provider_key(put.id))
         shown = _provider(now) if now is not None and not now.get("deleted") else None
         text = msgspec.json.encode(put.spec).decode()
         disposition = put_disposition(
@@ -68,7 +61,7 @@ def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> Provide
 
 def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now_ms: int) -> Item:
     kept = now is not None and not now.get("deleted")
-    key = provider_key(provider_id)
+    key = keys.provider_key(provider_id)
     return {
         "pk": key.pk,
         "sk": key.sk,
@@ -82,7 +75,7 @@ def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now
 
 
 def _create(item: Item, *, outgoing: bool) -> list[Action]:
-    key = provider_number_key(item["number"])
+    key = keys.provider_number_key(item["number"])
     named = {"pk": key.pk, "sk": key.sk, "number": item["number"], "id": item["id"]}
     lane = write_lane(None, LaneItem(item["number"], outgoing=outgoing))
     return [put(ITEMS, item, when=ABSENT), put(ITEMS, named, when=ABSENT), lane]
@@ -92,7 +85,7 @@ def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
     """More may be allowed now than when its next look was set. All else in its lane stays, so nobody is raced."""
     lane = update(
         RUNS,
-        lane_key(item["number"]),
+        keys.lane_key(item["number"]),
         "SET #revision = :revision, #at = :now, #shard = :shard, #version = #version + :one, #outgoing = :outgoing",
         when=PRESENT,
         revision=item["revision"],
@@ -107,9 +100,9 @@ def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
 def provider(store: BatchParts, key: str | int) -> ProviderDefinition | None:
     if isinstance(key, int):
         names = store.facts.policies.names(store.db, [key])
-        item = store.db.get(ITEMS, provider_key(names[key])) if names else None
+        item = store.db.get(ITEMS, keys.provider_key(names[key])) if names else None
         return _provider(item) if item else None
-    item = store.db.get(ITEMS, provider_key(key))
+    item = store.db.get(ITEMS, keys.provider_key(key))
     return _provider(item) if item is not None and not item.get("deleted") else None
 
 
@@ -130,7 +123,7 @@ def live_providers(db: Database, *, after: str, limit: int) -> list[Item]:
 
 def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
     for _ in attempts():
-        item = store.db.get(ITEMS, provider_key(provider_id))
+        item = store.db.get(ITEMS, keys.provider_key(provider_id))
         if item is None or item.get("deleted"):
             return "not_found"
         lane = lane_of(store.db, item["number"])
@@ -162,7 +155,7 @@ def _has_runs(db: Database, lane: LaneItem) -> bool:
 def _is_named(db: Database, number: int) -> bool:
     """Reads the names of all records: a provider is seldom removed."""
     batches = db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, only="#sk", pk="batches")
-    partitions = [name_partition(batch["sk"], shard) for batch in batches for shard in range(SHARDS)]
+    partitions = [keys.name_partition(batch["sk"], shard) for batch in batches for shard in range(keys.SHARDS)]
     return any(
         db.query(
             ITEMS,
@@ -220,7 +213,7 @@ def _latency_ms(db: Database, number: int, runs_max: int) -> float | None:
         limit=runs_max,
         only="#state, #latency_ms",
         newest_first=True,
-        pk=queue_partition(number),
+        pk=keys.queue_partition(number),
         front=padded(lane.front_ms if lane else NEVER_MS),
     )
     done = [float(row["latency_ms"]) for row in rows if row["state"] == "done" and "latency_ms" in row]

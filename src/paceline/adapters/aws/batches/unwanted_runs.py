@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.keys import aside_key, aside_partition, dead_shard, ledger_key, open_shard, place_key
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     Looks,
@@ -115,9 +115,11 @@ def take_out(
 def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
     lost = 1 if may_have_arrived(run.state, run.lost) else 0
     change, values = setting({"state": "aside", "attempt": run.attempt, "lost": lost, "shard": None, "at": None})
-    key = aside_key(batch_number, provider, run.due_ms)
+    key = keys.aside_key(batch_number, provider, run.due_ms)
     return [
-        update(RUNS, place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values),
+        update(
+            RUNS, keys.place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values
+        ),
         put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": run.due_ms, "run": run.run}),
     ]
 
@@ -131,11 +133,11 @@ def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
             "ended_ms": now_ms,
             "reason": verdict.reason,
             "dead": dead or None,
-            "shard": dead_shard(provider) if dead else None,
+            "shard": keys.dead_shard(provider) if dead else None,
             "at": queue_key(provider, run.due_ms) if dead else None,
         }
     )
-    key = place_key(provider, run.due_ms)
+    key = keys.place_key(provider, run.due_ms)
     return update(RUNS, key, change, when=IN_PLACE, seen=run.run, was="waiting", **values)
 
 
@@ -158,16 +160,16 @@ def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple
             "state": "waiting",
             "attempt": run.attempt,
             "reason": verdict.reason,
-            "shard": open_shard(run.run),
+            "shard": keys.open_shard(run.run),
             "at": due_ms,
         }
         change, values = setting({"provider": lane.provider, "due_ms": due_ms})
         done = db.transact(
             [
                 write_lane(lane, after),
-                delete(RUNS, place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting"),
+                delete(RUNS, keys.place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting"),
                 put(RUNS, item, when=ABSENT),
-                update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
+                update(RUNS, keys.ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
             ]
         )
         if not done.won:
@@ -187,10 +189,10 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
         "run": run.run,
         "state": "waiting",
         "attempt": run.attempt,
-        "shard": open_shard(run.run),
+        "shard": keys.open_shard(run.run),
         "at": due_ms,
     }
-    old = place_key(lane.provider, run.due_ms)
+    old = keys.place_key(lane.provider, run.due_ms)
     change, values = setting({"provider": target.provider, "due_ms": due_ms})
     done = db.transact(
         [
@@ -198,7 +200,7 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
             write_lane(target, woken),
             delete(RUNS, old, when=IN_PLACE, seen=run.run, was="waiting"),
             put(RUNS, item, when=ABSENT),
-            update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
+            update(RUNS, keys.ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
         ]
     )
     if not done.won:
@@ -212,7 +214,7 @@ def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
     """What stood aside for the batch waits again, in its place."""
     back = 0
     for _ in range(LOOKS_MAX):
-        rows = db.query(RUNS, "#pk = :pk", limit=ASIDE_MAX, pk=aside_partition(batch_number))
+        rows = db.query(RUNS, "#pk = :pk", limit=ASIDE_MAX, pk=keys.aside_partition(batch_number))
         by_provider: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
             by_provider[row["provider"]].append(row)
@@ -238,15 +240,18 @@ def _bring_back_some(db: Database, looks: Looks, batch_number: int, provider: in
         after = lane.woken(first_ms).change(aside=lane.aside - len(left))
         actions = [write_lane(lane, after)]
         for row in left:
-            change, values = setting({"state": "waiting", "shard": open_shard(row["run"]), "at": row["due_ms"]})
-            place, pointer = place_key(provider, row["due_ms"]), aside_key(batch_number, provider, row["due_ms"])
+            change, values = setting({"state": "waiting", "shard": keys.open_shard(row["run"]), "at": row["due_ms"]})
+            place, pointer = (
+                keys.place_key(provider, row["due_ms"]),
+                keys.aside_key(batch_number, provider, row["due_ms"]),
+            )
             actions.append(update(RUNS, place, change, when=IN_PLACE, seen=row["run"], was="aside", **values))
             actions.append(delete(RUNS, pointer))
         if db.transact(actions).won:
             looks.note(after)
             return
-        there = db.get_many(RUNS, (aside_key(batch_number, provider, row["due_ms"]) for row in left))
-        left = [row for row in left if aside_key(batch_number, provider, row["due_ms"]) in there]
+        there = db.get_many(RUNS, (keys.aside_key(batch_number, provider, row["due_ms"]) for row in left))
+        left = [row for row in left if keys.aside_key(batch_number, provider, row["due_ms"]) in there]
         if not left:
             return  # another brought them back
     raise busy_lane(provider)

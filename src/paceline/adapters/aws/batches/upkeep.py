@@ -8,21 +8,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from paceline.adapters.aws.base import BatchCounts
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import chains
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    day_key,
-    day_number_key,
-    dead_shard,
-    gone_key,
-    ledger_key,
-    name_key,
-    newcomer_key,
-    place_key,
-    provider_in,
-    record_key,
-    worker_shards,
-)
 from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, states_from, waiting_from, wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX, live_providers
@@ -87,11 +74,11 @@ def _purge_some(
 
     A waiting run that its provider's lane does not know of is told to it: its planner died before it could.
     """
-    rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     old: list[_Pair] = []
     waiting: dict[int, list[int]] = defaultdict(list)
     for entry in entries:
-        row = rows.get(place_key(entry.provider, entry.due_ms))
+        row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
             continue
         if row["state"] == "waiting":
@@ -102,9 +89,9 @@ def _purge_some(
             ended_before_ms=ended_before_ms,
             dead_before_ms=dead_before_ms,
         ):
-            place = place_key(entry.provider, entry.due_ms)
+            place = keys.place_key(entry.provider, entry.due_ms)
             gone = delete(RUNS, place, when=ENDED, seen=entry.run, ended=row["ended_ms"])
-            old.append(_Pair(entry.provider, [gone, delete(RUNS, ledger_key(entry.run))]))
+            old.append(_Pair(entry.provider, [gone, delete(RUNS, keys.ledger_key(entry.run))]))
     unknown = {
         lane.provider: min(dues)
         for lane in lanes_of(db, waiting).values()
@@ -136,9 +123,9 @@ def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
 
 def _note_gone(db: Database, row: Item) -> None:
     """Of a planned day whose runs are all deleted: walks need not look at it again."""
-    day = db.get(ITEMS, day_key(row["batch"], row["date"]))
+    day = db.get(ITEMS, keys.day_key(row["batch"], row["date"]))
     if day is not None and day["state"] == "planned":
-        key = day_number_key(int(row["sk"]))
+        key = keys.day_number_key(int(row["sk"]))
         db.write(update(ITEMS, key, "SET #gone = :yes", when=PRESENT, yes=True))
 
 
@@ -161,10 +148,12 @@ def purge_records(store: BatchParts, *, after: int) -> CallPurge:
     if not rows:
         return CallPurge(0, after=None)
     days = _kept_days(store.db)
-    keys = {
-        ledger_key(run_key(int(day["sk"]), row["number"])): row["number"] for row in rows for day in days[row["batch"]]
+    item_keys = {
+        keys.ledger_key(run_key(int(day["sk"]), row["number"])): row["number"]
+        for row in rows
+        for day in days[row["batch"]]
     }
-    named = {keys[key] for key in store.db.get_many(RUNS, keys)}
+    named = {item_keys[key] for key in store.db.get_many(RUNS, item_keys)}
     planned = {batch for batch in {row["batch"] for row in rows} if _is_planned(store.db, batch, days[batch])}
     gone = [row for row in rows if row["number"] not in named and row["batch"] in planned]
     deleted = sum(one.won for one in store.db.transact_each([_forget(row) for row in gone]))
@@ -182,7 +171,7 @@ def _kept_days(db: Database) -> dict[str, list[Item]]:
 
 def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
     """Not while a plan is under way: it may have seen a record that was removed since, and make a run of it yet."""
-    there = db.get_many(ITEMS, (day_key(batch, row["date"]) for row in days))
+    there = db.get_many(ITEMS, (keys.day_key(batch, row["date"]) for row in days))
     return all(day["state"] == "planned" for day in there.values())
 
 
@@ -190,10 +179,10 @@ def _forget(row: Item) -> list[Action]:
     """Returns the actions that delete a record for good, unless it was put again meanwhile."""
     number = row["number"]
     return [
-        delete(ITEMS, name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
-        delete(ITEMS, record_key(number)),
-        delete(ITEMS, newcomer_key(row["batch_number"], number)),
-        delete(ITEMS, gone_key(number)),
+        delete(ITEMS, keys.name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
+        delete(ITEMS, keys.record_key(number)),
+        delete(ITEMS, keys.newcomer_key(row["batch_number"], number)),
+        delete(ITEMS, keys.gone_key(number)),
     ]
 
 
@@ -220,9 +209,9 @@ def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
     """Looks into the queues of so many providers, with a page of requests for each."""
     rows = store.db.threads.fan_out(
         lambda shard: store.db.query(RUNS, "#shard = :shard", index=READY_INDEX, limit=QUEUES_MAX, shard=shard),
-        worker_shards(),
+        keys.worker_shards(),
     )
-    lanes = lanes_of(store.db, [provider_in(row["pk"]) for page in rows for row in page]).values()
+    lanes = lanes_of(store.db, [keys.provider_in(row["pk"]) for page in rows for row in page]).values()
     waiting = store.db.threads.fan_out(
         lambda lane: waiting_from(store.db, lane, lane.front_ms, limit=PAGE_MAX, until_ms=now_ms).runs,
         [lane for lane in lanes if lane.outgoing and lane.front_ms <= now_ms],
@@ -232,9 +221,9 @@ def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
 
 def dead_letters(store: BatchParts) -> int:
     def count(shard: int) -> int:
-        return store.db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=DEAD_MAX, shard=dead_shard(shard))
+        return store.db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=DEAD_MAX, shard=keys.dead_shard(shard))
 
-    return sum(store.db.threads.fan_out(count, range(SHARDS)))
+    return sum(store.db.threads.fan_out(count, range(keys.SHARDS)))
 
 
 def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:

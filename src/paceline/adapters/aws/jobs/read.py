@@ -9,14 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, joined, padded
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    BUCKET_BITS,
-    bucket_key,
-    job_key,
-    row_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.meters import cost_of
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.keys import user_key
@@ -37,7 +30,7 @@ _COUNTS = (
 
 def job(store: JobParts, name: str) -> StoredJob | None:
     for number in job_numbers(name):
-        found = store.db.get(LEDGER, job_key(number))
+        found = store.db.get(LEDGER, keys.job_key(number))
         if found is not None and found["name"] == name and not found["purged"]:
             return stored_jobs(store.db, [found])[0]
     return None
@@ -45,7 +38,7 @@ def job(store: JobParts, name: str) -> StoredJob | None:
 
 def job_items(database: Database, numbers: Iterable[int]) -> dict[int, Item]:
     """Returns the jobs that exist, by number; a job whose rows are still being written does not exist yet."""
-    found = database.get_many(LEDGER, [job_key(number) for number in numbers])
+    found = database.get_many(LEDGER, [keys.job_key(number) for number in numbers])
     return {item["number"]: item for item in found.values()}
 
 
@@ -94,7 +87,7 @@ def jobs(store: JobParts, owner: str | None, *, before: int | None, limit: int) 
 
 
 def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
-    found = store.db.get(LEDGER, job_key(number))
+    found = store.db.get(LEDGER, keys.job_key(number))
     if found is None:
         return {}
     if not found["open"] and not found["purged"]:
@@ -105,12 +98,12 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
 
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
     """Yields a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
-    for bucket in range(max(after + 1, 0) >> BUCKET_BITS, (item["measurements"] - 1 >> BUCKET_BITS) + 1):
-        first = max(after + 1, bucket << BUCKET_BITS)
+    for bucket in range(max(after + 1, 0) >> keys.BUCKET_BITS, (item["measurements"] - 1 >> keys.BUCKET_BITS) + 1):
+        first = max(after + 1, bucket << keys.BUCKET_BITS)
         while True:
             found = database.query(
                 LEDGER, "#pk = :pk AND #sk >= :first", limit=page, only=f"{only}, #sk" if only else "",
-                pk=bucket_key(item["number"], bucket), first=padded(first),
+                pk=keys.bucket_key(item["number"], bucket), first=padded(first),
             )  # fmt: skip
             yield from found
             if len(found) < page:
@@ -119,7 +112,7 @@ def walk(database: Database, item: Item, *, after: int = -1, only: str = "", pag
 
 
 def measurements(store: JobParts, number: int, *, after: int, limit: int) -> list[StoredMeasurement]:
-    found = store.db.get(LEDGER, job_key(number))
+    found = store.db.get(LEDGER, keys.job_key(number))
     if found is None:
         return []
     rows: list[Item] = []
@@ -133,9 +126,9 @@ def measurements(store: JobParts, number: int, *, after: int, limit: int) -> lis
 def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[Item, Item]]:
     """Returns each measurement with its job, in the order asked for; missing ones are left out."""
     numbers = {handle >> INDEX_BITS for handle in handles}
-    keys = [*map(row_key, handles), *map(job_key, numbers)]
-    found = database.get_many(LEDGER, keys)
-    both = [(found.get(row_key(handle)), found.get(job_key(handle >> INDEX_BITS))) for handle in handles]
+    item_keys = [*map(keys.row_key, handles), *map(keys.job_key, numbers)]
+    found = database.get_many(LEDGER, item_keys)
+    both = [(found.get(keys.row_key(handle)), found.get(keys.job_key(handle >> INDEX_BITS))) for handle in handles]
     return [(row, item) for row, item in both if row is not None and item is not None]
 
 
@@ -148,12 +141,12 @@ def chances(
     """
     if known is not None and fits(known[0]):
         yield known
-    for _ in tries():
+    for _ in keys.tries():
         found = read_measurements(database, [handle])
         if not found or not fits(found[0][0]):
             return
         yield found[0]
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def measurement(store: JobParts, handle: int) -> StoredMeasurement | None:
@@ -164,7 +157,7 @@ def measurement(store: JobParts, handle: int) -> StoredMeasurement | None:
 def handle_of_number(store: JobParts, number: int) -> tuple[int, int] | None:
     last = padded(number)
     found = store.db.query(LEDGER, "#pk = :pk AND #sk <= :last", limit=1, newest_first=True, pk="numbered", last=last)
-    job = store.db.get(LEDGER, job_key(found[0]["number"])) if found else None
+    job = store.db.get(LEDGER, keys.job_key(found[0]["number"])) if found else None
     if job is None or job["purged"]:
         return None
     return place_in_block(number, job["number"], job["numbered"], job["stride"], job["measurements"])
@@ -288,11 +281,13 @@ def _newest_rows(database: Database, item: Item, wanted: frozenset[str], *, belo
     last = min(below, handle_of(item["number"], item["measurements"])) - 1
     first = handle_of(item["number"], 0)
     while last >= first and len(found) < limit:
-        key = row_key(last)
+        key = keys.row_key(last)
         page = database.query(
             LEDGER, "#pk = :pk AND #sk <= :last", limit=PAGE, newest_first=True, pk=key.pk, last=key.sk
         )
         found += [row for row in page if row["state"] in wanted]
-        index = int(page[-1]["sk"]) if len(page) == PAGE else (last & INDEX_MASK) >> BUCKET_BITS << BUCKET_BITS
+        index = (
+            int(page[-1]["sk"]) if len(page) == PAGE else (last & INDEX_MASK) >> keys.BUCKET_BITS << keys.BUCKET_BITS
+        )
         last = first + index - 1
     return found[:limit]

@@ -12,17 +12,8 @@ from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, put, update
 from paceline.adapters.aws.client.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place, token_of
-from paceline.adapters.aws.monitors.keys import (
-    as_key,
-    behind_front,
-    due_of,
-    entry_key,
-    is_outgoing,
-    lane_key,
-    run_key,
-    waves,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.monitors.catch_up import Calendar, book
@@ -64,14 +55,14 @@ def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) ->
     """
     heads = [_head(advance) for advance in advances]
     won = [False] * len(advances)
-    for wave in waves(advance.due.generation for advance in heads):
+    for wave in keys.waves(advance.due.generation for advance in heads):
         done = _Commit(store.db, [heads[position] for position in wave], now_ms=now_ms)
         for position, happened in zip(wave, done.write(), strict=True):
             won[position] = happened
         store.superseded_runs += done.superseded()
         offered = done.offered()
         for run in offered:
-            if not is_outgoing(run["queue"]):
+            if not keys.is_outgoing(run["queue"]):
                 store.ready_checks.moved(run["shard"], run["pk"], run["at"])
         store.alarms.offer(offered, now_ms=now_ms)
     rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
@@ -176,7 +167,7 @@ class _Commit:
     def _read_lanes(self) -> dict[int, Item]:
         """Returns lanes of entries that had an open run when they were read. The others are believed to have none."""
         busy = [advance.due.generation for advance in self._advances if advance.due.busy and advance.firings]
-        found = self._db.get_many(RUNS_TABLE, [lane_key(generation) for generation in busy])
+        found = self._db.get_many(RUNS_TABLE, [keys.lane_key(generation) for generation in busy])
         return {lane["generation"]: lane for lane in found.values()}
 
     def _act(self, position: int) -> Act:
@@ -187,7 +178,7 @@ class _Commit:
         values: dict[str, Any] = {
             "next": counter,
             "overlapped": advance.overlapped,
-            "due": due_of(advance.next_due_ms, due.generation),
+            "due": keys.due_of(advance.next_due_ms, due.generation),
             "next_ms": advance.next_due_ms,
         }
         if firings:
@@ -197,7 +188,7 @@ class _Commit:
             change, values["lead_ms"] = f"{change}, #lead_ms = :lead_ms", 0  # from here on it is on its grid
         values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
         when = f"{AS_SEEN} AND #due_ms = :seen_ms"
-        moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)
+        moved = update(SCHEDULERS, keys.entry_key(due.generation), change, when=when, **values)
         if not firings:
             return [moved]
         runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
@@ -214,7 +205,7 @@ class _Commit:
             change += ", #resume = :resume"
             when = "#front = :front"  # nothing behind the front can start while it is there
             values |= {"resume": ended.stop, "front": self._lanes[due.generation]["front"]}
-        return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
+        return update(RUNS_TABLE, keys.lane_key(due.generation), change, when=when, **values)
 
     def _superseded(self, position: int) -> range:
         """Returns the counters of the oldest runs behind the front that are more than may wait."""
@@ -224,7 +215,7 @@ class _Commit:
             return range(0)
         if lane["newest"] >= advance.due.counter:
             return range(0)  # its first run is there already: this advance has lost
-        first = behind_front(lane)
+        first = keys.behind_front(lane)
         waiting = lane["newest"] - first + 1
         ended = superseded(waiting=waiting, made=len(advance.firings), waiting_max=advance.waiting_max)
         return range(first, first + ended)
@@ -232,7 +223,7 @@ class _Commit:
     def _end(self, advance: Advance, counter: int) -> Action:
         change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now"
         values: dict[str, Any] = {"dead": "dead", "reason": superseded_reason(advance.waiting_max), "now": self._now_ms}
-        return update(RUNS_TABLE, run_key(advance.due.generation, counter), change, when=PRESENT, **values)
+        return update(RUNS_TABLE, keys.run_key(advance.due.generation, counter), change, when=PRESENT, **values)
 
     def _runs(self, position: int) -> list[Item]:
         """Returns the runs as items. Only the first is put in the index of what may start, if no run is before it."""
@@ -252,7 +243,7 @@ class _Commit:
 def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> Item:
     """Returns a new run as an item, outside the index of what may start."""
     later = firing.after_ms > now_ms
-    return as_key(run_key(generation, firing.counter)) | {
+    return keys.as_key(keys.run_key(generation, firing.counter)) | {
         "generation": generation,
         "counter": firing.counter,
         "due_ms": firing.due_ms,
@@ -270,7 +261,7 @@ def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> It
 
 def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
     won = [False] * len(extra)
-    for wave in waves(one.entry.generation for one in extra):
+    for wave in keys.waves(one.entry.generation for one in extra):
         chosen = [extra[position] for position in wave]
         found = read_entries(store.db, [one.entry.generation for one in chosen])
         there = [index for index, one in enumerate(chosen) if one.entry.generation in found]
@@ -286,7 +277,7 @@ def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: i
 def _tell_extra(store: MonitorParts, runs: Sequence[Item], extra: Sequence[ExtraRun], *, now_ms: int) -> None:
     """The entry's alarm names its counter, which has risen: it gets another one."""
     for run in runs:
-        if not is_outgoing(run["queue"]):
+        if not keys.is_outgoing(run["queue"]):
             store.ready_checks.moved(run["shard"], run["pk"], run["at"])
     store.alarms.offer(runs, now_ms=now_ms)
     entries = [one.entry for one in extra]
@@ -309,7 +300,7 @@ def _extra_act(extra: ExtraRun, run: Item) -> Act:
     return [
         update(
             SCHEDULERS,
-            entry_key(entry.generation),
+            keys.entry_key(entry.generation),
             "SET #counter = :next, #overlapped = :none",
             when=believed,
             **moved,
@@ -317,7 +308,7 @@ def _extra_act(extra: ExtraRun, run: Item) -> Act:
         put(RUNS_TABLE, run, when=ABSENT),
         update(
             RUNS_TABLE,
-            lane_key(entry.generation),
+            keys.lane_key(entry.generation),
             "SET #front = if_not_exists(#front, :counter), #newest = :counter, #generation = :generation",
             when="attribute_not_exists(#pk) OR #front = :counter",
             **lane,

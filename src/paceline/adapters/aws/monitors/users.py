@@ -25,20 +25,8 @@ from paceline.adapters.aws.client.items import (
 )
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
-from paceline.adapters.aws.monitors.keys import (
-    FAN,
-    USERS,
-    as_key,
-    change_key,
-    changes_of,
-    monitor_key,
-    monitors_of,
-    tally_key,
-    token_key,
-    tokens_of,
-    user_key,
-)
 from paceline.adapters.aws.monitors.runs import unhold
 from paceline.core.admins import Standing, gives_up_admin, last_admin_words
 from paceline.core.users import Token, TokenAdded, User, UserEdit
@@ -52,7 +40,7 @@ Act = Literal["removed", "disabled", "enabled"]
 
 def add_user(db: Database, numbers: Numbers, user: User) -> bool:
     number = numbers.take("user", 1)[0]
-    item = as_key(user_key(user.id)) | {
+    item = keys.as_key(keys.user_key(user.id)) | {
         "id": user.id,
         "number": number,
         "role": user.role,
@@ -62,19 +50,19 @@ def add_user(db: Database, numbers: Numbers, user: User) -> bool:
         "monitors": 0,
         "queues": 1,
     }
-    listed = put(ITEMS, {"pk": USERS, "sk": user.id})
+    listed = put(ITEMS, {"pk": keys.USERS, "sk": user.id})
     return db.transact([put(ITEMS, item, when=ABSENT), listed, tally(user.id, users=1, monitors=0)]).won
 
 
 def user(db: Database, name: str) -> User | None:
-    item = db.get(ITEMS, user_key(name))
+    item = db.get(ITEMS, keys.user_key(name))
     return to_user(item) if item else None
 
 
 def users(db: Database, *, after: str, limit: int) -> list[User]:
-    listed = behind(db, USERS, after, limit=limit)
-    found = db.get_many(ITEMS, [user_key(row["sk"]) for row in listed])
-    return [to_user(found[key]) for row in listed if (key := user_key(row["sk"])) in found]
+    listed = behind(db, keys.USERS, after, limit=limit)
+    found = db.get_many(ITEMS, [keys.user_key(row["sk"]) for row in listed])
+    return [to_user(found[key]) for row in listed if (key := keys.user_key(row["sk"])) in found]
 
 
 def edit_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str, edit: UserEdit) -> User | None:
@@ -82,12 +70,12 @@ def edit_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str, ed
     given = {field: value for field, value in wanted.items() if value is not None}
     change, values = setting(given)
     for _ in attempts():
-        item = db.get(ITEMS, user_key(name))
+        item = db.get(ITEMS, keys.user_key(name))
         if item is None or not given:
             return to_user(item) if item else None
         believed = f"#number = :number AND {AS_STANDING}"
         values |= {"number": item["number"], "was": item["role"], "off": item["disabled"]}
-        actions = [update(ITEMS, user_key(name), change, when=believed, **values)]
+        actions = [update(ITEMS, keys.user_key(name), change, when=believed, **values)]
         after = Standing(edit.role or item["role"], item["disabled"] if edit.disabled is None else edit.disabled)
         actions += _other_admin(db, item, after)
         if edit.disabled is not None:
@@ -102,16 +90,16 @@ def edit_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str, ed
 
 def remove_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str) -> bool:
     for _ in attempts():
-        item = db.get(ITEMS, user_key(name))
+        item = db.get(ITEMS, keys.user_key(name))
         if item is None:
             return False
         fan = fan_item(numbers, item, "removed")
         believed = f"#number = :number AND #monitors = :monitors AND {AS_STANDING}"
         mine = {"number": item["number"], "monitors": item["monitors"], "was": item["role"], "off": item["disabled"]}
         actions = [
-            delete(ITEMS, user_key(name), when=believed, **mine),
+            delete(ITEMS, keys.user_key(name), when=believed, **mine),
             *_other_admin(db, item, None),
-            delete(ITEMS, Key(USERS, name)),
+            delete(ITEMS, Key(keys.USERS, name)),
             put(ITEMS, fan),
             tally(name, users=-1, monitors=-item["monitors"]),
         ]
@@ -132,7 +120,7 @@ def _other_admin(db: Database, item: Item, after: Standing | None) -> list[Actio
     while page := users(db, after=last, limit=USERS_PAGE):
         for other in page:
             if other.id != item["id"] and Standing(other.role, other.disabled).is_active_admin:
-                return [check(ITEMS, user_key(other.id), when=AS_STANDING, was="admin", off=False)]
+                return [check(ITEMS, keys.user_key(other.id), when=AS_STANDING, was="admin", off=False)]
         last = page[-1].id
     raise LastAdmin(last_admin_words(item["id"]))
 
@@ -146,7 +134,7 @@ def behind(db: Database, pk: str, after: str, *, limit: int) -> list[Item]:
 
 def add_token(db: Database, token: Token, *, tokens_max: int) -> TokenAdded:
     for _ in attempts():
-        owner = db.get(ITEMS, user_key(token.user))
+        owner = db.get(ITEMS, keys.user_key(token.user))
         if owner is None:
             return "no_user"
         tokens_now = _count_tokens(db, owner)
@@ -161,12 +149,12 @@ def _count_tokens(db: Database, owner: Item) -> int:
     """Return the count in the user's item; an item of an earlier version has none, and they are counted."""
     if "tokens" in owner:
         return int(owner["tokens"])
-    return len(db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=tokens_of(owner["number"])))
+    return len(db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=keys.tokens_of(owner["number"])))
 
 
 def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action]:
     number = owner["number"]
-    item = as_key(token_key(token.id)) | {
+    item = keys.as_key(keys.token_key(token.id)) | {
         "id": token.id,
         "user": number,
         "owner": token.user,
@@ -179,7 +167,7 @@ def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action
     return [
         _set_tokens(owner, tokens_now + 1),
         put(ITEMS, item, when=ABSENT),
-        put(ITEMS, {"pk": tokens_of(number), "sk": token.id}),
+        put(ITEMS, {"pk": keys.tokens_of(number), "sk": token.id}),
     ]
 
 
@@ -190,7 +178,7 @@ def _set_tokens(owner: Item, tokens: int) -> Action:
     when = f"#number = :number AND {counted}"
     return update(
         ITEMS,
-        user_key(owner["id"]),
+        keys.user_key(owner["id"]),
         "SET #tokens = :tokens",
         when=when,
         number=owner["number"],
@@ -200,31 +188,31 @@ def _set_tokens(owner: Item, tokens: int) -> Action:
 
 
 def token(db: Database, token_id: str) -> tuple[Token, User] | None:
-    item = db.get(ITEMS, token_key(token_id))
-    owner = db.get(ITEMS, user_key(item["owner"])) if item else None
+    item = db.get(ITEMS, keys.token_key(token_id))
+    owner = db.get(ITEMS, keys.user_key(item["owner"])) if item else None
     if item is None or owner is None or owner["number"] != item["user"]:
         return None
     return _token(item), to_user(owner)
 
 
 def tokens(db: Database, name: str) -> list[Token]:
-    owner = db.get(ITEMS, user_key(name))
+    owner = db.get(ITEMS, keys.user_key(name))
     if owner is None:
         return []
-    listed = db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=tokens_of(owner["number"]))
-    found = db.get_many(ITEMS, [token_key(row["sk"]) for row in listed])
+    listed = db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=keys.tokens_of(owner["number"]))
+    found = db.get_many(ITEMS, [keys.token_key(row["sk"]) for row in listed])
     return sorted((_token(item) for item in found.values()), key=lambda one: (one.created_ms, one.id))
 
 
 def remove_token(db: Database, name: str, token_id: str) -> bool:
     for _ in attempts():
-        owner, item = db.get(ITEMS, user_key(name)), db.get(ITEMS, token_key(token_id))
+        owner, item = db.get(ITEMS, keys.user_key(name)), db.get(ITEMS, keys.token_key(token_id))
         if owner is None or item is None or item["user"] != owner["number"]:
             return False
         number = owner["number"]
         actions = [
-            delete(ITEMS, token_key(token_id), when="#user = :user", user=number),
-            delete(ITEMS, Key(tokens_of(number), token_id)),
+            delete(ITEMS, keys.token_key(token_id), when="#user = :user", user=number),
+            delete(ITEMS, Key(keys.tokens_of(number), token_id)),
             _set_tokens(owner, _count_tokens(db, owner) - 1),
         ]
         if db.transact(actions).won:
@@ -237,15 +225,15 @@ def remove_token(db: Database, name: str, token_id: str) -> bool:
 
 def fan_item(numbers: Numbers, owner: Item, act: Act) -> Item:
     """Return the item that is written with the act: if this process dies, the next reader of changes goes on."""
-    sk = FAN + padded(numbers.take("change", 1)[0])
-    return {"pk": changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
+    sk = keys.FAN + padded(numbers.take("change", 1)[0])
+    return {"pk": keys.changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
 
 
 def expand(db: Database, numbers: Numbers, sender: AlarmSender, fan: Item) -> None:
     """Records a change for each monitor of the user. Done twice, or by two at once, it does no harm."""
     number = fan["user"]
     only = "#pk, #sk, #generation"
-    rows = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, only=only, pk=monitors_of(number))
+    rows = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, only=only, pk=keys.monitors_of(number))
     seqs = numbers.take("change", len(rows)) if rows else []
     db.write_many(
         put(ITEMS, change_item(row["generation"], seq, number=number, owner=fan["owner"], monitor=row["sk"]))
@@ -253,7 +241,7 @@ def expand(db: Database, numbers: Numbers, sender: AlarmSender, fan: Item) -> No
     )
     if fan["act"] == "removed":
         # Only now that each change is recorded: what is deleted is not found again.
-        db.write_many(delete(ITEMS, monitor_key(number, row["sk"])) for row in rows)
+        db.write_many(delete(ITEMS, keys.monitor_key(number, row["sk"])) for row in rows)
         _delete_tokens(db, number)
     if fan["act"] == "enabled":
         # Their messages may have been dropped while the owner was disabled.
@@ -263,13 +251,13 @@ def expand(db: Database, numbers: Numbers, sender: AlarmSender, fan: Item) -> No
 
 def change_item(generation: int, seq: int, *, number: int, owner: str, monitor: str) -> Item:
     facts = {"generation": generation, "seq": seq, "user": number, "owner": owner, "monitor": monitor}
-    return as_key(change_key(generation)) | facts
+    return keys.as_key(keys.change_key(generation)) | facts
 
 
 def tally(name: str | int, *, users: int, monitors: int) -> Action:
     """Keeps the numbers of users and monitors, on a shard of the user's own."""
     change = "ADD #users :users, #monitors :monitors"
-    return update(ITEMS, tally_key(name), change, when="", users=users, monitors=monitors)
+    return update(ITEMS, keys.tally_key(name), change, when="", users=users, monitors=monitors)
 
 
 def to_user(item: Item) -> User:
@@ -284,9 +272,9 @@ def to_user(item: Item) -> User:
 
 
 def _delete_tokens(db: Database, number: int) -> None:
-    listed = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, pk=tokens_of(number))
-    keys: Sequence[Key] = [key for row in listed for key in (token_key(row["sk"]), key_of(row))]
-    db.write_many(delete(ITEMS, key) for key in keys)
+    listed = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, pk=keys.tokens_of(number))
+    item_keys: Sequence[Key] = [key for row in listed for key in (keys.token_key(row["sk"]), key_of(row))]
+    db.write_many(delete(ITEMS, key) for key in item_keys)
 
 
 def _token(item: Item) -> Token:
