@@ -209,7 +209,6 @@ def test_a_status_takes_no_more_requests_however_much_waits(
 ) -> None:
     monkeypatch.setattr(batches_upkeep, "QUEUES_MAX", 2)
     monkeypatch.setattr(batches_upkeep, "PAGE_MAX", 4)
-    monkeypatch.setattr(batches_lanes, "PAGE_MAX", 4)
     for provider in ("a", "b", "c", "d"):
         provide(aws_store, provider)
         plan(aws_store, make_batch(aws_store, provider), every(10, 9), provider=provider)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, Item, Key, padded, put
@@ -68,9 +67,8 @@ def _stored(item: Item | None) -> Rollup:
 
 
 def _until_now(db: Database, generation: int, rollup: Rollup) -> Rollup:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(rollup.counter + 1), "last": padded(COUNTER_MASK)}
-    runs = db.query(RUNS, where, limit=RUNS_MAX, only=_READ, pk=runs_of(generation), **bounds)
+    first, last = padded(rollup.counter + 1), padded(COUNTER_MASK)
+    runs = db.page(RUNS, runs_of(generation), limit=RUNS_MAX, only=_READ, first=first, last=last)
     return fold(rollup, settled_first(_ended(run) for run in runs))
 
 

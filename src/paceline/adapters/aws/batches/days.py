@@ -54,27 +54,15 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
 
 
 def day(store: BatchParts, batch: Batch, date: str) -> Day | None:
-    rows = store.db.query(
-        ITEMS,
-        "#pk = :pk AND #sk BETWEEN :date AND :last",
-        limit=1 + keys.COUNTERS,
-        pk=keys.days_partition(batch.id),
-        date=date,
-        last=f"{date}#~",
-    )
+    rows = store.db.page(ITEMS, keys.days_partition(batch.id), limit=1 + keys.COUNTERS, first=date, last=f"{date}#~")
     found = _days(batch, rows)
     return found[0] if found else None
 
 
 def days(store: BatchParts, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
     """A day's counters stand right behind it."""
-    rows = store.db.query(
-        ITEMS,
-        "#pk = :pk AND #sk < :before",
-        limit=limit * (1 + keys.COUNTERS),
-        newest_first=True,
-        pk=keys.days_partition(batch.id),
-        before=before or "~",
+    rows = store.db.page(
+        ITEMS, keys.days_partition(batch.id), limit=limit * (1 + keys.COUNTERS), before=before or "~", newest_first=True
     )
     return _days(batch, rows)[:limit]
 
@@ -138,23 +126,15 @@ def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wis
 def _records_in(db: Database, partition: str, wishes: _Wishes) -> list[int]:
     """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
     packed: list[int] = []
-    after = " "
-    while True:
-        rows = db.query(
-            ITEMS,
-            "#pk = :pk AND #sk > :after",
-            limit=PAGE_MAX,
-            only="#sk, #provider, #place, #number, #active, #deleted, #priority, #after",
-            pk=partition,
-            after=after,
-        )
-        wanted = [row for row in rows if row["active"] and not row.get("deleted")]
-        packed += [_packed(row) for row in wanted]
-        wishes.priorities.update({row["number"]: row["priority"] for row in wanted if "priority" in row})
-        wishes.after.update({row["number"]: row["after"] for row in wanted if "after" in row})
-        if len(rows) < PAGE_MAX:
-            return packed
-        after = rows[-1]["sk"]
+    only = "#provider, #place, #number, #active, #deleted, #priority, #after"
+    for row in db.walk(ITEMS, partition, only=only):
+        if row["active"] and not row.get("deleted"):
+            packed.append(_packed(row))
+            if "priority" in row:
+                wishes.priorities[row["number"]] = row["priority"]
+            if "after" in row:
+                wishes.after[row["number"]] = row["after"]
+    return packed
 
 
 def _packed(row: Item) -> int:
@@ -174,9 +154,7 @@ def _order(rows: list[int], begin: int | None) -> PlanOrder:
 
 
 def late_order(store: BatchParts, batch: Batch) -> PlanOrder:
-    rows = store.db.query(
-        ITEMS, "#pk = :pk", limit=RECORDS_MAX, only="#number", pk=keys.newcomer_partition(batch.number)
-    )
+    rows = store.db.page(ITEMS, keys.newcomer_partition(batch.number), limit=RECORDS_MAX, only="#number")
     numbers = [row["number"] for row in rows]
     packed: list[int] = []
     for at in range(0, len(numbers), PAGE_MAX):
@@ -252,14 +230,13 @@ def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: 
     dues: list[int] = []
     asked = min(limit, PAGE_MAX)
     while to_ms > from_ms and len(dues) < limit:
-        rows = store.db.query(
+        rows = store.db.page(
             RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            keys.queue_partition(of),
             limit=asked,
-            only="#sk, #state",
-            pk=keys.queue_partition(of),
             first=padded(max(from_ms, 0)),
             last=padded(max(to_ms - 1, 0)),
+            only="#sk, #state",
         )
         dues += [int(row["sk"]) for row in rows if row["state"] == "waiting"]
         if len(rows) < asked:
@@ -273,15 +250,14 @@ def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: i
     if to_ms <= from_ms:
         return []
     pages = store.db.threads.fan_out(
-        lambda shard: store.db.query(
+        lambda shard: store.db.page(
             RUNS,
-            "#shard = :shard AND #at BETWEEN :first AND :last",
-            index=READY_INDEX,
+            keys.open_shard_of(day.number, shard),
             limit=limit,
-            only="#at",
-            shard=keys.open_shard_of(day.number, shard),
+            index=READY_INDEX,
             first=from_ms,
             last=to_ms - 1,
+            only="#at",
         ),
         range(keys.SHARDS),
     )
@@ -293,11 +269,11 @@ def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[st
     found: defaultdict[str, set[int]] = defaultdict(set)
     if batch is not None:
         partition = keys.days_partition(batch)
-        for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX * (1 + keys.COUNTERS), pk=partition):
+        for row in db.page(ITEMS, partition, limit=DAYS_MAX * (1 + keys.COUNTERS)):
             if "number" in row and date in (None, row["sk"], split_round(row["sk"])[0]):
                 found[batch].add(row["number"])
         return found
-    for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days"):
+    for row in db.page(ITEMS, "days", limit=DAYS_MAX):
         if date in (None, row["date"], split_round(row["date"])[0]):
             found[row["batch"]].add(int(row["sk"]))
     return found

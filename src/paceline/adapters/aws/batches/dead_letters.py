@@ -176,15 +176,8 @@ def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dea
 
 
 def _indexed(db: Database, shard: int, *, after: int, beyond: int) -> list[int]:
-    rows = db.query(
-        RUNS,
-        "#shard = :shard AND #at BETWEEN :first AND :last",
-        index=READY_INDEX,
-        limit=CHUNK_ROWS,
-        only="#at",
-        shard=keys.dead_shard(shard),
-        first=after + 1,
-        last=beyond - 1,
+    rows = db.page(
+        RUNS, keys.dead_shard(shard), limit=CHUNK_ROWS, index=READY_INDEX, first=after + 1, last=beyond - 1, only="#at"
     )
     return [row["at"] for row in rows]
 

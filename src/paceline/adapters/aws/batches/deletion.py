@@ -154,9 +154,7 @@ def _delete_day(store: BatchParts, batch: Batch, day: Day) -> None:
 
 def _delete_records(store: BatchParts, batch: Batch, *, limit: int) -> int:
     pages = store.db.threads.fan_out(
-        lambda shard: store.db.query(
-            ITEMS, "#pk = :pk", limit=limit, only="#sk, #number", pk=keys.name_partition(batch.id, shard)
-        ),
+        lambda shard: store.db.page(ITEMS, keys.name_partition(batch.id, shard), limit=limit, only="#sk, #number"),
         range(keys.SHARDS),
     )
     rows = list(islice((row for page in pages for row in page), limit))

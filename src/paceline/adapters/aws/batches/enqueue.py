@@ -223,13 +223,5 @@ def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int
 
 
 def _used_from(db: Database, partition: str, due_ms: int) -> UsedKeys:
-    rows = db.query(
-        RUNS,
-        "#pk = :pk AND #sk BETWEEN :first AND :last",
-        limit=CHUNK_KEYS,
-        only="#sk",
-        pk=partition,
-        first=padded(due_ms),
-        last=keys.LAST,
-    )
+    rows = db.page(RUNS, partition, limit=CHUNK_KEYS, first=padded(due_ms), last=keys.LAST, only="#sk")
     return used_keys([int(row["sk"]) for row in rows])

@@ -7,7 +7,7 @@ an item of its own; so a claim is one write, however many runs it starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import PAGE_MAX, Database
+from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
 from paceline.core.batches.pace import Pace
@@ -244,14 +244,13 @@ def waiting_from(
     few = limit if until_ms >= NEVER_MS else min(limit, max(least + 1, LOOK_ROWS))
     asked = few + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
     for _ in range(LOOKS_MAX):
-        rows = db.query(
+        rows = db.page(
             RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            keys.queue_partition(lane.provider),
             limit=asked,
-            only="#sk, #run, #state, #attempt, #lost",
-            pk=keys.queue_partition(lane.provider),
             first=padded(from_ms),
             last=keys.LAST,
+            only="#sk, #run, #state, #attempt, #lost",
         )
         found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
         if len(found) > limit:
@@ -263,24 +262,6 @@ def waiting_from(
             break
         asked = 256
     return Waiting(found, from_ms)
-
-
-def states_from(db: Database, provider: int, from_ms: int) -> Iterator[str]:
-    """Of all the provider's runs that are due from then on, page by page."""
-    while from_ms < NEVER_MS:
-        rows = db.query(
-            RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
-            limit=PAGE_MAX,
-            only="#sk, #state",
-            pk=keys.queue_partition(provider),
-            first=padded(from_ms),
-            last=keys.LAST,
-        )
-        yield from (row["state"] for row in rows)
-        if len(rows) < PAGE_MAX:
-            return
-        from_ms = int(rows[-1]["sk"]) + 1
 
 
 def _waiting(row: Item) -> Run:

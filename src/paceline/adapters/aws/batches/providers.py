@@ -111,14 +111,7 @@ def providers(store: BatchParts, *, after: str, limit: int) -> list[ProviderDefi
 
 
 def live_providers(db: Database, *, after: str, limit: int) -> list[Item]:
-    return db.query(
-        ITEMS,
-        "#pk = :pk AND #sk > :after",
-        limit=limit,
-        filtered="attribute_not_exists(#deleted)",
-        pk="providers",
-        after=after or " ",
-    )
+    return db.page(ITEMS, "providers", limit=limit, after=after, filtered="attribute_not_exists(#deleted)")
 
 
 def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
@@ -154,18 +147,11 @@ def _has_runs(db: Database, lane: LaneItem) -> bool:
 
 def _is_named(db: Database, number: int) -> bool:
     """Reads the names of all records: a provider is seldom removed."""
-    batches = db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, only="#sk", pk="batches")
+    batches = db.page(ITEMS, "batches", limit=BATCHES_MAX, only="#sk")
     partitions = [keys.name_partition(batch["sk"], shard) for batch in batches for shard in range(keys.SHARDS)]
+    named = "#provider = :provider AND attribute_not_exists(#deleted)"
     return any(
-        db.query(
-            ITEMS,
-            "#pk = :pk",
-            limit=1,
-            filtered="#provider = :provider AND attribute_not_exists(#deleted)",
-            only="#sk",
-            pk=partition,
-            provider=number,
-        )
+        db.page(ITEMS, partition, limit=1, only="#sk", filtered=named, given={"provider": number})
         for partition in partitions
     )
 
@@ -207,14 +193,13 @@ def latencies_ms(store: BatchParts, numbers: Sequence[int], *, runs_max: int) ->
 
 def _latency_ms(db: Database, number: int, runs_max: int) -> float | None:
     lane = lane_of(db, number)
-    rows = db.query(
+    rows = db.page(
         RUNS,
-        "#pk = :pk AND #sk < :front",
+        keys.queue_partition(number),
         limit=runs_max,
+        before=padded(lane.front_ms if lane else NEVER_MS),
         only="#state, #latency_ms",
         newest_first=True,
-        pk=keys.queue_partition(number),
-        front=padded(lane.front_ms if lane else NEVER_MS),
     )
     done = [float(row["latency_ms"]) for row in rows if row["state"] == "done" and "latency_ms" in row]
     return sum(done) / len(done) if done else None

@@ -71,7 +71,7 @@ find_batch = batch  # where an argument has the name
 
 
 def batches(store: BatchParts, *, after: str, limit: int) -> list[Batch]:
-    rows = store.db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk="batches", after=after or " ")
+    rows = store.db.page(ITEMS, "batches", limit=limit, after=after)
     return [read_batch(row) for row in rows]
 
 
@@ -328,13 +328,8 @@ def record_numbers(store: BatchParts, batch: Batch) -> array[int]:
 
 
 def _numbers_in(db: Database, batch: Batch, shard: int) -> array[int]:
-    numbers, after = array("q"), ""
-    while True:
-        rows = _names_in(db, keys.name_partition(batch.id, shard), after=after, limit=PAGE_MAX)
-        numbers.extend(row["number"] for row in rows if not row.get("deleted"))
-        if len(rows) < PAGE_MAX:
-            return numbers
-        after = rows[-1]["sk"]
+    rows = db.walk(ITEMS, keys.name_partition(batch.id, shard), only="#number, #deleted")
+    return array("q", (row["number"] for row in rows if not row.get("deleted")))
 
 
 def records_of(store: BatchParts, numbers: Sequence[int]) -> list[RecordSpec]:
@@ -376,14 +371,7 @@ def _named_page(db: Database, batch: Batch, *, after: str, limit: int) -> list[I
 
 
 def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
-    return db.query(
-        ITEMS,
-        "#pk = :pk AND #sk > :after",
-        limit=limit,
-        only="#sk, #number, #deleted, #provider, #active",
-        pk=partition,
-        after=after or " ",
-    )
+    return db.page(ITEMS, partition, limit=limit, after=after, only="#sk, #number, #deleted, #provider, #active")
 
 
 def _read_records(store: BatchParts, items: Sequence[Item]) -> list[RecordSpec]:
@@ -430,7 +418,7 @@ def record_names(store: BatchParts, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def late_records(store: BatchParts, batch: Batch, *, limit: int) -> list[LateRecord]:
-    rows = store.db.query(ITEMS, "#pk = :pk", limit=limit, only="#number", pk=keys.newcomer_partition(batch.number))
+    rows = store.db.page(ITEMS, keys.newcomer_partition(batch.number), limit=limit, only="#number")
     items = store.db.get_many(ITEMS, (keys.record_key(row["number"]) for row in rows))
     found = sorted(items.values(), key=itemgetter("number"))
     return [LateRecord(item["number"], item["provider"], item["place"]) for item in found]

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, padded
+from paceline.adapters.aws.client.database import Database, in_pages
+from paceline.adapters.aws.client.items import Asked, Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.calls import CallState
@@ -66,12 +66,7 @@ def _places_in(db: Database, day: int, shard: int) -> list[int]:
 
 def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:
     """All runs of a day in one shard of the ledger."""
-    after = 0
-    while page := _entries_in(db, day, shard, after=after, limit=CHUNK_RUNS):
-        yield page
-        if len(page) < CHUNK_RUNS:
-            return
-        after = page[-1].run & RECORD_MASK
+    return in_pages(_walk_in(db, day, shard, after=0), CHUNK_RUNS)
 
 
 def day_runs(
@@ -137,16 +132,13 @@ def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]
 
 
 def _entries_in(db: Database, day: int, shard: int, *, after: int, limit: int) -> list[Entry]:
-    rows = db.query(
-        RUNS,
-        "#pk = :pk AND #sk BETWEEN :first AND :last",
-        limit=limit,
-        only="#sk, #provider, #due_ms",
-        pk=keys.ledger_partition(day, shard),
-        first=padded(after + 1),
-        last=keys.LAST,
-    )
-    return [Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows]
+    return list(islice(_walk_in(db, day, shard, after=after, size=min(limit, CHUNK_RUNS)), limit))
+
+
+def _walk_in(db: Database, day: int, shard: int, *, after: int, size: int = CHUNK_RUNS) -> Iterator[Entry]:
+    asked: Asked = {"first": padded(after + 1), "last": keys.LAST, "only": "#sk, #provider, #due_ms"}
+    rows = db.walk(RUNS, keys.ledger_partition(day, shard), size=size, **asked)
+    return (Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows)
 
 
 def entries_by_run(db: Database, runs: Iterable[int]) -> list[Entry]:

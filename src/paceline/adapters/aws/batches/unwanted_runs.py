@@ -214,7 +214,7 @@ def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
     """What stood aside for the batch waits again, in its place."""
     back = 0
     for _ in range(LOOKS_MAX):
-        rows = db.query(RUNS, "#pk = :pk", limit=ASIDE_MAX, pk=keys.aside_partition(batch_number))
+        rows = db.page(RUNS, keys.aside_partition(batch_number), limit=ASIDE_MAX)
         by_provider: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
             by_provider[row["provider"]].append(row)

@@ -10,14 +10,14 @@ from typing import NamedTuple
 from paceline.adapters.aws.base import BatchCounts
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import chains
-from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, states_from, waiting_from, wake
+from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, waiting_from, wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX, live_providers
-from paceline.adapters.aws.batches.records import batches
+from paceline.adapters.aws.batches.records import read_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, padded, update
+from paceline.adapters.aws.client.items import PRESENT, Action, Asked, Item, delete, padded, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
 from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
@@ -31,7 +31,6 @@ QUEUES_MAX = 100
 """Waiting runs are counted in the queues of so many providers, with so many requests in all."""
 DEAD_MAX = 10_000
 """Dead letters are counted up to so many in each of their shards."""
-BATCHES_PAGE = 1_000
 ENDED = "#run = :seen AND #ended_ms = :ended"
 
 
@@ -64,7 +63,7 @@ def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int,
 
 def _days_from(db: Database, after: int) -> list[Item]:
     first = max(after + 1, 0) >> RECORD_BITS
-    return db.query(ITEMS, "#pk = :pk AND #sk >= :first", limit=PURGED_DAYS_MAX, pk="days", first=padded(first))
+    return db.page(ITEMS, "days", limit=PURGED_DAYS_MAX, first=padded(first))
 
 
 def _purge_some(
@@ -130,21 +129,13 @@ def _note_gone(db: Database, row: Item) -> None:
 
 
 def _return_left_aside(store: BatchParts) -> None:
-    after = ""
-    for _ in range(BATCHES_MAX // BATCHES_PAGE):
-        page = batches(store, after=after, limit=BATCHES_PAGE)
-        for batch in page:
-            if not batch.spec.paused:
-                bring_back(store.db, store.looks, batch.number)
-        if len(page) < BATCHES_PAGE:
-            return
-        after = page[-1].id
+    for batch in map(read_batch, store.db.walk(ITEMS, "batches")):
+        if not batch.spec.paused:
+            bring_back(store.db, store.looks, batch.number)
 
 
 def purge_records(store: BatchParts, *, after: int) -> CallPurge:
-    rows = store.db.query(
-        ITEMS, "#pk = :pk AND #sk > :after", limit=TOMBSTONES_MAX, pk="gone", after=padded(max(after, 0))
-    )
+    rows = store.db.page(ITEMS, "gone", limit=TOMBSTONES_MAX, after=padded(max(after, 0)))
     if not rows:
         return CallPurge(0, after=None)
     days = _kept_days(store.db)
@@ -164,7 +155,7 @@ def _kept_days(db: Database) -> dict[str, list[Item]]:
     """By batch, the days of which runs may be in the ledger."""
     found: dict[str, list[Item]] = defaultdict(list)
     kept = "attribute_not_exists(#gone)"
-    for row in db.query(ITEMS, "#pk = :pk", limit=KEPT_DAYS_MAX, filtered=kept, pk="days"):
+    for row in db.page(ITEMS, "days", limit=KEPT_DAYS_MAX, filtered=kept):
         found[row["batch"]].append(row)
     return found
 
@@ -195,7 +186,7 @@ def batch_counts(store: BatchParts) -> BatchCounts:
     ready = [lane for lane in lanes if lane.ready_ms < NEVER_MS]
     return BatchCounts(
         providers=len(providers),
-        batches=store.db.count(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="batches"),
+        batches=store.db.count(ITEMS, "batches", limit=BATCHES_MAX),
         calls_waiting=sum(store.db.threads.fan_out(lambda lane: _waiting(store.db, lane, limit=limit), queues)),
         calls_aside=sum(lane.aside for lane in lanes),
         dead_letters=dead_letters(store),
@@ -208,7 +199,7 @@ def batch_counts(store: BatchParts) -> BatchCounts:
 def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
     """Looks into the queues of so many providers, with a page of requests for each."""
     rows = store.db.threads.fan_out(
-        lambda shard: store.db.query(RUNS, "#shard = :shard", index=READY_INDEX, limit=QUEUES_MAX, shard=shard),
+        lambda shard: store.db.page(RUNS, shard, limit=QUEUES_MAX, index=READY_INDEX),
         keys.worker_shards(),
     )
     lanes = lanes_of(store.db, [keys.provider_in(row["pk"]) for page in rows for row in page]).values()
@@ -221,15 +212,16 @@ def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
 
 def dead_letters(store: BatchParts) -> int:
     def count(shard: int) -> int:
-        return store.db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=DEAD_MAX, shard=keys.dead_shard(shard))
+        return store.db.count(RUNS, keys.dead_shard(shard), limit=DEAD_MAX, index=READY_INDEX)
 
     return sum(store.db.threads.fan_out(count, range(keys.SHARDS)))
 
 
 def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:
     """From the first on that has not ended."""
-    states = islice(states_from(db, lane.provider, lane.first_ms), limit)
-    return sum(state == "waiting" for state in states)
+    asked: Asked = {"first": padded(lane.first_ms), "last": keys.LAST, "only": "#state"}
+    rows = db.walk(RUNS, keys.queue_partition(lane.provider), size=PAGE_MAX, **asked)
+    return sum(row["state"] == "waiting" for row in islice(rows, limit))
 
 
 def _oldest_due_ms(db: Database, lanes: Sequence[LaneItem]) -> int | None:

@@ -273,10 +273,7 @@ def day_closing(row: Item, *, settled: int) -> Action:
 
 def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]:
     key = keys.release_key(account["name"], now_ms)
-    items = database.query(
-        LEDGER, "#pk = :pk AND #sk BETWEEN :first AND :last", limit=EXPIRED_MAX,
-        pk=key.pk, first="until#", last=key.sk,
-    )  # fmt: skip
+    items = database.page(LEDGER, key.pk, limit=EXPIRED_MAX, first="until#", last=key.sk)
     meters = with_expired(account, releases_in(items), now_ms=now_ms)
     write = difference(account, meters)
     opened = {f"{name}_opened_spent": write.adds[f"{name}_spent"] for name in WINDOWS}
@@ -284,10 +281,7 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
     # write is bound to the version that was read: it would skip a release that was added since.
     first_ms = now_ms + DAY_MS if len(items) < EXPIRED_MAX else now_ms
     if len(items) < EXPIRED_MAX:
-        later = database.query(
-            LEDGER, "#pk = :pk AND #sk BETWEEN :after AND :last", limit=1,
-            pk=key.pk, after=f"until#{padded(now_ms + 1)}", last="until#~",
-        )  # fmt: skip
+        later = database.page(LEDGER, key.pk, limit=1, first=f"until#{padded(now_ms + 1)}", last="until#~")
         first_ms = min([first_ms, *(item["at_ms"] for item in later)])
     gone = [delete(LEDGER, keys.release_key(account["name"], item["at_ms"])) for item in items]
     write = Write(write.adds | opened, {"first_release_ms": first_ms}, bound=account["v"])

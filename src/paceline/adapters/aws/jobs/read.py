@@ -5,8 +5,9 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import Database, in_pages
 from paceline.adapters.aws.client.items import Item, joined, padded
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -99,16 +100,8 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
     """Yields a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
     for bucket in range(max(after + 1, 0) >> keys.BUCKET_BITS, (item["measurements"] - 1 >> keys.BUCKET_BITS) + 1):
-        first = max(after + 1, bucket << keys.BUCKET_BITS)
-        while True:
-            found = database.query(
-                LEDGER, "#pk = :pk AND #sk >= :first", limit=page, only=f"{only}, #sk" if only else "",
-                pk=keys.bucket_key(item["number"], bucket), first=padded(first),
-            )  # fmt: skip
-            yield from found
-            if len(found) < page:
-                break
-            first = int(found[-1]["sk"]) + 1
+        first = padded(max(after + 1, bucket << keys.BUCKET_BITS))
+        yield from database.walk(LEDGER, keys.bucket_key(item["number"], bucket), size=page, first=first, only=only)
 
 
 def measurements(store: JobParts, number: int, *, after: int, limit: int) -> list[StoredMeasurement]:
@@ -156,7 +149,7 @@ def measurement(store: JobParts, handle: int) -> StoredMeasurement | None:
 
 def handle_of_number(store: JobParts, number: int) -> tuple[int, int] | None:
     last = padded(number)
-    found = store.db.query(LEDGER, "#pk = :pk AND #sk <= :last", limit=1, newest_first=True, pk="numbered", last=last)
+    found = store.db.page(LEDGER, "numbered", limit=1, last=last, newest_first=True)
     job = store.db.get(LEDGER, keys.job_key(found[0]["number"])) if found else None
     if job is None or job["purged"]:
         return None
@@ -234,7 +227,8 @@ def measurements_of(
             break
         if _worth_a_look(item, wanted):
             items[item["number"]] = item
-            rows += _newest_rows(store.db, item, wanted, below=below, limit=limit - len(rows))
+            found = (row for row in _newest_rows(store.db, item, below=below) if row["state"] in wanted)
+            rows += islice(found, limit - len(rows))
     return with_names(store.db, rows, items)
 
 
@@ -261,33 +255,17 @@ def _worth_a_look(item: Item, wanted: frozenset[str]) -> bool:
 def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iterator[Item]:
     """Yields the jobs of a list, newest first, without those being removed."""
     below = padded(1 << 62 if before is None else max(before, 0))
-    while True:
-        page = database.query(
-            LEDGER, "#pk = :pk AND #sk < :below", limit=PAGE, newest_first=True, pk=listed, below=below
-        )
-        items = job_items(database, [int(one["sk"]) for one in page])
-        for one in page:
-            item = items.get(int(one["sk"]))
-            if item is not None and not item["purged"]:
-                yield item
-        if len(page) < PAGE:
-            return
-        below = page[-1]["sk"]
+    numbers = (int(one["sk"]) for one in database.walk(LEDGER, listed, size=PAGE, before=below, newest_first=True))
+    for page in in_pages(numbers, PAGE):
+        items = job_items(database, page)
+        yield from (items[number] for number in page if number in items and not items[number]["purged"])
 
 
-def _newest_rows(database: Database, item: Item, wanted: frozenset[str], *, below: int, limit: int) -> list[Item]:
-    """Returns a job's measurements in these states below a handle, the last first."""
-    found: list[Item] = []
-    last = min(below, handle_of(item["number"], item["measurements"])) - 1
+def _newest_rows(database: Database, item: Item, *, below: int) -> Iterator[Item]:
+    """Yields a job's measurements below a handle, the last first."""
     first = handle_of(item["number"], 0)
-    while last >= first and len(found) < limit:
+    last = min(below, handle_of(item["number"], item["measurements"])) - 1
+    while last >= first:
         key = keys.row_key(last)
-        page = database.query(
-            LEDGER, "#pk = :pk AND #sk <= :last", limit=PAGE, newest_first=True, pk=key.pk, last=key.sk
-        )
-        found += [row for row in page if row["state"] in wanted]
-        index = (
-            int(page[-1]["sk"]) if len(page) == PAGE else (last & INDEX_MASK) >> keys.BUCKET_BITS << keys.BUCKET_BITS
-        )
-        last = first + index - 1
-    return found[:limit]
+        yield from database.walk(LEDGER, key.pk, size=PAGE, last=key.sk, newest_first=True)
+        last = first + ((last & INDEX_MASK) >> keys.BUCKET_BITS << keys.BUCKET_BITS) - 1

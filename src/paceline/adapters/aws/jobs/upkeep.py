@@ -150,7 +150,7 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
 def _few_postings(database: Database, row: Item) -> list[Item]:
     """Returns a measurement's postings, all of them closed. If there are very many, the first are added up before."""
     for _ in range(2 * ATTEMPTS_MAX):
-        found = database.query(LEDGER, "#pk = :pk", limit=POSTINGS_MAX, pk=joined("posting", row["handle"]))
+        found = database.page(LEDGER, joined("posting", row["handle"]), limit=POSTINGS_MAX)
         if len(found) <= POSTINGS_MAX // 2:
             return found
         # Hold and close of an attempt stand beside each other and go together: "close" comes before "hold".
@@ -214,7 +214,7 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
 def _waits(database: Database) -> Iterator[tuple[Key, str]]:
     """Yields the keys and fields of waits of accounts, targets and everybody."""
     yield from ((keys.account_key(name), "closed_until_ms") for name in names(database))
-    targets = database.query(LEDGER, "#pk = :pk", limit=MOVED_MAX, pk="target")
+    targets = database.page(LEDGER, "target", limit=MOVED_MAX)
     yield from ((keys.target_key(item["sk"]), "until_ms") for item in targets)
     yield keys.GATE, "until_ms"
 

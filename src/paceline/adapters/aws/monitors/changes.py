@@ -50,8 +50,7 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
 
 def count_changes(db: Database) -> int:
     def count(shard: int) -> int:
-        where = "#pk = :pk AND #sk >= :first"
-        return db.count(ITEMS, where, limit=COUNTED_MAX, pk=keys.changes_of(shard), first="0")
+        return db.count(ITEMS, keys.changes_of(shard), limit=COUNTED_MAX, first="0")
 
     return sum(db.threads.fan_out(count, range(keys.CHANGE_SHARDS)))
 
@@ -63,7 +62,5 @@ def is_there(monitor: Item | None, user: Item | None, *, generation: int, number
 
 def _recorded(db: Database, *, limit: int) -> list[Item]:
     shards = range(keys.CHANGE_SHARDS)
-    pages = db.threads.fan_out(
-        lambda shard: db.query(ITEMS, "#pk = :pk", limit=limit, pk=keys.changes_of(shard)), shards
-    )
+    pages = db.threads.fan_out(lambda shard: db.page(ITEMS, keys.changes_of(shard), limit=limit), shards)
     return [row for page in pages for row in page]

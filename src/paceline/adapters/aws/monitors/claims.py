@@ -251,8 +251,7 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
     """Returns rows of the index, a hint: the first that may start in each shard, in order of due time."""
 
     def read(shard: str) -> list[Item]:
-        where = "#shard = :shard AND #at <= :now"
-        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, now=now_ms)
+        return db.page(RUNS, shard, limit=limit, index=READY_INDEX, last=now_ms)
 
     rows = [row for page in db.threads.fan_out(read, shards) for row in page]
     return sorted(rows, key=_rank)[:limit]

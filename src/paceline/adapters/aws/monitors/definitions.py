@@ -14,7 +14,7 @@ from paceline.adapters.aws.client.numbers import GENERATION, Numbers
 from paceline.adapters.aws.client.tables import ITEMS, SCHEDULERS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.users import behind, change_item, tally
+from paceline.adapters.aws.monitors.users import change_item, tally
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.lists.query import Facet, MonitorQuery
@@ -90,7 +90,10 @@ def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list
     user = db.get(ITEMS, keys.user_key(owner))
     if user is None:
         return []
-    return [keys.to_monitor(owner, item) for item in behind(db, keys.monitors_of(user["number"]), after, limit=limit)]
+    return [
+        keys.to_monitor(owner, item)
+        for item in db.page(ITEMS, keys.monitors_of(user["number"]), limit=limit, after=after)
+    ]
 
 
 def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> dict[int, Monitor]:
@@ -218,7 +221,7 @@ class _Puts:
         """Returns the load of the user's monitors. A user of a store that did not keep it has none; it is added up."""
         if "load" in user or not user["monitors"]:
             return int(user.get("load", 0))
-        rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=keys.monitors_of(user["number"]))
+        rows = self._db.walk(ITEMS, keys.monitors_of(user["number"]))
         return sum(load_of(read_spec(row["spec"])) for row in rows)
 
     def _spare(self, count: int) -> list[int]:

@@ -7,7 +7,7 @@ and the conditional write of ``commit`` is the judge.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
@@ -34,12 +34,7 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
     page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
     def read(name: str, begin: int) -> _Shard:
-        where = "#shard = :shard AND #due BETWEEN :first AND :last"
-        rows = (
-            db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=name, first=begin, last=last)
-            if begin <= last
-            else []
-        )
+        rows = db.page(SCHEDULERS, name, limit=page, index=DUE_INDEX, first=begin, last=last)
         return _Shard(name, rows, len(rows) == page)
 
     shards = {shard.name: shard for shard in db.threads.fan_out(lambda name: read(name, first), names)}
@@ -58,18 +53,6 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
             [shard for shard in full if shard.rows[-1]["due"] == frontier],
         ):
             shards[shard.name] = _Shard(shard.name, shards[shard.name].rows + shard.rows, shard.full)
-
-
-def pages(db: Database, shard: str, *, first: int, last: int, page: int) -> Iterator[list[Item]]:
-    """Reads one shard's rows with ``first <= due <= last``, page by page."""
-    where = "#shard = :shard AND #due BETWEEN :first AND :last"
-    while first <= last:
-        rows = db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=shard, first=first, last=last)
-        if rows:
-            yield rows
-        if len(rows) < page:
-            return
-        first = rows[-1]["due"] + 1
 
 
 class NextDue:

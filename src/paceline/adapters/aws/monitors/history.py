@@ -91,9 +91,8 @@ class _NotedReasons:
 
 
 def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(0), "last": padded(below - 1)}
-    return db.query(RUNS, where, limit=limit, newest_first=True, pk=keys.runs_of(generation), **bounds)
+    first, last = padded(0), padded(below - 1)
+    return db.page(RUNS, keys.runs_of(generation), limit=limit, newest_first=True, first=first, last=last)
 
 
 def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:

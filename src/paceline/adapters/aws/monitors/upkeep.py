@@ -194,21 +194,17 @@ def _open_shards(db: Database) -> list[str]:
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
     """Returns rows of the index in order, up to the limit, a hint."""
-    if first_ms > last_ms or limit <= 0:
-        return []
 
     def read(shard: str) -> list[Item]:
-        where = "#shard = :shard AND #at BETWEEN :first AND :last"
-        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, first=first_ms, last=last_ms)
+        return db.page(RUNS, shard, limit=limit, index=READY_INDEX, first=first_ms, last=last_ms)
 
     rows = [row for page in db.threads.fan_out(read, shards) for row in page]
     return sorted(rows, key=lambda row: int(row["at"]))[:limit]
 
 
 def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(counter), "last": padded(keys.COUNTER_MASK)}
-    return db.query(RUNS, where, limit=limit, only=only, pk=keys.runs_of(generation), **bounds)
+    first, last = padded(counter), padded(keys.COUNTER_MASK)
+    return db.page(RUNS, keys.runs_of(generation), limit=limit, only=only, first=first, last=last)
 
 
 # -- the clock was set back
@@ -312,7 +308,7 @@ class Counts:
         return runs
 
     def _count_shard(self, shard: str) -> int:
-        return self._db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=SHARD_COUNTED_MAX, shard=shard)
+        return self._db.count(RUNS, shard, limit=SHARD_COUNTED_MAX, index=READY_INDEX)
 
 
 def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -60,7 +59,7 @@ def user(db: Database, name: str) -> User | None:
 
 
 def users(db: Database, *, after: str, limit: int) -> list[User]:
-    listed = behind(db, keys.USERS, after, limit=limit)
+    listed = db.page(ITEMS, keys.USERS, limit=limit, after=after)
     found = db.get_many(ITEMS, [keys.user_key(row["sk"]) for row in listed])
     return [to_user(found[key]) for row in listed if (key := keys.user_key(row["sk"])) in found]
 
@@ -125,13 +124,6 @@ def _other_admin(db: Database, item: Item, after: Standing | None) -> list[Actio
     raise LastAdmin(last_admin_words(item["id"]))
 
 
-def behind(db: Database, pk: str, after: str, *, limit: int) -> list[Item]:
-    """Return a partition's items strictly after the given one."""
-    if not after:  # no key is empty, and DynamoDB does not compare with what cannot be
-        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=pk)
-    return db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk=pk, after=after)
-
-
 def add_token(db: Database, token: Token, *, tokens_max: int) -> TokenAdded:
     for _ in attempts():
         owner = db.get(ITEMS, keys.user_key(token.user))
@@ -149,7 +141,7 @@ def _count_tokens(db: Database, owner: Item) -> int:
     """Return the count in the user's item; an item of an earlier version has none, and they are counted."""
     if "tokens" in owner:
         return int(owner["tokens"])
-    return len(db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=keys.tokens_of(owner["number"])))
+    return len(db.page(ITEMS, keys.tokens_of(owner["number"]), limit=TOKENS_MAX))
 
 
 def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action]:
@@ -199,7 +191,7 @@ def tokens(db: Database, name: str) -> list[Token]:
     owner = db.get(ITEMS, keys.user_key(name))
     if owner is None:
         return []
-    listed = db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=keys.tokens_of(owner["number"]))
+    listed = db.page(ITEMS, keys.tokens_of(owner["number"]), limit=TOKENS_MAX)
     found = db.get_many(ITEMS, [keys.token_key(row["sk"]) for row in listed])
     return sorted((_token(item) for item in found.values()), key=lambda one: (one.created_ms, one.id))
 
@@ -233,7 +225,7 @@ def expand(db: Database, numbers: Numbers, sender: AlarmSender, fan: Item) -> No
     """Records a change for each monitor of the user. Done twice, or by two at once, it does no harm."""
     number = fan["user"]
     only = "#pk, #sk, #generation"
-    rows = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, only=only, pk=keys.monitors_of(number))
+    rows = list(db.walk(ITEMS, keys.monitors_of(number), only=only))
     seqs = numbers.take("change", len(rows)) if rows else []
     db.write_many(
         put(ITEMS, change_item(row["generation"], seq, number=number, owner=fan["owner"], monitor=row["sk"]))
@@ -272,7 +264,7 @@ def to_user(item: Item) -> User:
 
 
 def _delete_tokens(db: Database, number: int) -> None:
-    listed = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, pk=keys.tokens_of(number))
+    listed = db.walk(ITEMS, keys.tokens_of(number))
     item_keys: Sequence[Key] = [key for row in listed for key in (keys.token_key(row["sk"]), key_of(row))]
     db.write_many(delete(ITEMS, key) for key in item_keys)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key, padded
@@ -121,7 +121,7 @@ def _is_counted(db: Database, name: str) -> bool:
     before = db.get(ITEMS, keys.user_key(name))
     if before is None:
         return True
-    counted = db.count(ITEMS, "#pk = :pk", limit=1 << 40, pk=keys.monitors_of(before["number"]))
+    counted = db.count(ITEMS, keys.monitors_of(before["number"]), limit=1 << 40)
     return counted == before["monitors"] or db.get(ITEMS, keys.user_key(name)) != before
 
 
@@ -157,11 +157,10 @@ def _is_ahead(db: Database, generation: int) -> bool:
 
 def _still_wrong(db: Database, generation: int) -> list[str]:
     """Reads a lane's runs between two equal reads of lane and entry: then nothing was made or settled meanwhile."""
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(0), "last": padded(keys.COUNTER_MASK)}
+    first, last = padded(0), padded(keys.COUNTER_MASK)
     for _ in range(3):
         before = _lane_and_entry(db, generation)
-        runs = db.query(RUNS, where, limit=1 << 40, pk=keys.runs_of(generation), **bounds)
+        runs = list(db.walk(RUNS, keys.runs_of(generation), first=first, last=last))
         if _lane_and_entry(db, generation) == before:
             lane, entry = before
             problem = lane_problem([*runs, *([lane] if lane else [])], entry)

@@ -18,7 +18,6 @@ from paceline.adapters.aws.client.tables import ITEMS, LEDGER, RUNS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claims import Facts, facts_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.users import behind
 from paceline.core.alerts.alert import Alert
 from paceline.core.monitors.alerting.found import Remembered
 from paceline.core.monitors.alerting.observe import observe, verdict
@@ -219,7 +218,7 @@ def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int)
     found: list[Monitor] = []
     for _ in range(PAGES_MAX if user else 0):
         assert user is not None
-        lines = behind(db, key_list(user["number"], "").pk, after, limit=limit - len(found))
+        lines = db.page(ITEMS, key_list(user["number"], "").pk, limit=limit - len(found), after=after)
         item_keys = [keys.monitor_key(user["number"], line["sk"]) for line in lines]
         items = db.get_many(ITEMS, item_keys)
         found += [
@@ -234,8 +233,7 @@ def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int)
 
 
 def hours_to_close(store: MonitorParts, *, now_ms: int, limit: int) -> list[Remembered]:
-    where = "#pk = :pk AND #sk < :until"
-    lines = store.db.query(ITEMS, where, limit=limit, pk=CLOSES, until=padded(now_ms + 1))
+    lines = store.db.page(ITEMS, CLOSES, limit=limit, before=padded(now_ms + 1))
     facts = facts_of(store.db, lines) if lines else {}
     records = health_records(store, list(facts))
     return [
