@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from paceline.adapters.aws.base import Part
-from paceline.adapters.aws.cache.index_cache import END, ShardCache
+from paceline.adapters.aws.cache.index_cache import ShardCache
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs.keys import counted, first_place, hinted
@@ -78,10 +78,6 @@ class AwsAlertStore(Part):
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
         found = self._records(hinted(self._database, OPEN, after=at_ms, limit=limit))
         return [record for record in found if record.next_ms is not None and record.next_ms > at_ms]
-
-    def next_alert_ms(self) -> int | None:
-        first = self._alert_places.first_of(OPEN)
-        return None if first == END else first
 
     def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
         won = [done.won for done in self._database.write_each([_replacing(record) for record in records])]

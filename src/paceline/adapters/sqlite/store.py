@@ -73,7 +73,6 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
     add_alerts = writes(alerts_sql.add)
     due_alerts = peeks(alerts_sql.due)
     open_alerts_after = peeks(alerts_sql.open_after)
-    next_alert_ms = peeks(alerts_sql.next_ms)
     write_alerts = writes(alerts_sql.write)
     alert = peeks(alerts_sql.alert)
     alerts = peeks(alerts_sql.alerts)

@@ -303,20 +303,6 @@ def record(store: BatchParts, batch: Batch, record_id: str) -> RecordSpec | None
     return _read_records(store, [item])[0] if item is not None else None
 
 
-def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
-    """In order of their names: the first of each shard, put together; on over those that are deleted."""
-    named: list[Item] = []
-    asked = limit
-    while asked > 0:
-        page = _named_page(store.db, batch, after=after, limit=asked)
-        named += [row for row in page if not row.get("deleted")]
-        if len(page) < asked:
-            break
-        after, asked = page[-1]["sk"], limit - len(named)
-    items = store.db.get_many(ITEMS, (keys.record_key(row["number"]) for row in named))
-    return _read_records(store, [item for row in named if (item := items.get(keys.record_key(row["number"])))])
-
-
 def afters(store: BatchParts, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
     found = store.db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in names))
     return {key.sk: item.get("after") for key, item in found.items() if not item.get("deleted")}
@@ -338,7 +324,7 @@ def records_of(store: BatchParts, numbers: Sequence[int]) -> list[RecordSpec]:
 
 
 def find_records(
-    store: BatchParts, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+    store: BatchParts, batch: Batch, *, provider: str | None = None, active: bool | None = None, after: str, limit: int
 ) -> tuple[list[RecordSpec], str | None]:
     """Reads the names of a chunk at a time, and whole records only of those that are wanted."""
     item = store.db.get(ITEMS, keys.provider_key(provider)) if provider is not None else None

@@ -17,7 +17,7 @@ from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.users import change_item, tally
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
-from paceline.core.monitors.lists.query import Facet, MonitorQuery
+from paceline.core.monitors.lists.query import MonitorQuery
 from paceline.core.monitors.load import load_of
 from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
@@ -104,12 +104,6 @@ def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> d
     found = [keys.to_monitor(owners[key_of(item)], item) for item in db.get_many(ITEMS, list(owners)).values()]
     wanted = frozenset(generations)
     return {one.generation: one for one in found if one.generation in wanted}
-
-
-def monitors_with(store: MonitorParts, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
-    """Returns None: there is no index of tags and kinds, which each put would have to write."""
-    del store, facet, owner, after, limit
-    return None
 
 
 def narrowed(store: MonitorParts, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:

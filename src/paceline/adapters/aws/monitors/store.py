@@ -22,6 +22,8 @@ from paceline.adapters.aws.monitors import runs as open_runs
 from paceline.adapters.aws.monitors import users as monitor_users
 from paceline.adapters.aws.monitors.alerting import health, late
 from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.lists.query import FAILING, Facet
 from paceline.core.store_status import StoreStatus
 from paceline.core.users import Token, TokenAdded, User, UserEdit
 
@@ -70,9 +72,12 @@ class AwsMonitorStore(MonitorParts):
     rewrite_specs = definitions.rewrite_specs
     remove_monitors = definitions.remove_monitors
     monitor = definitions.monitor
-    monitors = definitions.monitors
+
+    def monitors(self, owner: str, *, after: str, limit: int, having: Facet | None = None) -> list[Monitor]:
+        read = health.failing_monitors if having == FAILING else definitions.monitors
+        return read(self, owner, after=after, limit=limit)
+
     monitors_by_generation = definitions.monitors_by_generation
-    monitors_with = definitions.monitors_with
     narrowed = definitions.narrowed
     index_monitors = definitions.index_monitors
     changes = recorded_changes.changes
@@ -110,7 +115,6 @@ class AwsMonitorStore(MonitorParts):
     monitor_runs = history.monitor_runs
     glances = history.glances
     health_records = health.health_records
-    failing_monitors = health.failing_monitors
     hours_to_close = health.hours_to_close
     late_runs = late.late_runs
     change_health = health.change_health
