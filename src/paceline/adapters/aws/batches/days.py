@@ -15,7 +15,7 @@ from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, pl
 from paceline.adapters.aws.batches.lanes import wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.database import PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, padded, put, setting, update
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import no_batch
@@ -36,10 +36,10 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
         return there
     number = store.numbers.take("day", 1, block=1)[0]
     assert number < 1 << 31
-    key, own = keys.day_key(batch.id, date), keys.day_number_key(number)
     window = {"start_ms": start_ms, "end_ms": end_ms}
-    made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
-    named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
+    made = item_at(keys.day_key(batch.id, date), number=number, state="planning", **window)
+    batch_names = {"batch": batch.id, "batch_number": batch.number}
+    named = item_at(keys.day_number_key(number), **batch_names, date=date, **window)
     kept = check(
         ITEMS,
         keys.batch_key(batch.id),

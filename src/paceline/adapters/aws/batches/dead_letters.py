@@ -13,12 +13,12 @@ from paceline.adapters.aws import dead_queues
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.days import days_chosen
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_of_run, write_lane
+from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_again, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.results import Entry, entries_by_run, runs_of
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.items import Action, Item, Key, delete, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches import run_keys
 from paceline.core.batches.provider import Policy
@@ -131,20 +131,9 @@ def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_
 
 
 def _move(policy: Policy, lane: LaneItem, one: Dead, due_ms: int) -> list[Action]:
-    item = place_of_run(lane.provider, due_ms) | {
-        "run": one.run,
-        "state": "waiting",
-        "lost": 1 if asks_first(policy, unknown=one.unknown) else None,
-        "reason": REDRIVEN,
-        "shard": keys.open_shard(one.run),
-        "at": due_ms,
-    }
-    change, values = setting({"provider": lane.provider, "due_ms": due_ms})
-    return [
-        delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms),
-        put(RUNS, item, when=ABSENT),
-        update(RUNS, keys.ledger_key(one.run), change, when=PRESENT, **values),
-    ]
+    lost = 1 if asks_first(policy, unknown=one.unknown) else None
+    gone = delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
+    return place_again(gone, one.run, lane.provider, due_ms, lost=lost, reason=REDRIVEN)
 
 
 def _still_dead(db: Database, items: Sequence[Dead]) -> list[Dead]:

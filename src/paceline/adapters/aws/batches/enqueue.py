@@ -12,7 +12,7 @@ from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import Looks, lane_of, write_lane
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, padded, put, update
+from paceline.adapters.aws.client.items import ABSENT, Action, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.free_keys import CHUNK_KEYS, FreeKeys, UsedKeys, used_keys
@@ -138,27 +138,13 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
 def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
     actions: list[Action] = []
     for provider, due_ms, run, missed in chunk:
-        key, place = keys.ledger_key(run), keys.place_key(provider, due_ms)
-        row = {
-            "pk": place.pk,
-            "sk": place.sk,
-            "run": run,
-            "state": "waiting",
-            "shard": keys.open_shard(run),
-            "at": due_ms,
-        }
+        row = item_at(keys.place_key(provider, due_ms), run=run, state="waiting")
         if missed:
-            ended = {
-                "state": "skipped",
-                "attempt": 0,
-                "ended_ms": now_ms,
-                "reason": MISSED_WHEN_PLANNED,
-                "shard": None,
-                "at": None,
-            }
-            row |= ended
-        actions.append(put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": due_ms}, when=ABSENT))
-        actions.append(put(RUNS, row, when=ABSENT))
+            row |= {"state": "skipped", "attempt": 0, "ended_ms": now_ms, "reason": MISSED_WHEN_PLANNED}
+        else:
+            row |= {"shard": keys.open_shard(run), "at": due_ms}
+        ledger = item_at(keys.ledger_key(run), provider=provider, due_ms=due_ms)
+        actions += [put(RUNS, ledger, when=ABSENT), put(RUNS, row, when=ABSENT)]
     return actions
 
 

@@ -17,7 +17,7 @@ from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
 from paceline.core.batches.pace import Pace
 from paceline.core.batches.run_keys import NEVER_MS
@@ -281,7 +281,9 @@ def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
     return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
 
 
-def place_of_run(provider: int, due_ms: int) -> dict[str, str]:
-    """The key of a run's item, as a part of it."""
-    key = keys.place_key(provider, due_ms)
-    return {"pk": key.pk, "sk": key.sk}
+def place_again(gone: Action, run: int, provider: int, due_ms: int, **facts: Any) -> list[Action]:
+    """Gives a run another place, in which it waits. ``gone``: deletes its old one, on condition that it is there."""
+    item = item_at(keys.place_key(provider, due_ms), run=run, state="waiting", shard=keys.open_shard(run), at=due_ms)
+    change, values = setting({"provider": provider, "due_ms": due_ms})
+    ledger = update(RUNS, keys.ledger_key(run), change, when=PRESENT, **values)
+    return [gone, put(RUNS, item | facts, when=ABSENT), ledger]

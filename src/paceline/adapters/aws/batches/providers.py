@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
@@ -19,7 +20,7 @@ from paceline.adapters.aws.batches.lanes import (
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, padded, put, update
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.provider import Policy, ProviderDefinition, ProviderSpec, parse_stored_provider
 from paceline.core.batches.put import put_disposition
@@ -61,22 +62,19 @@ def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> Provide
 
 def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now_ms: int) -> Item:
     kept = now is not None and not now.get("deleted")
-    key = keys.provider_key(provider_id)
-    return {
-        "pk": key.pk,
-        "sk": key.sk,
-        "id": provider_id,
-        "number": now["number"] if now else number,
-        "revision": now["revision"] + 1 if now else 1,
-        "spec": text,
-        "created_ms": now["created_ms"] if now and kept else now_ms,
-        "updated_ms": now_ms,
-    }
+    return item_at(
+        keys.provider_key(provider_id),
+        id=provider_id,
+        number=now["number"] if now else number,
+        revision=now["revision"] + 1 if now else 1,
+        spec=text,
+        created_ms=now["created_ms"] if now and kept else now_ms,
+        updated_ms=now_ms,
+    )
 
 
 def _create(item: Item, *, outgoing: bool) -> list[Action]:
-    key = keys.provider_number_key(item["number"])
-    named = {"pk": key.pk, "sk": key.sk, "number": item["number"], "id": item["id"]}
+    named = item_at(keys.provider_number_key(item["number"]), number=item["number"], id=item["id"])
     lane = write_lane(None, LaneItem(item["number"], outgoing=outgoing))
     return [put(ITEMS, item, when=ABSENT), put(ITEMS, named, when=ABSENT), lane]
 
@@ -107,11 +105,11 @@ def provider(store: BatchParts, key: str | int) -> ProviderDefinition | None:
 
 
 def providers(store: BatchParts, *, after: str, limit: int) -> list[ProviderDefinition]:
-    return [_provider(item) for item in live_providers(store.db, after=after, limit=limit)]
+    return [_provider(item) for item in islice(live_providers(store.db, after=after), limit)]
 
 
-def live_providers(db: Database, *, after: str, limit: int) -> list[Item]:
-    return db.page(ITEMS, "providers", limit=limit, after=after, filtered="attribute_not_exists(#deleted)")
+def live_providers(db: Database, *, after: str = "") -> Iterator[Item]:
+    return db.walk(ITEMS, "providers", after=after, filtered="attribute_not_exists(#deleted)")
 
 
 def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "not_found", "in_use"]:

@@ -17,7 +17,7 @@ from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, item_at, put
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
@@ -92,16 +92,14 @@ def _deletion(item: Item) -> Deletion:
 
 
 def _batch_item(after: Batch) -> Item:
-    key = keys.batch_key(after.id)
-    return {
-        "pk": key.pk,
-        "sk": key.sk,
-        "number": after.number,
-        "revision": after.revision,
-        "spec": msgspec.json.encode(after.spec).decode(),
-        "created_ms": after.created_ms,
-        "updated_ms": after.updated_ms,
-    }
+    return item_at(
+        keys.batch_key(after.id),
+        number=after.number,
+        revision=after.revision,
+        spec=msgspec.json.encode(after.spec).decode(),
+        created_ms=after.created_ms,
+        updated_ms=after.updated_ms,
+    )
 
 
 # -- records
@@ -229,7 +227,6 @@ class _Page:
 
 def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) -> tuple[Item, Item]:
     """(what a plan needs, what a call needs)."""
-    key, own = keys.name_key(batch.id, name), keys.record_key(state.number)
     facts: Item = {
         "number": state.number,
         "provider": state.provider,
@@ -239,14 +236,13 @@ def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) 
     }
     options = parse_options(state.options)
     facts |= {"priority": options.priority or None, "after": options.after}
-    named = {"pk": key.pk, "sk": key.sk, "version": version} | facts
+    named = item_at(keys.name_key(batch.id, name), version=version, **facts)
     texts = {"endpoint": state.endpoint, "body": state.body, "options": state.options}
-    return named, {"pk": own.pk, "sk": own.sk} | facts | {"batch": batch.id, "name": name} | texts
+    return named, item_at(keys.record_key(state.number), **facts, batch=batch.id, name=name, **texts)
 
 
 def _newcomer(batch: Batch, number: int) -> Item:
-    key = keys.newcomer_key(batch.number, number)
-    return {"pk": key.pk, "sk": key.sk, "number": number}
+    return item_at(keys.newcomer_key(batch.number, number), number=number)
 
 
 def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
@@ -383,12 +379,11 @@ def remove_record(store: BatchParts, batch: Batch, record_id: str) -> bool:
             return False
         version = versions[record_id]
         named, item = _record_items(batch, record_id, now._replace(deleted=True), version=version + 1)
-        key = keys.gone_key(now.number)
-        gone = {"pk": key.pk, "sk": key.sk, "number": now.number, "batch": batch.id, "batch_number": batch.number}
+        named_by = {"batch": batch.id, "batch_number": batch.number, "name": record_id}
         actions = [
             put(ITEMS, named, when="#version = :seen", seen=version),
             put(ITEMS, item),
-            put(ITEMS, gone | {"name": record_id}),
+            put(ITEMS, item_at(keys.gone_key(now.number), number=now.number, **named_by)),
             delete(ITEMS, keys.newcomer_key(batch.number, now.number)),
         ]
         if store.db.transact(actions).won:

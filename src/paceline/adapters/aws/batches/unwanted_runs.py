@@ -16,12 +16,12 @@ from paceline.adapters.aws.batches.lanes import (
     Run,
     busy_lane,
     lane_of,
-    place_of_run,
+    place_again,
     write_lane,
 )
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put, setting, update
+from paceline.adapters.aws.client.items import Action, Item, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.batches.run_keys import RECORD_BITS, queue_key
 from paceline.core.batches.settle import DEAD_STATES
@@ -120,7 +120,7 @@ def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
         update(
             RUNS, keys.place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values
         ),
-        put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": run.due_ms, "run": run.run}),
+        put(RUNS, item_at(key, provider=provider, due_ms=run.due_ms, run=run.run)),
     ]
 
 
@@ -155,23 +155,9 @@ def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple
         due_ms = free_dues_ms(db, lane.provider, [verdict.due_ms])[0]
         held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
         after = msgspec.structs.replace(lane.woken(due_ms), version=lane.version + 1, held=held)
-        item = place_of_run(lane.provider, due_ms) | {
-            "run": run.run,
-            "state": "waiting",
-            "attempt": run.attempt,
-            "reason": verdict.reason,
-            "shard": keys.open_shard(run.run),
-            "at": due_ms,
-        }
-        change, values = setting({"provider": lane.provider, "due_ms": due_ms})
-        done = db.transact(
-            [
-                write_lane(lane, after),
-                delete(RUNS, keys.place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting"),
-                put(RUNS, item, when=ABSENT),
-                update(RUNS, keys.ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
-            ]
-        )
+        facts = {"attempt": run.attempt, "reason": verdict.reason}
+        moved = place_again(_leaving(lane, run), run.run, lane.provider, due_ms, **facts)
+        done = db.transact([write_lane(lane, after), *moved])
         if not done.won:
             return
         looks.note(after)
@@ -185,29 +171,17 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
     due_ms = free_dues_ms(db, target.provider, [run.due_ms])[0]
     held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
     after, woken = lane.change(held=held), target.woken(due_ms).change()
-    item = place_of_run(target.provider, due_ms) | {
-        "run": run.run,
-        "state": "waiting",
-        "attempt": run.attempt,
-        "shard": keys.open_shard(run.run),
-        "at": due_ms,
-    }
-    old = keys.place_key(lane.provider, run.due_ms)
-    change, values = setting({"provider": target.provider, "due_ms": due_ms})
-    done = db.transact(
-        [
-            write_lane(lane, after),
-            write_lane(target, woken),
-            delete(RUNS, old, when=IN_PLACE, seen=run.run, was="waiting"),
-            put(RUNS, item, when=ABSENT),
-            update(RUNS, keys.ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
-        ]
-    )
+    moved = place_again(_leaving(lane, run), run.run, target.provider, due_ms, attempt=run.attempt)
+    done = db.transact([write_lane(lane, after), write_lane(target, woken), *moved])
     if not done.won:
         return None
     looks.note(after)
     looks.note(woken)
     return after
+
+
+def _leaving(lane: LaneItem, run: Run) -> Action:
+    return delete(RUNS, keys.place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting")
 
 
 def bring_back(db: Database, looks: Looks, batch_number: int) -> int:

@@ -179,7 +179,7 @@ def _forget(row: Item) -> list[Action]:
 
 def batch_counts(store: BatchParts) -> BatchCounts:
     """Costs a few hundred requests at most, however much waits; counts that they do not reach say "at least"."""
-    providers = live_providers(store.db, after="", limit=PROVIDERS_MAX)
+    providers = list(islice(live_providers(store.db), PROVIDERS_MAX))
     lanes = sorted(lanes_of(store.db, (item["number"] for item in providers)).values(), key=lambda lane: lane.first_ms)
     queues = [lane for lane in lanes if lane.first_ms < NEVER_MS][:QUEUES_MAX]
     limit = QUEUES_MAX // max(len(queues), 1) * PAGE_MAX

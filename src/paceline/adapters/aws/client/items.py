@@ -212,6 +212,11 @@ def key_of(item: Mapping[str, Any]) -> Key:
     return Key(item["pk"], item["sk"])
 
 
+def item_at(key: Key, **fields: Any) -> Item:
+    """Returns an item with this key and these attributes."""
+    return {"pk": key.pk, "sk": key.sk} | fields
+
+
 def joined(kind: str, *parts: str | int) -> str:
     """Returns one key made of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
     return "#".join([kind, *(quote(str(part), safe="") for part in parts)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.parts import JobParts
@@ -67,10 +67,10 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
         case TypeBarred():
             told = {"until_ms": effect.until_ms, "reason": effect.reason}
-            return [put(LEDGER, {**keys.type_key(account, one)._asdict(), "type": one, **told}) for one in effect.types]
+            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **told)) for one in effect.types]
         case TargetFull():
             after = rules.later_target(None if seen is None else _target(seen), effect)
-            item = {**keys.target_key(after.target)._asdict(), "until_ms": after.until_ms}
+            item = item_at(keys.target_key(after.target), until_ms=after.until_ms)
             item |= {"refusals": after.refusals, "words": after.words}
             was = (seen or {}).get("until_ms", -1)
             return [put(LEDGER, item, when=_OR_NEW, was=was)]

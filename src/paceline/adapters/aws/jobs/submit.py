@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, check, delete, put, update
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, check, delete, item_at, put, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -124,7 +124,7 @@ def _admit(
     if len(rows) <= TOGETHER_MAX and sum(len(row["body"]) for row in rows) <= keys.TRANSACTED_BYTES_MAX:
         won = database.transact([*actions, *(put(LEDGER, row, when=ABSENT) for row in rows)]).won
     else:
-        note = {**keys.submitting_key(number)._asdict(), "number": number, "count": len(rows)}
+        note = item_at(keys.submitting_key(number), number=number, count=len(rows))
         database.write(put(LEDGER, note | {"shard": "submitting", "at": now_ms}, when=ABSENT))
         database.write_many(put(LEDGER, row) for row in rows)
         admitted = delete(LEDGER, keys.submitting_key(number), when=f"{PRESENT} AND attribute_not_exists(#given_up)")
@@ -152,10 +152,10 @@ def _admission(item: Submission, seen: _Seen, job: Item) -> list[Action]:
         ),
         joins(owner, item.owner, job["measurements"], turns=seen.turns),
         *(put(LEDGER, key._asdict()) for key in keys.listed_keys(job["number"], owner)),
-        put(LEDGER, {**keys.numbered_key(job["numbered"])._asdict(), "number": job["number"]}, when=ABSENT),
+        put(LEDGER, item_at(keys.numbered_key(job["numbered"]), number=job["number"]), when=ABSENT),
     ]  # fmt: skip
     if item.idempotency_key is not None:
-        once = {**keys.once_key(owner, item.idempotency_key)._asdict(), "number": job["number"]}
+        once = item_at(keys.once_key(owner, item.idempotency_key), number=job["number"])
         actions.append(put(LEDGER, once, when=ABSENT))
     return actions
 
