@@ -15,13 +15,12 @@ from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.records import batch as find_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import GRACE_MS, DeletePass, is_let_finish
-from paceline.errors import StoreUnavailable
 
 ROWS_MAX = 1_000
 """Fewer in one pass than where rows are deleted by one statement."""
@@ -43,7 +42,7 @@ def mark(store: BatchParts, batch_id: str, *, now_ms: int) -> Batch | None:
         ).won:
             store.change_counter.bump()
             return find_batch(store, batch_id)
-    raise StoreUnavailable(f"AWS: batch {batch_id} is written to all the time: try again in a moment.")
+    raise busy(f"batch {batch_id}")
 
 
 def delete_pass(store: BatchParts, batch: Batch, *, now_ms: int, limit: int) -> DeletePass:

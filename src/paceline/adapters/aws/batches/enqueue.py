@@ -9,8 +9,8 @@ from itertools import groupby
 from typing import NamedTuple, TypeVar
 
 from paceline.adapters.aws.batches import keys
-from paceline.adapters.aws.batches.lanes import Looks, lane_of, write_lane
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.batches.lanes import Looks, busy_lane, lane_of, write_lane
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.client.items import ABSENT, Action, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
@@ -19,7 +19,6 @@ from paceline.core.batches.free_keys import CHUNK_KEYS, FreeKeys, UsedKeys, used
 from paceline.core.batches.run_keys import run_key
 from paceline.core.batches.unwanted import MISSED_WHEN_PLANNED
 from paceline.core.batches.values import Placements
-from paceline.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -76,7 +75,7 @@ def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -
         left, known = _unknown(db, left)
         _note_firsts(firsts, known)
         left = _free(db, left)
-    raise StoreUnavailable("AWS: the same day is planned by too many at once: try again in a moment.")
+    raise busy(f"the plan of {day.batch} for {day.date}")
 
 
 def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> list[list[list[T]]]:
@@ -132,7 +131,7 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
         left = _free(db, left)
         if not left:
             return 0
-    raise StoreUnavailable("AWS: the same provider is planned for by too many at once: try again in a moment.")
+    raise busy_lane(provider)
 
 
 def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:

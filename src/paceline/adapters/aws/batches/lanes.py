@@ -15,7 +15,7 @@ import msgspec
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
@@ -212,7 +212,7 @@ def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[La
 
 
 def busy_lane(provider: int) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the lane of provider {provider} at once: try again in a moment.")
+    return busy(f"the lane of provider {provider}")
 
 
 def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:

@@ -18,7 +18,7 @@ from paceline.adapters.aws.batches.lanes import (
     write_lane,
 )
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
@@ -27,7 +27,6 @@ from paceline.core.batches.put import put_disposition
 from paceline.core.batches.run_keys import NEVER_MS
 from paceline.core.batches.values import WAITING_MAX, ProviderPut, ProviderStanding, PutProvider
 from paceline.core.why.queued import ProviderQueue, QueuedRun, queued_call
-from paceline.errors import StoreUnavailable
 
 BATCHES_MAX = 100_000
 NUMBER_MAX = 1 << 22
@@ -57,7 +56,7 @@ def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> Provide
             store.looks.note(LaneItem(item["number"], ready_ms=NEVER_MS if now is None else 0, outgoing=outgoing))
             store.change_counter.bump()
             return ProviderPut(disposition, _provider(item))
-    raise _busy(put.id)
+    raise busy(f"provider {put.id}")
 
 
 def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now_ms: int) -> Item:
@@ -135,7 +134,7 @@ def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "
         if done.won:
             store.looks.note(after)
             return "removed"
-    raise _busy(provider_id)
+    raise busy(f"provider {provider_id}")
 
 
 def _has_runs(db: Database, lane: LaneItem) -> bool:
@@ -213,7 +212,3 @@ def _provider(item: Item) -> ProviderDefinition:
         created_ms=item["created_ms"],
         updated_ms=item["updated_ms"],
     )
-
-
-def _busy(provider_id: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: provider {provider_id} is written to all the time: try again in a moment.")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 
 from botocore.exceptions import ClientError
 
-from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, attempts, call, code_of
+from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, attempts, busy, call, code_of
 from paceline.adapters.aws.client.items import (
     Action,
     Asked,
@@ -136,7 +136,7 @@ class Database:
                     raise
                 continue
             return [decode_item(answer["Item"]) if answer.get("Item") else None for answer in answers]
-        raise StoreUnavailable("AWS: the items are written to all the time: try again in a moment.")
+        raise busy("the items that are read together")
 
     def page(self, table: str, pk: str, *, limit: int, **asked: Unpack[Asked]) -> list[Item]:
         """Return the first items of ``walk``, at most ``limit``."""
@@ -216,7 +216,7 @@ class Database:
                     raise
                 continue
             return Written(True, decode_item(answer["Attributes"]) if answer.get("Attributes") else None)
-        raise _busy(action.table)
+        raise busy(f"the same items of {action.table}")
 
     def _marked(self, action: Action) -> tuple[dict[str, Any], str]:
         """Return the parameters of a conditional write with a mark, ``w``, that it leaves in the item.
@@ -273,7 +273,7 @@ class Database:
                     tuple(decode_item(reason["Item"]) if reason.get("Item") else None for reason in reasons),
                 )
             return Transacted(True)
-        raise _busy(", ".join(sorted({action.table for action in actions})))
+        raise busy(f"the same items of {', '.join(sorted({action.table for action in actions}))}")
 
     def _part(self, action: Action) -> dict[str, Any]:
         params = action.params | {"TableName": self.table(action.table)}
@@ -328,7 +328,3 @@ def _lost_or_repeated(error: ClientError, mark: str) -> Written:
     stands: Any = error.response.get("Item")
     item = decode_item(stands) if stands else None
     return Written(item is not None and item.get("w") == mark, item)
-
-
-def _busy(what: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the same items of {what} at once: try again in a moment.")

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from paceline.adapters.aws.cache.index_cache import END
-from paceline.adapters.aws.client.connect import back_off
+from paceline.adapters.aws.client.connect import back_off, busy
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Asked, Item, Key, joined, padded, setting, update
 from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
@@ -229,7 +229,7 @@ def tries() -> Iterator[int]:
 
 
 def too_busy() -> StoreUnavailable:
-    return StoreUnavailable("AWS: too many change the same job or account at once: try again in a moment.")
+    return busy("the same job or account")
 
 
 def _digest(text: str) -> str:

@@ -21,7 +21,7 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
     rows = _recorded(db, limit=limit)
     if fans := [row for row in rows if row["sk"].startswith(keys.FAN)]:
         for fan in fans:
-            expand(db, store.numbers, store.alarms, fan)
+            expand(store, fan)
         rows = [row for row in _recorded(db, limit=limit) if not row["sk"].startswith(keys.FAN)]
     rows = sorted(rows, key=lambda row: int(row["generation"]))[:limit]
     item_keys = [

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import asdict
 
-from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, key_of, padded, put, update
+from paceline.adapters.aws.client.connect import attempts, busy
+from paceline.adapters.aws.client.database import Database, in_pages
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, item_at, key_of, padded, put, update
 from paceline.adapters.aws.client.numbers import GENERATION, Numbers
 from paceline.adapters.aws.client.tables import ITEMS, SCHEDULERS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.adapters.aws.monitors.transactions import in_waves
 from paceline.adapters.aws.monitors.users import change_item, tally
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
@@ -22,7 +23,6 @@ from paceline.core.monitors.load import load_of
 from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
-from paceline.errors import StoreUnavailable
 
 CHUNK = 40
 """Writes of one owner in one transaction: two items each, and 40 specs are less than the 4 MB it may have."""
@@ -119,20 +119,20 @@ def index_monitors(store: MonitorParts, *, limit: int) -> bool:
 
 def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
     """Writes different owners at the same time. An owner's writes go in order: they share the count of monitors."""
-    results: dict[int, R] = {}
-    for wave in keys.waves((item.owner, item.id) for item in writes):
-        owners: dict[str, list[int]] = {}
-        for position in wave:
-            owners.setdefault(writes[position].owner, []).append(position)
 
-        def write_all(positions: Sequence[int]) -> None:
-            for at in range(0, len(positions), CHUNK):
-                chunk = positions[at : at + CHUNK]
-                items = [writes[position] for position in chunk]
-                results.update(zip(chunk, write(items[0].owner, items), strict=True))
+    def write_wave(wave: list[W]) -> list[R]:
+        owners: dict[str, list[W]] = {}
+        for item in wave:
+            owners.setdefault(item.owner, []).append(item)
 
-        db.threads.fan_out(write_all, owners.values())
-    return [results[position] for position in range(len(writes))]
+        def write_all(items: Sequence[W]) -> list[R]:
+            return [done for chunk in in_pages(items, CHUNK) for done in write(chunk[0].owner, chunk)]
+
+        written = db.threads.fan_out(write_all, owners.values())
+        done = {owner: iter(some) for owner, some in zip(owners, written, strict=True)}
+        return [next(done[item.owner]) for item in wave]
+
+    return in_waves(writes, lambda item: (item.owner, item.id), write_wave)
 
 
 class _Puts:
@@ -155,7 +155,7 @@ class _Puts:
             self._list_queues(user, judged)
             if not judged.actions or self._db.transact(judged.actions).won:
                 return judged.results
-        raise _busy(self._owner)
+        raise busy(f"monitors of {self._owner!r}")
 
     def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
         """Decides first without numbers, so that only what is created takes a generation, and only writes a number."""
@@ -228,7 +228,7 @@ class _Puts:
 def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
     """Returns the write of a monitor. It holds if there is what was read: nothing, or this generation and revision."""
     if there is None:
-        row = keys.as_key(key) | asdict(stored)
+        row = item_at(key) | asdict(stored)
         row["spec"] = row.pop("text")
         return put(ITEMS, row, when=ABSENT)
     return update(
@@ -289,7 +289,7 @@ def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveM
         judged = _judge_removes(db, numbers, user, items)
         if not judged.actions or db.transact(judged.actions).won:
             return judged.results
-    raise _busy(owner)
+    raise busy(f"monitors of {owner!r}")
 
 
 def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
@@ -323,7 +323,3 @@ def _remove(numbers: Numbers, user: Item, key: Key, there: Item) -> list[Action]
         delete(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed),
         put(ITEMS, change_item(generation, seq, number=user["number"], owner=user["id"], monitor=key.sk)),
     ]
-
-
-def _busy(owner: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the monitors of {owner!r} at once: try again in a moment.")

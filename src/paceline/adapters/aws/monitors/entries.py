@@ -17,7 +17,7 @@ from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.due import NextDue, between, generations_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, in_waves, transact_acts
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
@@ -142,20 +142,18 @@ def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: 
     db = store.db
     owners = {item.change.monitor.owner for item in reacted if item.change.monitor is not None}
     users = {item["id"]: item for item in db.get_many(ITEMS, [keys.user_key(owner) for owner in owners]).values()}
-    won = [False] * len(reacted)
-    for wave in keys.waves(item.change.generation for item in reacted):
-        chosen = [reacted[position] for position in wave]
+
+    def write(chosen: list[Reacted]) -> list[bool]:
         acts = [_reaction(item, users) for item in chosen]
-        possible = [index for index, act in enumerate(acts) if act]
+        possible = [item for item, act in zip(chosen, acts, strict=True) if act]
 
-        def count(
-            tried: Sequence[int], chosen: Sequence[Reacted] = chosen, at: Sequence[int] = possible
-        ) -> list[Action]:
-            return _count([chosen[at[index]] for index in tried])
+        def count(tried: Sequence[int]) -> list[Action]:
+            return _count([possible[index] for index in tried])
 
-        done = transact_acts(db, [acts[index] for index in possible], beside=count)
-        for index, happened in zip(possible, done, strict=True):
-            won[wave[index]] = happened
+        done = iter(transact_acts(db, [act for act in acts if act], beside=count))
+        return [bool(act) and next(done) for act in acts]
+
+    won = in_waves(reacted, lambda item: item.change.generation, write)
     moved = [item for item, happened in zip(reacted, won, strict=True) if happened]
     for item in moved:
         _note(store.next_due, item)
@@ -189,7 +187,7 @@ def _move(item: Reacted, user: Item | None) -> list[Action]:
             assert user is not None
             wanted = _armed_as(change, reaction, user)
             if change.entry is None:
-                row = keys.as_key(key) | {"generation": change.generation, "counter": 0} | wanted
+                row = key._asdict() | {"generation": change.generation, "counter": 0} | wanted
                 return [put(SCHEDULERS, row, when=ABSENT)]
             text, given = setting(wanted)
             return [update(SCHEDULERS, key, text, when=believed, **given, **values)]

@@ -11,7 +11,7 @@ from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claims import AS_SEEN, as_seen
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.transactions import transact_acts
+from paceline.adapters.aws.monitors.transactions import in_waves, transact_acts
 from paceline.core.monitors.leases import GIVEN_BACK, TERMINAL
 
 AS_LEASED = "#state = :out AND #attempt = :attempt"
@@ -43,14 +43,13 @@ def extend(store: MonitorParts, handle: int, attempt: int, *, until_ms: int, now
 def release(store: MonitorParts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
     change = "SET #state = :retry, #at = :now, #reason = :reason"
     values: dict[str, Any] = {"retry": "retry", "now": now_ms, "reason": GIVEN_BACK, "out": "out"}
-    released = [False] * len(fences)
-    for wave in keys.waves(handle for handle, _ in fences):
-        acts = [
-            [update(RUNS, keys.run_key(*keys.split_handle(handle)), change, when=AS_LEASED, attempt=attempt, **values)]
-            for handle, attempt in (fences[position] for position in wave)
-        ]
-        for position, happened in zip(wave, transact_acts(store.db, acts), strict=True):
-            released[position] = happened
+
+    def write(some: list[tuple[int, int]]) -> list[bool]:
+        runs = [(keys.run_key(*keys.split_handle(handle)), attempt) for handle, attempt in some]
+        acts = [[update(RUNS, key, change, when=AS_LEASED, attempt=attempt, **values)] for key, attempt in runs]
+        return transact_acts(store.db, acts)
+
+    released = in_waves(fences, lambda fence: fence[0], write)
     for (handle, _), happened in zip(fences, released, strict=True):
         if happened:
             generation, _ = keys.split_handle(handle)

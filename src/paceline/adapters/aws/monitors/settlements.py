@@ -15,7 +15,7 @@ from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, F
 from paceline.adapters.aws.monitors.claims import claim, facts_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.runs import AS_LEASED
-from paceline.adapters.aws.monitors.transactions import Act, Again, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, Again, in_waves, transact_acts
 from paceline.adapters.aws.uptime import fold_settled
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import ended
@@ -30,18 +30,20 @@ _STORED = ("state", "started_ms", "latency_ms", "code", "reason", "detail")
 
 def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]:
     checks = store.ready_checks
-    won = [False] * len(settlements)
-    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
-    for wave in keys.waves(keys.split_handle(item.handle)[0] for item in settlements):
-        batch = Endings(store.db, [settlements[position] for position in wave])
-        for position, happened in zip(wave, batch.write(), strict=True):
-            won[position] = happened
+
+    def write(some: list[Settlement]) -> list[bool]:
+        batch = Endings(store.db, some)
+        won = batch.write()
         if batch.has_told():
             store.alerts_added()
         batch.note(checks)
         for run in batch.offer(store.alarms):
             if not keys.is_outgoing(run["queue"]):
                 checks.moved(run["shard"], run["pk"], run["at"])
+        return won
+
+    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
+    won = in_waves(settlements, lambda item: keys.split_handle(item.handle)[0], write)
     fold_settled(
         store, (keys.split_handle(item.handle) for item, happened in zip(settlements, won, strict=True) if happened)
     )

@@ -357,8 +357,9 @@ def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
     return {run["generation"] for run in resting if keys.is_outgoing(run["queue"]) or facts[run["generation"]].monitor}
 
 
-def leases(db: Database, *, now_ms: int) -> Leases:
+def leases(store: MonitorParts, *, now_ms: int) -> Leases:
     """Counts leases: fronts that the index has after now, and that are out when they are read."""
+    db = store.db
     rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
     fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values())
     ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]
