@@ -18,6 +18,7 @@ from paceline.core.batches.batch import RecordSpec
 from paceline.core.batches.calls import CallResult
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, AddKey
+from paceline.core.monitors.lists.query import FAILING
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.schedule import Rest
 from paceline.core.monitors.uptime.rollup import days_until, moved
@@ -110,14 +111,14 @@ def test_failing_monitor_moves_with_its_health_and_recovers_there(source: Store,
     stream, _ = take_out(source, now_ms=T0_MS + MINUTE_MS)
     for _ in range(2):
         take_in(target, stream, now_ms=T0_MS + MINUTE_MS)
-    (moved,) = target.failing_monitors("ann", after="", limit=10)
+    (moved,) = target.monitors("ann", after="", limit=10, having=FAILING)
     shown = monitor_view(target, moved, now_ms=T0_MS + MINUTE_MS)
     assert (shown.id, shown.health, shown.failures) == ("bad", "failing", 1)
     later_ms = T0_MS + 5 * MINUTE_MS
     run_tick(target, now_ms=later_ms)
     assert len(send_all(target, now_ms=later_ms)) == 2
     take_in(target, stream, now_ms=later_ms)
-    assert target.failing_monitors("ann", after="", limit=10) == []
+    assert target.monitors("ann", after="", limit=10, having=FAILING) == []
     recovered, failing = target.alerts("ann", since_ms=0, before=None, limit=10)
     assert (recovered.alert.event, recovered.alert.data["since"]) == ("monitor.recovered", to_text(T0_MS))
     assert (failing.alert.event, failing.state) == ("monitor.failing", "new")  # nobody was told of it before the move

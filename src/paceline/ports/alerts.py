@@ -33,9 +33,6 @@ class AlertStore(Protocol):
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
         """Return open alerts that are due after that time: for a clock that was set back."""
 
-    def next_alert_ms(self) -> int | None:
-        """Return when the next open alert is due; None: none is open."""
-
     def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
         """Replace each record whose version is still the stored one. The stored version is then one higher."""
 

@@ -70,9 +70,8 @@ class BatchStore(Protocol):
         """
 
     def record(self, batch: Batch, record_id: str) -> RecordSpec | None: ...
-    def records(self, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]: ...
     def find_records(
-        self, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+        self, batch: Batch, *, provider: str | None = None, active: bool | None = None, after: str, limit: int
     ) -> tuple[list[RecordSpec], str | None]:
         """In order of id; ``after`` and the second of the answer are cursors, None at the end.
 

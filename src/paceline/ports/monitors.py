@@ -98,17 +98,14 @@ class MonitorStore(Protocol):
         """Each removal records a change."""
 
     def monitor(self, owner: str, monitor_id: str) -> Monitor | None: ...
-    def monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
-        """In order of id, those strictly after ``after``."""
+    def monitors(self, owner: str, *, after: str, limit: int, having: Facet | None = None) -> list[Monitor]:
+        """In order of id, those strictly after ``after``.
+
+        ``having``: a store with an index of the facet that is up to date leaves others out. All have one of FAILING.
+        """
 
     def monitors_by_generation(self, generations: Sequence[int]) -> dict[int, Monitor]:
         """Returns monitors by generation, as far as they are there."""
-
-    def monitors_with(self, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
-        """Returns monitors of the owner among which all are that have the facet, in order of id, behind ``after``.
-
-        Some may not have it. None: the store has no index of it, or one that is not up to date.
-        """
 
     def narrowed(self, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
         """Returns monitors of the query's owner among which all are that match, if an index says that they are few.
@@ -255,12 +252,6 @@ class MonitorStore(Protocol):
 
     def health_records(self, generations: Sequence[int]) -> dict[int, HealthRecord]:
         """Returns what is remembered of these monitors. Of those that do well and did lately, nothing is."""
-
-    def failing_monitors(self, owner: str, *, after: str, limit: int) -> list[Monitor]:
-        """Returns the owner's monitors whose record says that they fail, in order of id, strictly after ``after``.
-
-        Read from an index of the failing ones. Whether they are paused or late as well is for the caller to see.
-        """
 
     def hours_to_close(self, *, now_ms: int, limit: int) -> list[Remembered]:
         """Returns monitors of which alerts were held back until now (``hour_ends_ms``), the longest over first."""

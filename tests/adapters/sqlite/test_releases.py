@@ -18,6 +18,7 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.batches.values import DeadChoice
 from paceline.core.instants import parse_instant_ms
 from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.lists.query import FAILING
 from paceline.errors import StoreTooNew
 from paceline.steps.monitors.tick import tick
 from tests.adapters.sqlite.support.release_store import DAY, RELEASES, fill
@@ -56,7 +57,7 @@ def test_store_of_a_release_is_brought_up_to_date_whole(release: Path, tmp_path:
         assert store.verify() == []
         monitors = {one.id: one for one in store.monitors("ann", after="", limit=10)}
         assert sorted(monitors) == ["broken", "home", "night", "own", "paused"]
-        assert [one.id for one in store.failing_monitors("ann", after="", limit=10)] == ["broken"]
+        assert [one.id for one in store.monitors("ann", after="", limit=10, having=FAILING)] == ["broken"]
         assert monitors["paused"].spec.paused
         states = Counter(
             run.state for run in store.monitor_runs(monitors["home"], before=None, limit=100, now_ms=END_MS)
@@ -74,7 +75,7 @@ def test_batch_and_job_of_a_release_are_whole(release: Path, tmp_path: Path) -> 
     with closing(SqliteStore(str(tmp_path / "store.db"))) as store:
         batch = store.batch("orders")
         assert batch is not None
-        assert [one.id for one in store.records(batch, after="", limit=9)] == ["o1", "o2", "o3", "o4"]
+        assert [one.id for one in store.find_records(batch, after="", limit=9)[0]] == ["o1", "o2", "o3", "o4"]
         runs = {name: store.find_call_run("orders", name, DAY) for name in ("o1", "o2", "o3", "o4")}
         found = Counter(run.state for run in runs.values() if run is not None)
         assert (sum(found.values()), found["failed"]) == (4, 1)

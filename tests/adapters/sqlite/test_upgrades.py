@@ -24,6 +24,7 @@ from paceline.core.jobs.accounts import quarantine_key
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.due import CatchUp
+from paceline.core.monitors.lists.query import FAILING
 from paceline.core.monitors.load import UNIT
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.uptime.rollup import days_until
@@ -180,7 +181,7 @@ def test_monitor_whose_newest_run_failed_is_failing_after_the_upgrade(tmp_path: 
     as_of(HEALTH_SINCE - 1, tmp_path / "new.db", tmp_path / "old.db", MONITOR_TABLES)
     with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
         assert store.verify() == []
-        (monitor,) = store.failing_monitors("ann", after="", limit=10)
+        (monitor,) = store.monitors("ann", after="", limit=10, having=FAILING)
         assert monitor.id == "bad"
         record = store.health_records([monitor.generation])[monitor.generation]
         assert record == HealthRecord(failing=True, failures=1, failed=1, since_ms=T0_MS, reason="answered 500")
@@ -197,12 +198,16 @@ def test_batches_their_records_and_their_runs_are_whole_and_go_on(tmp_path: Path
         store.put_records(batch, [old], now_ms=T0_MS)
         (first,) = call_stage.claim(store)
         assert call_stage.settle(store, first)
-        before = store.records(batch, after="", limit=9), store.providers(after="", limit=9), store.batch("daily")
+        before = (
+            store.find_records(batch, after="", limit=9)[0],
+            store.providers(after="", limit=9),
+            store.batch("daily"),
+        )
     as_of(version, tmp_path / "new.db", tmp_path / "old.db", BATCH_TABLES)
     with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
         assert store.verify() == []
         batch = call_stage.make_batch(store)
-        assert (store.records(batch, after="", limit=9), store.providers(after="", limit=9), batch) == before
+        assert (store.find_records(batch, after="", limit=9)[0], store.providers(after="", limit=9), batch) == before
         # Of 0025: a text of before with braces is sent as it is, and shown so that it means the same when put again.
         (second,) = call_stage.claim(store, T0_MS + 10)
         assert render_request(second) == ("/{date}/{what}", '{"a": "{run}"}')

@@ -100,29 +100,27 @@ def test_exactly_one_of_many_conditional_writes_at_once_wins(database: Database)
     with ThreadPoolExecutor(8) as pool:
         for turn in range(5):
             assert sum(pool.map(race, range(turn * 8, turn * 8 + 8))) == 1
-    assert database.count(RUNS, "#pk = :pk", pk="r", limit=100) == 5
+    assert database.count(RUNS, "r", limit=100) == 5
 
 
 def test_a_query_goes_on_over_pages_and_stops_at_its_limit(database: Database) -> None:
     database.write_many(
         put(RUNS, row(Key("q", padded(at)), shard="s", at=at, body="x" * 20_000)) for at in range(120)
     )  # more than one page of a megabyte
-    found = database.query(RUNS, "#pk = :pk", pk="q", limit=1_000)
+    found = database.page(RUNS, "q", limit=1_000)
     assert [item["at"] for item in found] == list(range(120))
-    newest = database.query(RUNS, "#pk = :pk", pk="q", limit=3, newest_first=True)
+    newest = database.page(RUNS, "q", limit=3, newest_first=True)
     assert [item["at"] for item in newest] == [119, 118, 117]
-    assert [
-        item["at"] for item in database.query(RUNS, "#pk = :pk", filtered="#at > :at", pk="q", at=115, limit=2)
-    ] == [
+    assert [item["at"] for item in database.page(RUNS, "q", filtered="#at > :at", given={"at": 115}, limit=2)] == [
         116,
         117,
     ]
-    ready = database.query(RUNS, "#shard = :s AND #at <= :now", index=READY_INDEX, s="s", now=4, limit=100)
+    ready = database.page(RUNS, "s", index=READY_INDEX, last=4, limit=100)
     assert [set(item) for item in ready] == [{"pk", "sk", "shard", "at"}] * 5
-    assert database.count(RUNS, "#pk = :pk", pk="q", limit=1_000) == 120
-    assert database.count(RUNS, "#pk = :pk", pk="q", limit=7) == 7
+    assert database.count(RUNS, "q", limit=1_000) == 120
+    assert database.count(RUNS, "q", limit=7) == 7
     assert len(list(database.scan(RUNS))) == 120
-    assert database.query(RUNS, "#pk = :pk", pk="q", limit=0) == []
+    assert database.page(RUNS, "q", limit=0) == []
 
 
 def test_bulk_read_leaves_out_missing_items(database: Database) -> None:
@@ -205,5 +203,5 @@ def test_name_that_is_too_long_for_a_key_is_not_found(database: Database, key: K
     assert not database.write(update(ITEMS, key, "SET #n = :n", when=PRESENT, n=2)).won
     gone = database.transact([delete(ITEMS, longest), delete(ITEMS, key, when=PRESENT)])
     assert gone == Transacted(False, (False, True), (None, None))
-    assert database.query(ITEMS, "#pk = :pk", limit=9, pk="x" * 2_049) == []
+    assert database.page(ITEMS, "x" * 2_049, limit=9) == []
     assert database.get(ITEMS, longest) is not None

@@ -30,8 +30,8 @@ from paceline.adapters.aws.monitors.keys import (
     kept_shards,
     owner_queue,
     owner_queues,
-    waves,
 )
+from paceline.adapters.aws.monitors.transactions import in_waves
 from paceline.adapters.aws.monitors.users import fan_item
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.monitors.due import Due
@@ -273,8 +273,16 @@ def test_two_settlements_of_one_monitor_share_a_batch(store: AwsStore) -> None:
 
 
 def test_waves_keep_the_order_of_a_key_and_never_name_one_twice() -> None:
-    assert waves("abacab") == [[0, 1, 3], [2, 5], [4]]
-    assert waves("") == []
+    waves: list[list[int]] = []
+
+    def write(some: list[tuple[int, str]]) -> list[str]:
+        waves.append([position for position, _ in some])
+        return [f"{name}{position}" for position, name in some]
+
+    done = in_waves(list(enumerate("abacab")), lambda one: one[1], write)
+    assert waves == [[0, 1, 3], [2, 5], [4]]
+    assert done == ["a0", "b1", "a2", "c3", "a4", "b5"]
+    assert in_waves([], lambda one: one, write) == []
 
 
 def test_requests_to_aws_per_firing_are_bounded(store: AwsStore, clients: Clients) -> None:

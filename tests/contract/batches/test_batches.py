@@ -47,7 +47,7 @@ def test_each_record_is_judged_by_itself_and_in_order(store: Store) -> None:
     ]
     results = store.put_records(batch, records, now_ms=T0_MS)
     assert results == ["created", "unchanged", "replaced", "no_provider", "created", "replaced"]
-    assert store.records(batch, after="", limit=10) == [records[5], records[4]]
+    assert store.find_records(batch, after="", limit=10)[0] == [records[5], records[4]]
     assert store.record(batch, "r") == records[5]
     assert store.record(batch, "s") is None
     assert store.put_records(batch, [records[5], records[4]], now_ms=T0_MS) == ["unchanged"] * 2
@@ -63,7 +63,7 @@ def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: St
     assert templated.options.templated
     assert store.put_records(batch, [plain, templated, templated], now_ms=T0_MS) == ["created", "replaced", "unchanged"]
     assert store.record(batch, "r") == templated
-    assert store.records(batch, after="", limit=9) == [templated]
+    assert store.find_records(batch, after="", limit=9)[0] == [templated]
     assert store.put_records(batch, [plain], now_ms=T0_MS) == ["replaced"]
     assert store.record(batch, "r") == plain
 
@@ -71,14 +71,14 @@ def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: St
 def test_records_of_two_batches_do_not_meet(store: Store) -> None:
     put_records(store, {"r": "a"}, batch="x")
     batch = put_records(store, {"s": "a"}, batch="x-1")
-    assert [record.id for record in store.records(batch, after="", limit=10)] == ["s"]
+    assert [record.id for record in store.find_records(batch, after="", limit=10)[0]] == ["s"]
     assert store.remove_record(batch, "r") is False
 
 
 def test_records_are_listed_in_order_of_their_ids_in_pages(store: Store) -> None:
     batch = put_records(store, {f"r{number}": "a" for number in (3, 1, 2)})
-    assert [record.id for record in store.records(batch, after="", limit=2)] == ["r1", "r2"]
-    assert [record.id for record in store.records(batch, after="r2", limit=2)] == ["r3"]
+    assert [record.id for record in store.find_records(batch, after="", limit=2)[0]] == ["r1", "r2"]
+    assert [record.id for record in store.find_records(batch, after="r2", limit=2)[0]] == ["r3"]
 
 
 def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> None:
@@ -86,7 +86,7 @@ def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> Non
     assert store.remove_record(batch, "r") is True
     assert store.remove_record(batch, "r") is False
     assert store.record(batch, "r") is None
-    assert store.records(batch, after="", limit=10) == []
+    assert store.find_records(batch, after="", limit=10)[0] == []
     assert store.put_records(batch, [RecordSpec("r", "b")], now_ms=T0_MS) == ["created"]
     assert store.record(batch, "r") == RecordSpec("r", "b")
 

@@ -53,7 +53,7 @@ def test_deleted_batch_takes_its_records_days_runs_and_dead_letters_with_it(stor
     assert delete_all(store, now_ms=LATER_MS + LEASE_MS) <= 2
     assert store.batch("daily") is None
     assert [one.id for one in store.batches(after="", limit=9)] == ["other"]
-    assert store.records(batch, after="", limit=9) == []
+    assert store.find_records(batch, after="", limit=9)[0] == []
     assert store.days(batch, before=None, limit=9) == []
     assert store.find_call_run("daily", "r0", DATE) is None
     assert store.dead(DeadChoice(), after=0, limit=9) == ([], None)
@@ -132,6 +132,6 @@ def test_batch_of_the_same_name_is_a_new_one(store: Store) -> None:
     assert again.number != batch.number
     assert (again.revision, again.deleting, again.spec.paused) == (1, None, False)
     assert store.put_records(again, [RecordSpec("r0", "a", "/r0")], now_ms=LATER_MS) == ["created"]
-    assert [record.id for record in store.records(again, after="", limit=9)] == ["r0"]
+    assert [record.id for record in store.find_records(again, after="", limit=9)[0]] == ["r0"]
     assert store.mark_batch_deleted("nobody", now_ms=T0_MS) is None
     assert store.verify() == []

@@ -22,6 +22,7 @@ from paceline.core.monitors.alerting.record import (
 from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.checks import TlsCheck
 from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.lists.query import FAILING
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry, Unknown
 from paceline.core.monitors.values import RemoveMonitor
 from paceline.core.users import UserEdit
@@ -83,7 +84,7 @@ def record_of(store: Store, monitor: Monitor) -> HealthRecord:
 
 
 def failing(store: Store, owner: str = "ann") -> list[str]:
-    return [monitor.id for monitor in store.failing_monitors(owner, after="", limit=100)]
+    return [monitor.id for monitor in store.monitors(owner, after="", limit=100, having=FAILING)]
 
 
 def subject_of(monitor: Monitor) -> Subject:
@@ -175,11 +176,11 @@ def test_failing_monitors_are_read_by_page_in_order_of_id(store: Store) -> None:
     others = armed_all(store, ["z"], owner="bob")
     make_run_of_each(store, [*monitors, *others])
     settle(store, claim(store), BAD)
-    assert [monitor.id for monitor in store.failing_monitors("ann", after="", limit=2)] == ["m0", "m1"]
-    page = store.failing_monitors("ann", after="m1", limit=10)
+    assert [monitor.id for monitor in store.monitors("ann", after="", limit=2, having=FAILING)] == ["m0", "m1"]
+    page = store.monitors("ann", after="m1", limit=10, having=FAILING)
     assert page == monitors[2:]
     assert failing(store, "bob") == ["z"]
-    assert store.failing_monitors("nobody", after="", limit=10) == []
+    assert store.monitors("nobody", after="", limit=10, having=FAILING) == []
 
 
 def test_removed_monitor_takes_its_record_along_and_a_new_one_begins_anew(store: Store) -> None:
@@ -196,7 +197,7 @@ def test_removed_monitor_takes_its_record_along_and_a_new_one_begins_anew(store:
     run_with(store, again, [BAD])
     assert (failing(store), events(store)) == (["a"], ["monitor.failing"] * 2)
     assert store.remove_user("ann")
-    assert store.failing_monitors("ann", after="", limit=10) == []
+    assert store.monitors("ann", after="", limit=10, having=FAILING) == []
 
 
 def test_edits_pauses_and_disabling_keep_the_record(store: Store) -> None:

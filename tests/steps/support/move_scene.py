@@ -109,7 +109,7 @@ def picture(store: Store, *, now_ms: int = NOW_MS) -> dict[str, Any]:
         "tokens": [sorted(store.tokens(each.id), key=lambda one: one.id) for each in users],
         "monitors": [(one.owner, one.id, one.spec, one.created_ms, entries[one.generation].due_ms) for one in monitors],
         "providers": [(one.id, one.spec) for one in store.providers(after="", limit=100)],
-        "batches": [(one.id, one.spec, store.records(one, after="", limit=100)) for one in all_batches(store)],
+        "batches": [(one.id, one.spec, store.find_records(one, after="", limit=100)[0]) for one in all_batches(store)],
         "accounts": [
             (one.id, one.enabled, one.concurrent.limit, one.results.limit, one.credits.limit)
             for one in store.accounts(now_ms=now_ms, releases_until_ms=now_ms)

@@ -16,6 +16,7 @@ from paceline.core.monitors.alerting.policy import AlertPolicy
 from paceline.core.monitors.alerting.record import NO_RECORD
 from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.lists.query import FAILING
 from paceline.core.monitors.outcome import Dead, Done, Outcome
 from paceline.ports import Store
 from tests.world.support.broken import demand
@@ -109,7 +110,7 @@ class AlertBooks:
         for owner in owners:
             mine = [life for life in lives if life.monitor.owner == owner]
             failing = sorted(life.monitor.id for life in mine if not life.deleted and life.pulse.failing)
-            listed = [monitor.id for monitor in store.failing_monitors(owner, after="", limit=1_000)]
+            listed = [monitor.id for monitor in store.monitors(owner, after="", limit=1_000, having=FAILING)]
             _check(listed == failing, f"{owner}: {listed} are listed as failing instead of {failing}")
             stored = {one.alert.id: one.alert for one in store.alerts(owner, since_ms=0, before=None, limit=100_000)}
             expected = {one for life in mine for one in life.pulse.ids}

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 from paceline.adapters.aws.base import Part
-from paceline.adapters.aws.cache.index_cache import END, ShardCache
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.cache.index_cache import ShardCache
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, update
-from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
+from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs.keys import counted, first_place, hinted
 from paceline.core.alerts.alert import Alert
 from paceline.core.alerts.record import (
     COUNTED_MAX,
@@ -52,7 +52,7 @@ class AwsAlertStore(Part):
 
     @cached_property
     def _alert_places(self) -> ShardCache:
-        return ShardCache(self.change_counter, lambda shard: _first(self._database, shard))
+        return ShardCache(self.change_counter, lambda shard: first_place(self._database, shard))
 
     def alerts_added(self) -> None:
         """Notes that a transaction of this process has stored an alert, here and for other processes."""
@@ -71,17 +71,13 @@ class AwsAlertStore(Part):
         self._alert_places.forget(OPEN)
         return [
             record
-            for record in self._records(_hints(self._database, OPEN, until_ms=now_ms, limit=limit))
+            for record in self._records(hinted(self._database, OPEN, until=now_ms, limit=limit))
             if record.next_ms is not None and record.next_ms <= now_ms
         ]
 
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
-        found = self._records(_hints(self._database, OPEN, after_ms=at_ms, limit=limit))
+        found = self._records(hinted(self._database, OPEN, after=at_ms, limit=limit))
         return [record for record in found if record.next_ms is not None and record.next_ms > at_ms]
-
-    def next_alert_ms(self) -> int | None:
-        first = self._alert_places.first_of(OPEN)
-        return None if first == END else first
 
     def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
         won = [done.won for done in self._database.write_each([_replacing(record) for record in records])]
@@ -95,28 +91,19 @@ class AwsAlertStore(Part):
 
     def alerts(self, user: str, *, since_ms: int, before: ListPlace | None, limit: int) -> list[AlertRecord]:
         last = "~" if before is None else f"{padded(before.at_ms)}#{before.id}"
-        lines = self._database.query(
-            LEDGER,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
-            limit=limit + 1,  # BETWEEN includes both ends
-            newest_first=True,
-            pk=_list(user),
-            first=padded(since_ms),
-            last=last,
+        lines = self._database.page(
+            LEDGER, _list(user), limit=limit + 1, first=padded(since_ms), last=last, newest_first=True
         )
         ids = [line["sk"].partition("#")[2] for line in lines if line["sk"] != last][:limit]
         return self._read(ids)
 
     def alert_counts(self) -> AlertCounts:
-        def count(shard: str) -> int:
-            return self._database.count(LEDGER, "#shard = :shard", index=READY_INDEX, limit=COUNTED_MAX, shard=shard)
-
-        return AlertCounts(count(OPEN), count(FAILED))
+        return AlertCounts(*(counted(self._database, shard, limit=COUNTED_MAX) for shard in (OPEN, FAILED)))
 
     def purge_alerts(self, *, at_before_ms: int, limit: int) -> int:
         gone = 0
         for shard in (OVER, FAILED):
-            hints = _hints(self._database, shard, until_ms=at_before_ms - 1, limit=limit - gone)
+            hints = hinted(self._database, shard, until=at_before_ms - 1, limit=limit - gone)
             records = [record for record in self._records(hints) if record.next_ms is None]
             keys = [key for record in records for key in (_key(record.alert.id), _line(record.alert))]
             self._database.write_many([delete(LEDGER, key) for key in keys])
@@ -142,25 +129,6 @@ def _replacing(record: AlertRecord) -> Action:
 def _place(record: AlertRecord) -> dict[str, Any]:
     part, at_ms = place_of(record)
     return {"shard": {"open": OPEN, "over": OVER, "failed": FAILED}[part], "at": at_ms}
-
-
-def _hints(
-    database: Database, shard: str, *, limit: int, after_ms: int = -1, until_ms: int | None = None
-) -> list[Item]:
-    """Return keys from the index above ``after_ms`` and up to ``until_ms``, in order. They may lag."""
-    where = "#shard = :shard AND #at > :after"
-    values: dict[str, Any] = {"after": after_ms}
-    if until_ms is not None:
-        if until_ms <= after_ms:
-            return []
-        where = "#shard = :shard AND #at BETWEEN :after AND :until"
-        values = {"after": after_ms + 1, "until": until_ms}
-    return database.query(LEDGER, where, index=READY_INDEX, limit=limit, shard=shard, **values)
-
-
-def _first(database: Database, shard: str) -> int:
-    hints = _hints(database, shard, limit=1)
-    return int(hints[0]["at"]) if hints else END
 
 
 def _key(alert_id: str) -> Key:

@@ -27,27 +27,8 @@ from paceline.adapters.aws.monitors.keys import run_key
 from paceline.core.batches.values import Replayed
 from paceline.core.monitors.leases import TERMINAL
 from paceline.errors import StoreUnavailable
+from paceline.ports import queue_messages
 from paceline.ports import queue_messages as messages
-from paceline.ports.queue_messages import (
-    DELAY_MS_MAX,
-    OFFERS,
-    ONCE_MAX,
-    WAKES,
-    Alarm,
-    Body,
-    CallWake,
-    CheckWake,
-    Letter,
-    Look,
-    Release,
-    Start,
-    Waiting,
-    Work,
-    WrongMessage,
-    delay_s,
-    read,
-    write,
-)
 
 STREAMS_DEAD = "streams-dead"
 SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
@@ -61,10 +42,10 @@ LOOK_MS = 60_000
 _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
 
-KINDS: Mapping[str, tuple[type[Body], ...]] = {
+KINDS: Mapping[str, tuple[type[queue_messages.Body], ...]] = {
     TICKS: messages.TICKS,
-    OUTGOING: OFFERS,
-    RUNS_FIFO: WAKES,
+    OUTGOING: queue_messages.OFFERS,
+    RUNS_FIFO: queue_messages.WAKES,
     WORK_FIFO: messages.WORKS,
 }
 """The kinds of messages in a queue."""
@@ -169,11 +150,11 @@ class _Taking:
 # -- what a message says, and whether that is still so
 
 
-def _read(source: str, body: str) -> Body | None:
+def _read(source: str, body: str) -> queue_messages.Body | None:
     """Return the message; None if it is not one of Paceline's."""
     try:
-        return read(body, KINDS[source])
-    except WrongMessage:
+        return queue_messages.read(body, KINDS[source])
+    except queue_messages.WrongMessage:
         return None
 
 
@@ -186,37 +167,43 @@ def _is_batch(body: str) -> bool:
     return isinstance(told, dict) and "DDBStreamBatchInfo" in told
 
 
-def _live(db: Database, source: str, alarms: Sequence[Body], *, now_ms: int) -> list[int | None]:
+def _live(db: Database, source: str, alarms: Sequence[queue_messages.Body], *, now_ms: int) -> list[int | None]:
     """Return the delay with which each is sent again; None if it is stale: its work was done since."""
-    lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, Release | CallWake)})
-    entries = read_entries(db, [one.generation for one in alarms if isinstance(one, Alarm)])
-    named = [(one.generation, one.counter) for one in alarms if isinstance(one, Waiting | Start | CheckWake)]
+    lanes = lanes_of(
+        db, {one.provider for one in alarms if isinstance(one, queue_messages.Release | queue_messages.CallWake)}
+    )
+    entries = read_entries(db, [one.generation for one in alarms if isinstance(one, queue_messages.Alarm)])
+    named = [
+        (one.generation, one.counter)
+        for one in alarms
+        if isinstance(one, queue_messages.Waiting | queue_messages.Start | queue_messages.CheckWake)
+    ]
     found = db.get_many(RUNS, [run_key(*name) for name in named])
     runs = {name: found.get(run_key(*name)) for name in named}
 
-    def at_ms(one: Body) -> int | None:
+    def at_ms(one: queue_messages.Body) -> int | None:
         match one:
-            case Alarm():
+            case queue_messages.Alarm():
                 return one.due if _stands(entries.get(one.generation), one) else None
-            case Release() | CallWake():
+            case queue_messages.Release() | queue_messages.CallWake():
                 return one.at if _is_ready(lanes.get(one.provider), max(one.at, now_ms)) else None
-            case Waiting():
+            case queue_messages.Waiting():
                 return _may_start_ms(runs[one.generation, one.counter], one.attempt)
-            case Start():
+            case queue_messages.Start():
                 return one.at if _is_open(runs[one.generation, one.counter]) else None
-            case CheckWake():
+            case queue_messages.CheckWake():
                 return now_ms if _is_open(runs[one.generation, one.counter]) else None
-            case Look():
+            case queue_messages.Look():
                 return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own
-            case Work():
+            case queue_messages.Work():
                 return None  # what still waits is told again by the next pass
 
     times = [at_ms(one) for one in alarms]
     fifo = source.endswith(".fifo")  # it takes no delay
-    return [None if time is None else 0 if fifo else delay_s(time, now_ms) for time in times]
+    return [None if time is None else 0 if fifo else queue_messages.delay_s(time, now_ms) for time in times]
 
 
-def _stands(entry: Item | None, alarm: Alarm) -> bool:
+def _stands(entry: Item | None, alarm: queue_messages.Alarm) -> bool:
     return entry is not None and (entry["counter"], entry.get("due_ms")) == (alarm.counter, alarm.due)
 
 
@@ -235,11 +222,11 @@ def _may_start_ms(run: Item | None, attempt: int) -> int | None:
     return int(run["at"])
 
 
-def _again(source: str, one: Received, delay: int) -> Letter:
+def _again(source: str, one: Received, delay: int) -> queue_messages.Letter:
     """Return the same text in the same group under a new deduplication id."""
     if not source.endswith(".fifo"):
-        return Letter(one.body, delay)
-    return Letter(one.body, group=one.group, once=once_again(one.once or one.id))
+        return queue_messages.Letter(one.body, delay)
+    return queue_messages.Letter(one.body, group=one.group, once=once_again(one.once or one.id))
 
 
 def once_again(once: str) -> str:
@@ -247,7 +234,7 @@ def once_again(once: str) -> str:
     found = _AGAIN.fullmatch(once)
     base, count = (found[1], int(found[2])) if found else (once, 0)
     tail = f"#r{count + 1}"
-    if len(base) + len(tail) > ONCE_MAX:
+    if len(base) + len(tail) > queue_messages.ONCE_MAX:
         base = blake2b(base.encode(), digest_size=20).hexdigest()
     return base + tail
 
@@ -260,9 +247,9 @@ def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
 
     A run that is due later than a message can wait, or whose message cannot be sent now, is found by the sweep.
     """
-    horizon_ms = now_ms + DELAY_MS_MAX
-    soon = [Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
-    alarms = [Letter(write(one), delay_s(one.at, now_ms)) for one in soon]
+    horizon_ms = now_ms + queue_messages.DELAY_MS_MAX
+    soon = [queue_messages.Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
+    alarms = [queue_messages.Letter(queue_messages.write(one), queue_messages.delay_s(one.at, now_ms)) for one in soon]
     if alarms:
         with suppress(StoreUnavailable):
             queues.send(TICKS, alarms)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.adapters.aws.base import Part
 from paceline.adapters.aws.client.items import ABSENT, Action, Key, delete, joined, put
 from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
-from paceline.ports.items import ANYTHING, LAST_KEY, ItemKey, ItemWrite
+from paceline.ports.items import ANYTHING, ItemKey, ItemWrite
 
 
 class AwsItemStore(Part):
@@ -23,19 +23,9 @@ class AwsItemStore(Part):
         return {at: found[place]["value"] for place, at in places.items() if place in found}
 
     def items_after(self, kind: str, *, after: str, before: str, limit: int) -> list[tuple[str, bytes]]:
-        pk, last = _pk(kind), before or LAST_KEY
-        if after >= last:
-            return []  # DynamoDB refuses a BETWEEN whose ends are the wrong way round
-        if after:
-            # BETWEEN includes both ends, so one more is asked for.
-            where = "#pk = :pk AND #sk BETWEEN :after AND :before"
-            rows = self._database.query(LEDGER, where, limit=limit + 1, pk=pk, after=after, before=last)
-        elif before:
-            rows = self._database.query(LEDGER, "#pk = :pk AND #sk < :before", limit=limit, pk=pk, before=before)
-        else:
-            rows = self._database.query(LEDGER, "#pk = :pk", limit=limit, pk=pk)
-        found = [(row["sk"], row["value"]) for row in rows if row["sk"] not in (after, before)]
-        return found[:limit]
+        # Both ends are included, so one more is asked for.
+        rows = self._database.page(LEDGER, _pk(kind), limit=limit + bool(after), first=after, last=before)
+        return [(row["sk"], row["value"]) for row in rows if row["sk"] not in (after, before)][:limit]
 
     def write_items(self, writes: Sequence[ItemWrite]) -> dict[ItemKey, bytes | None]:
         done = self._database.transact([_action(one) for one in writes])

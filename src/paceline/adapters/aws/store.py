@@ -24,9 +24,7 @@ from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
 from paceline.adapters.aws.monitors.reoffer import offer_again
 from paceline.adapters.aws.monitors.store import AwsMonitorStore
-from paceline.adapters.aws.monitors.upkeep import leases
 from paceline.core.batches.values import Replayed
-from paceline.core.daemons import Leases
 from paceline.core.engine_traits import EngineTraits
 from paceline.core.monitors.values import Reacted
 from paceline.core.store_status import StoreStatus
@@ -92,9 +90,6 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
             self.sweep_alarms(now_ms=now_ms)
 
         return dead_queues.replay(self._database, self._queues, now_ms=now_ms, limit=limit, follow=follow)
-
-    def leases(self, *, now_ms: int) -> Leases:
-        return leases(self._database, now_ms=now_ms)
 
     monitor_facts = monitor_history.monitor_facts
     call_facts = batch_history.call_facts

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Item, Key, padded, put
+from paceline.adapters.aws.client.items import ABSENT, Item, item_at, padded, put
 from paceline.adapters.aws.client.tables import RUNS
-from paceline.adapters.aws.monitors.keys import COUNTER_MASK, as_key, runs_of, uptime_key
+from paceline.adapters.aws.monitors.keys import COUNTER_MASK, runs_of, uptime_key
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.leases import TERMINAL
@@ -68,9 +67,8 @@ def _stored(item: Item | None) -> Rollup:
 
 
 def _until_now(db: Database, generation: int, rollup: Rollup) -> Rollup:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(rollup.counter + 1), "last": padded(COUNTER_MASK)}
-    runs = db.query(RUNS, where, limit=RUNS_MAX, only=_READ, pk=runs_of(generation), **bounds)
+    first, last = padded(rollup.counter + 1), padded(COUNTER_MASK)
+    runs = db.page(RUNS, runs_of(generation), limit=RUNS_MAX, only=_READ, first=first, last=last)
     return fold(rollup, settled_first(_ended(run) for run in runs))
 
 
@@ -82,8 +80,7 @@ def _ended(run: Item) -> EndedRun | None:
 
 
 def _write(db: Database, generation: int, rollup: Rollup, *, seen: Item | None) -> bool:
-    key: Key = uptime_key(generation)
-    item = as_key(key) | {"counter": rollup.counter, "rollup": encode_rollup(rollup)}
+    item = item_at(uptime_key(generation), counter=rollup.counter, rollup=encode_rollup(rollup))
     if seen is None:
         return db.write(put(RUNS, item, when=ABSENT)).won
     return db.write(put(RUNS, item, when="#counter = :seen", seen=seen["counter"])).won

@@ -48,12 +48,6 @@ def open_after(db: Connection, at_ms: int, *, limit: int) -> list[AlertRecord]:
     )
 
 
-def next_ms(db: Connection) -> int | None:
-    row = db.execute("SELECT min(place_ms) FROM alert WHERE part = 'open'").fetchone()
-    found: int | None = row[0]
-    return found
-
-
 def write(db: Connection, records: Sequence[AlertRecord]) -> list[bool]:
     won = []
     for record in records:

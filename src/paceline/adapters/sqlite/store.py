@@ -17,7 +17,7 @@ from paceline.adapters.sqlite.history import jobs as job_history
 from paceline.adapters.sqlite.history import monitors as monitor_history
 from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.jobs.store import SqliteJobStore
-from paceline.adapters.sqlite.methods import glances, peeks, reads, streams, writes
+from paceline.adapters.sqlite.methods import peeks, reads, streams, writes
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.adapters.sqlite.monitors.retention import Retention
 from paceline.adapters.sqlite.monitors.store import SqliteMonitorStore
@@ -73,7 +73,6 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
     add_alerts = writes(alerts_sql.add)
     due_alerts = peeks(alerts_sql.due)
     open_alerts_after = peeks(alerts_sql.open_after)
-    next_alert_ms = glances(alerts_sql.next_ms)
     write_alerts = writes(alerts_sql.write)
     alert = peeks(alerts_sql.alert)
     alerts = peeks(alerts_sql.alerts)

@@ -7,7 +7,7 @@ looked at in the order of the list; a page that has looked at LOOKS_MAX of them 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import NamedTuple, get_args
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.health import Health
-from paceline.core.monitors.lists.query import HEALTH_ORDER, START, Facet, Mark, MonitorQuery, matches, wanted_facets
+from paceline.core.monitors.lists.query import FAILING, HEALTH_ORDER, START, Mark, MonitorQuery, matches, wanted_facets
 from paceline.core.monitors.schedule import Cadence, Entry
 from paceline.ports import Store
 from paceline.steps.views.report import LATE_AFTER_MS, MonitorView, monitor_views
@@ -139,17 +139,8 @@ class _Page:
 
     def _reader(self, owner: str, healths: Sequence[Health]) -> Callable[[str, int], list[Monitor]]:
         """Reads from an index if the store has one for the query, else all monitors of the owner."""
-        store = self._store
-
-        def with_facet(facet: Facet, after: str, size: int) -> list[Monitor]:
-            found = store.monitors_with(facet, owner, after=after, limit=size)
-            return store.monitors(owner, after=after, limit=size) if found is None else found
-
-        if tuple(healths) == ("failing",):
-            return lambda after, size: store.failing_monitors(owner, after=after, limit=size)
-        for facet in wanted_facets(self._query):
-            return partial(with_facet, facet)
-        return lambda after, size: store.monitors(owner, after=after, limit=size)
+        having = FAILING if tuple(healths) == ("failing",) else next(iter(wanted_facets(self._query)), None)
+        return lambda after, size: self._store.monitors(owner, after=after, limit=size, having=having)
 
     # -- in other orders
 

@@ -171,14 +171,7 @@ def ready_of(store: BatchParts, providers: Collection[int]) -> dict[int, int]:
 
 
 def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[Item]:
-    return db.query(
-        RUNS,
-        "#shard = :shard AND #at <= :until",
-        index=READY_INDEX,
-        limit=limit,
-        shard=shard,
-        until=until_ms,
-    )
+    return db.page(RUNS, shard, limit=limit, index=READY_INDEX, last=until_ms)
 
 
 class Claiming:

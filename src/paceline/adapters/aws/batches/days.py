@@ -10,27 +10,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, placings
-from paceline.adapters.aws.batches.keys import (
-    COUNTERS,
-    SHARDS,
-    batch_key,
-    day_key,
-    day_number_key,
-    days_partition,
-    ledger_key,
-    name_key,
-    name_partition,
-    newcomer_partition,
-    open_shard_of,
-    provider_key,
-    queue_partition,
-    record_key,
-)
 from paceline.adapters.aws.batches.lanes import wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.database import PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, padded, put, setting, update
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import no_batch
@@ -51,12 +36,15 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
         return there
     number = store.numbers.take("day", 1, block=1)[0]
     assert number < 1 << 31
-    key, own = day_key(batch.id, date), day_number_key(number)
     window = {"start_ms": start_ms, "end_ms": end_ms}
-    made = {"pk": key.pk, "sk": key.sk, "number": number, "state": "planning"} | window
-    named = {"pk": own.pk, "sk": own.sk, "batch": batch.id, "batch_number": batch.number, "date": date} | window
+    made = item_at(keys.day_key(batch.id, date), number=number, state="planning", **window)
+    batch_names = {"batch": batch.id, "batch_number": batch.number}
+    named = item_at(keys.day_number_key(number), **batch_names, date=date, **window)
     kept = check(
-        ITEMS, batch_key(batch.id), when="#number = :number AND attribute_not_exists(#deleting_ms)", number=batch.number
+        ITEMS,
+        keys.batch_key(batch.id),
+        when="#number = :number AND attribute_not_exists(#deleting_ms)",
+        number=batch.number,
     )
     if store.db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT), kept]).won:
         return _day(batch, made, enqueued=0, skipped=0)
@@ -66,27 +54,15 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
 
 
 def day(store: BatchParts, batch: Batch, date: str) -> Day | None:
-    rows = store.db.query(
-        ITEMS,
-        "#pk = :pk AND #sk BETWEEN :date AND :last",
-        limit=1 + COUNTERS,
-        pk=days_partition(batch.id),
-        date=date,
-        last=f"{date}#~",
-    )
+    rows = store.db.page(ITEMS, keys.days_partition(batch.id), limit=1 + keys.COUNTERS, first=date, last=f"{date}#~")
     found = _days(batch, rows)
     return found[0] if found else None
 
 
 def days(store: BatchParts, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
     """A day's counters stand right behind it."""
-    rows = store.db.query(
-        ITEMS,
-        "#pk = :pk AND #sk < :before",
-        limit=limit * (1 + COUNTERS),
-        newest_first=True,
-        pk=days_partition(batch.id),
-        before=before or "~",
+    rows = store.db.page(
+        ITEMS, keys.days_partition(batch.id), limit=limit * (1 + keys.COUNTERS), before=before or "~", newest_first=True
     )
     return _days(batch, rows)[:limit]
 
@@ -118,10 +94,10 @@ def _day(batch: Batch, row: Item, *, enqueued: int, skipped: int) -> Day:
 def plan_order(store: BatchParts, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
     wishes = _Wishes({}, {})
     pages = store.db.threads.fan_out(
-        lambda shard: _records_in(store.db, name_partition(batch.id, shard), wishes), range(SHARDS)
+        lambda shard: _records_in(store.db, keys.name_partition(batch.id, shard), wishes), range(keys.SHARDS)
     )
     begin = None
-    if cursor is not None and (last := store.db.get(ITEMS, record_key(cursor[1]))) is not None:
+    if cursor is not None and (last := store.db.get(ITEMS, keys.record_key(cursor[1]))) is not None:
         begin = last["place"] << RECORD_BITS | cursor[1]
     return _with_wishes(store, batch, _order([row for page in pages for row in page], begin), wishes)
 
@@ -135,9 +111,9 @@ class _Wishes(NamedTuple):
 
 def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wishes) -> PlanOrder:
     names = store.facts.policies.names(store.db, (provider for provider, _ in order.providers))
-    items = store.db.get_many(ITEMS, map(provider_key, names.values())).values()
+    items = store.db.get_many(ITEMS, map(keys.provider_key, names.values())).values()
     orders = {item["number"]: parse_stored_provider(item["spec"]).order for item in items}
-    found = store.db.get_many(ITEMS, (name_key(batch.id, name) for name in set(wishes.after.values())))
+    found = store.db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in set(wishes.after.values())))
     numbers = {key.sk: one["number"] for key, one in found.items() if one["active"] and not one.get("deleted")}
     return msgspec.structs.replace(
         order,
@@ -150,23 +126,15 @@ def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wis
 def _records_in(db: Database, partition: str, wishes: _Wishes) -> list[int]:
     """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
     packed: list[int] = []
-    after = " "
-    while True:
-        rows = db.query(
-            ITEMS,
-            "#pk = :pk AND #sk > :after",
-            limit=PAGE_MAX,
-            only="#sk, #provider, #place, #number, #active, #deleted, #priority, #after",
-            pk=partition,
-            after=after,
-        )
-        wanted = [row for row in rows if row["active"] and not row.get("deleted")]
-        packed += [_packed(row) for row in wanted]
-        wishes.priorities.update({row["number"]: row["priority"] for row in wanted if "priority" in row})
-        wishes.after.update({row["number"]: row["after"] for row in wanted if "after" in row})
-        if len(rows) < PAGE_MAX:
-            return packed
-        after = rows[-1]["sk"]
+    only = "#provider, #place, #number, #active, #deleted, #priority, #after"
+    for row in db.walk(ITEMS, partition, only=only):
+        if row["active"] and not row.get("deleted"):
+            packed.append(_packed(row))
+            if "priority" in row:
+                wishes.priorities[row["number"]] = row["priority"]
+            if "after" in row:
+                wishes.after[row["number"]] = row["after"]
+    return packed
 
 
 def _packed(row: Item) -> int:
@@ -186,11 +154,11 @@ def _order(rows: list[int], begin: int | None) -> PlanOrder:
 
 
 def late_order(store: BatchParts, batch: Batch) -> PlanOrder:
-    rows = store.db.query(ITEMS, "#pk = :pk", limit=RECORDS_MAX, only="#number", pk=newcomer_partition(batch.number))
+    rows = store.db.page(ITEMS, keys.newcomer_partition(batch.number), limit=RECORDS_MAX, only="#number")
     numbers = [row["number"] for row in rows]
     packed: list[int] = []
     for at in range(0, len(numbers), PAGE_MAX):
-        items = store.db.get_many(ITEMS, map(record_key, numbers[at : at + PAGE_MAX]))
+        items = store.db.get_many(ITEMS, map(keys.record_key, numbers[at : at + PAGE_MAX]))
         packed += [_packed(item) for item in items.values()]
     return _order(packed, None)
 
@@ -218,7 +186,7 @@ def close_day(store: BatchParts, day: Day) -> bool:
 
 
 def _stands_there(db: Database, day: Day) -> bool:
-    item = db.get(ITEMS, day_key(day.batch, day.date))
+    item = db.get(ITEMS, keys.day_key(day.batch, day.date))
     if item is None or item["number"] != day.number:
         return False  # its batch was deleted
     cursor = (item["cursor_provider"], item["cursor_record"]) if "cursor_record" in item else None
@@ -232,11 +200,11 @@ def _move_day(day: Day, values: dict[str, str | int]) -> Action:
     if day.cursor is not None:
         when = "#state = :planning AND #cursor_provider = :was_provider AND #cursor_record = :was_record"
         given |= {"was_provider": day.cursor[0], "was_record": day.cursor[1]}
-    return update(ITEMS, day_key(day.batch, day.date), change, when=when, planning="planning", **given)
+    return update(ITEMS, keys.day_key(day.batch, day.date), change, when=when, planning="planning", **given)
 
 
 def plan_late_records(store: BatchParts, day: Day, page: Placements) -> PagePlan:
-    there = store.db.get(ITEMS, day_key(day.batch, day.date))
+    there = store.db.get(ITEMS, keys.day_key(day.batch, day.date))
     if there is None or there["number"] != day.number:
         return PagePlan(won=False, enqueued=0, already=0, skipped=0)
     wanted = placings(day, page, missed=False)
@@ -251,8 +219,8 @@ def plan_late_records(store: BatchParts, day: Day, page: Placements) -> PagePlan
 
 
 def unplanned(store: BatchParts, day: Day, records: Sequence[int]) -> set[int]:
-    keys = {ledger_key(run_key(day.number, record)): record for record in records}
-    return set(records) - {keys[key] for key in store.db.get_many(RUNS, keys)}
+    item_keys = {keys.ledger_key(run_key(day.number, record)): record for record in records}
+    return set(records) - {item_keys[key] for key in store.db.get_many(RUNS, item_keys)}
 
 
 def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
@@ -262,14 +230,13 @@ def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: 
     dues: list[int] = []
     asked = min(limit, PAGE_MAX)
     while to_ms > from_ms and len(dues) < limit:
-        rows = store.db.query(
+        rows = store.db.page(
             RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            keys.queue_partition(of),
             limit=asked,
-            only="#sk, #state",
-            pk=queue_partition(of),
             first=padded(max(from_ms, 0)),
             last=padded(max(to_ms - 1, 0)),
+            only="#sk, #state",
         )
         dues += [int(row["sk"]) for row in rows if row["state"] == "waiting"]
         if len(rows) < asked:
@@ -283,17 +250,16 @@ def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: i
     if to_ms <= from_ms:
         return []
     pages = store.db.threads.fan_out(
-        lambda shard: store.db.query(
+        lambda shard: store.db.page(
             RUNS,
-            "#shard = :shard AND #at BETWEEN :first AND :last",
-            index=READY_INDEX,
+            keys.open_shard_of(day.number, shard),
             limit=limit,
-            only="#at",
-            shard=open_shard_of(day.number, shard),
+            index=READY_INDEX,
             first=from_ms,
             last=to_ms - 1,
+            only="#at",
         ),
-        range(SHARDS),
+        range(keys.SHARDS),
     )
     return list(islice(sorted(row["at"] for page in pages for row in page), limit))
 
@@ -302,12 +268,12 @@ def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[st
     """The numbers of days, by batch."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     if batch is not None:
-        partition = days_partition(batch)
-        for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX * (1 + COUNTERS), pk=partition):
+        partition = keys.days_partition(batch)
+        for row in db.page(ITEMS, partition, limit=DAYS_MAX * (1 + keys.COUNTERS)):
             if "number" in row and date in (None, row["sk"], split_round(row["sk"])[0]):
                 found[batch].add(row["number"])
         return found
-    for row in db.query(ITEMS, "#pk = :pk", limit=DAYS_MAX, pk="days"):
+    for row in db.page(ITEMS, "days", limit=DAYS_MAX):
         if date in (None, row["date"], split_round(row["date"])[0]):
             found[row["batch"]].add(int(row["sk"]))
     return found

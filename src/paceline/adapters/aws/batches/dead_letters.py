@@ -10,24 +10,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from paceline.adapters.aws import dead_queues
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.days import days_chosen
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    dead_shard,
-    ledger_key,
-    open_shard,
-    place_key,
-    provider_key,
-    record_key,
-)
-from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_of_run, write_lane
+from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_again, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.results import Entry, entries_by_run, runs_of
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.items import Action, Item, Key, delete, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.core.batches import run_keys
 from paceline.core.batches.provider import Policy
 from paceline.core.batches.redrive import (
     BEYOND,
@@ -37,14 +30,6 @@ from paceline.core.batches.redrive import (
     redrive_dues_ms,
     redrive_gap_ms,
     redrive_target,
-)
-from paceline.core.batches.run_keys import (
-    RECORD_BITS,
-    RECORD_MASK,
-    TIME_MASK,
-    due_ms_of,
-    provider_of,
-    queue_key,
 )
 from paceline.core.batches.values import CallRun, DeadChoice
 
@@ -63,7 +48,9 @@ class Dead(NamedTuple):
 def dead(store: BatchParts, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]:
     found = list(islice(_chosen(store.db, choice, after=after), limit + 1))
     page = found[:limit]
-    runs = runs_of(store, [Entry(one.run, provider_of(one.place), due_ms_of(one.place)) for one in page])
+    runs = runs_of(
+        store, [Entry(one.run, run_keys.provider_of(one.place), run_keys.due_ms_of(one.place)) for one in page]
+    )
     return [run for run in runs if run.dead], page[-1].place if len(found) > limit else None
 
 
@@ -78,7 +65,7 @@ def redrive(store: BatchParts, choice: DeadChoice, *, gap_ms: int, now_ms: int, 
         for one, target in _targets(store.db, [one for one in chunk if one.ended_ms <= now_ms]):
             groups[target].append(one)
         for target, items in sorted(groups.items()):
-            items.sort(key=lambda one: one.place & TIME_MASK)
+            items.sort(key=lambda one: one.place & run_keys.TIME_MASK)
             for at in range(0, len(items), RUNS_PER_WRITE):
                 part = items[at : at + RUNS_PER_WRITE]
                 dues = _redrive_at(store, target, part, gap_ms=gap_ms, now_ms=now_ms)
@@ -105,15 +92,15 @@ def discard(store: BatchParts, choice: DeadChoice, *, limit: int) -> int:
 
 def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
     """Each with the provider to which it goes back, as core decides; without those that stay dead letters."""
-    records = db.get_many(ITEMS, (record_key(one.run & RECORD_MASK) for one in items))
-    named = {one.run: records.get(record_key(one.run & RECORD_MASK)) for one in items}
-    numbers = {provider_of(one.place) for one in items} | {item["provider"] for item in named.values() if item}
+    records = db.get_many(ITEMS, (keys.record_key(one.run & run_keys.RECORD_MASK) for one in items))
+    named = {one.run: records.get(keys.record_key(one.run & run_keys.RECORD_MASK)) for one in items}
+    numbers = {run_keys.provider_of(one.place) for one in items} | {item["provider"] for item in named.values() if item}
     there = {number for number, lane in lanes_of(db, numbers).items() if lane.revision is not None}
     found = []
     for one in items:
         record = named[one.run]
         names = record["provider"] if record is not None and not record.get("deleted") else None
-        target = redrive_target(sent=provider_of(one.place), named=names, unknown=one.unknown, there=there)
+        target = redrive_target(sent=run_keys.provider_of(one.place), named=names, unknown=one.unknown, there=there)
         if target is not None:
             found.append((one, target))
     return found
@@ -144,20 +131,9 @@ def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_
 
 
 def _move(policy: Policy, lane: LaneItem, one: Dead, due_ms: int) -> list[Action]:
-    item = place_of_run(lane.provider, due_ms) | {
-        "run": one.run,
-        "state": "waiting",
-        "lost": 1 if asks_first(policy, unknown=one.unknown) else None,
-        "reason": REDRIVEN,
-        "shard": open_shard(one.run),
-        "at": due_ms,
-    }
-    change, values = setting({"provider": lane.provider, "due_ms": due_ms})
-    return [
-        delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms),
-        put(RUNS, item, when=ABSENT),
-        update(RUNS, ledger_key(one.run), change, when=PRESENT, **values),
-    ]
+    lost = 1 if asks_first(policy, unknown=one.unknown) else None
+    gone = delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
+    return place_again(gone, one.run, lane.provider, due_ms, lost=lost, reason=REDRIVEN)
 
 
 def _still_dead(db: Database, items: Sequence[Dead]) -> list[Dead]:
@@ -173,12 +149,12 @@ def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dea
         return
     after, beyond = max(after, bounds[0] - 1), bounds[1]
     if choice.handles is not None:
-        named = sorted(queue_key(entry.provider, entry.due_ms) for entry in entries_by_run(db, choice.handles))
+        named = sorted(run_keys.queue_key(entry.provider, entry.due_ms) for entry in entries_by_run(db, choice.handles))
         places = [place for place in named if after < place < beyond]
         for at in range(0, len(places), CHUNK_ROWS):
             yield from _read_all(db, places[at : at + CHUNK_ROWS], days, set(choice.handles))
         return
-    shards = range(SHARDS) if choice.provider is None else [provider_of(bounds[0])]
+    shards = range(keys.SHARDS) if choice.provider is None else [run_keys.provider_of(bounds[0])]
     while True:
         pages = db.threads.fan_out(partial(_indexed, db, after=after, beyond=beyond), shards)
         places = list(islice(merge(*pages), CHUNK_ROWS))
@@ -189,25 +165,20 @@ def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dea
 
 
 def _indexed(db: Database, shard: int, *, after: int, beyond: int) -> list[int]:
-    rows = db.query(
-        RUNS,
-        "#shard = :shard AND #at BETWEEN :first AND :last",
-        index=READY_INDEX,
-        limit=CHUNK_ROWS,
-        only="#at",
-        shard=dead_shard(shard),
-        first=after + 1,
-        last=beyond - 1,
+    rows = db.page(
+        RUNS, keys.dead_shard(shard), limit=CHUNK_ROWS, index=READY_INDEX, first=after + 1, last=beyond - 1, only="#at"
     )
     return [row["at"] for row in rows]
 
 
 def _read_all(db: Database, places: Sequence[int], days: set[int] | None, runs: set[int] | None) -> Iterator[Dead]:
-    rows = db.get_many(RUNS, (place_key(provider_of(place), due_ms_of(place)) for place in places))
+    rows = db.get_many(
+        RUNS, (keys.place_key(run_keys.provider_of(place), run_keys.due_ms_of(place)) for place in places)
+    )
     for place in places:
-        row = rows.get(place_key(provider_of(place), due_ms_of(place)))
+        row = rows.get(keys.place_key(run_keys.provider_of(place), run_keys.due_ms_of(place)))
         one = _read(place, row) if row is not None else None
-        if one is None or (days is not None and one.run >> RECORD_BITS not in days):
+        if one is None or (days is not None and one.run >> run_keys.RECORD_BITS not in days):
             continue
         if runs is None or one.run in runs:
             yield one
@@ -218,18 +189,18 @@ def _read(place: int, row: Item) -> Dead | None:
 
 
 def _place(one: Dead) -> Key:
-    return place_key(provider_of(one.place), due_ms_of(one.place))
+    return keys.place_key(run_keys.provider_of(one.place), run_keys.due_ms_of(one.place))
 
 
 def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
     """The places among which to look; None if there is no such provider."""
     if choice.provider is None:
         return 0, BEYOND
-    item = db.get(ITEMS, provider_key(choice.provider))
+    item = db.get(ITEMS, keys.provider_key(choice.provider))
     if item is None:
         return None
-    first = queue_key(item["number"], 0)
-    return first, first + TIME_MASK + 1
+    first = run_keys.queue_key(item["number"], 0)
+    return first, first + run_keys.TIME_MASK + 1
 
 
 def _days(db: Database, choice: DeadChoice) -> set[int] | None:

@@ -9,34 +9,18 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.days import days
-from paceline.adapters.aws.batches.keys import (
-    COUNTERS,
-    SHARDS,
-    aside_key,
-    batch_key,
-    counter_key,
-    day_key,
-    day_number_key,
-    gone_key,
-    ledger_key,
-    name_key,
-    name_partition,
-    newcomer_key,
-    place_key,
-    record_key,
-)
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.records import batch as find_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import GRACE_MS, DeletePass, is_let_finish
-from paceline.errors import StoreUnavailable
 
 ROWS_MAX = 1_000
 """Fewer in one pass than where rows are deleted by one statement."""
@@ -54,11 +38,11 @@ def mark(store: BatchParts, batch_id: str, *, now_ms: int) -> Batch | None:
         values = {"spec": text, "revision": there.revision + 1, "updated_ms": now_ms, "deleting_ms": now_ms}
         change, given = setting(values | {"deleted_runs": 0, "deleted_records": 0})
         if store.db.write(
-            update(ITEMS, batch_key(batch_id), change, when="#revision = :seen", seen=there.revision, **given)
+            update(ITEMS, keys.batch_key(batch_id), change, when="#revision = :seen", seen=there.revision, **given)
         ).won:
             store.change_counter.bump()
             return find_batch(store, batch_id)
-    raise StoreUnavailable(f"AWS: batch {batch_id} is written to all the time: try again in a moment.")
+    raise busy(f"batch {batch_id}")
 
 
 def delete_pass(store: BatchParts, batch: Batch, *, now_ms: int, limit: int) -> DeletePass:
@@ -81,9 +65,9 @@ def delete_pass(store: BatchParts, batch: Batch, *, now_ms: int, limit: int) -> 
     records = 0 if days_left or not settled else _delete_records(store, batch, limit=limit - runs)
     if days_left or not settled or runs + records >= limit:
         change = "ADD #deleted_runs :runs, #deleted_records :records"
-        store.db.write(update(ITEMS, batch_key(batch.id), change, when=PRESENT, runs=runs, records=records))
+        store.db.write(update(ITEMS, keys.batch_key(batch.id), change, when=PRESENT, runs=runs, records=records))
         return DeletePass(runs, records, over=False)
-    store.db.write(delete(ITEMS, batch_key(batch.id), when="#number = :seen", seen=batch.number))
+    store.db.write(delete(ITEMS, keys.batch_key(batch.id), when="#number = :seen", seen=batch.number))
     store.change_counter.bump()
     return DeletePass(runs, records, over=True)
 
@@ -92,7 +76,7 @@ def _end_plan(store: BatchParts, day: Day) -> None:
     """A planner finds its cursor gone, and stops."""
     if day.state == "planning":
         change = "SET #state = :planned"
-        store.db.write(update(ITEMS, day_key(day.batch, day.date), change, when=PRESENT, planned="planned"))
+        store.db.write(update(ITEMS, keys.day_key(day.batch, day.date), change, when=PRESENT, planned="planned"))
 
 
 class _Found(NamedTuple):
@@ -101,12 +85,12 @@ class _Found(NamedTuple):
 
 
 def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, now_ms: int) -> int:
-    rows = store.db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    rows = store.db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     lanes = lanes_of(store.db, {entry.provider for entry in entries})
     ended: list[list[Action]] = []
     open_: dict[int, list[_Found]] = defaultdict(list)
     for entry in entries:
-        row = rows.get(place_key(entry.provider, entry.due_ms))
+        row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
             continue  # it moves just now
         if "ended_ms" in row:
@@ -130,8 +114,8 @@ def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, n
 
 def _gone(entry: Entry, when: str, **values: int | str) -> list[Action]:
     return [
-        delete(RUNS, place_key(entry.provider, entry.due_ms), when=when, **values),
-        delete(RUNS, ledger_key(entry.run)),
+        delete(RUNS, keys.place_key(entry.provider, entry.due_ms), when=when, **values),
+        delete(RUNS, keys.ledger_key(entry.run)),
     ]
 
 
@@ -149,7 +133,7 @@ def _delete_open(store: BatchParts, batch: Batch, provider: int, found: Sequence
     for one in mine:
         state = one.item["state"]
         actions += _gone(one.entry, "#run = :seen AND #state = :was", seen=one.entry.run, was=state)
-    actions += [delete(RUNS, aside_key(batch.number, entry.provider, entry.due_ms)) for entry in aside]
+    actions += [delete(RUNS, keys.aside_key(batch.number, entry.provider, entry.due_ms)) for entry in aside]
     if not store.db.transact(actions).won:
         return 0
     store.looks.note(after)
@@ -162,24 +146,26 @@ def _is_out(lane: LaneItem, entry: Entry, *, now_ms: int) -> bool:
 
 
 def _delete_day(store: BatchParts, batch: Batch, day: Day) -> None:
-    keys = [counter_key(batch.id, day.date, counter) for counter in range(COUNTERS)]
-    store.db.write_many([delete(ITEMS, key) for key in (*keys, day_number_key(day.number))])
-    store.db.write(delete(ITEMS, day_key(batch.id, day.date)))  # last: while it is there, the day is found again
+    item_keys = [keys.counter_key(batch.id, day.date, counter) for counter in range(keys.COUNTERS)]
+    store.db.write_many([delete(ITEMS, key) for key in (*item_keys, keys.day_number_key(day.number))])
+    store.db.write(delete(ITEMS, keys.day_key(batch.id, day.date)))  # last: while it is there, the day is found again
 
 
 def _delete_records(store: BatchParts, batch: Batch, *, limit: int) -> int:
     pages = store.db.threads.fan_out(
-        lambda shard: store.db.query(
-            ITEMS, "#pk = :pk", limit=limit, only="#sk, #number", pk=name_partition(batch.id, shard)
-        ),
-        range(SHARDS),
+        lambda shard: store.db.page(ITEMS, keys.name_partition(batch.id, shard), limit=limit, only="#sk, #number"),
+        range(keys.SHARDS),
     )
     rows = list(islice((row for page in pages for row in page), limit))
-    keys = [
+    item_keys = [
         key
         for row in rows
-        for key in (record_key(row["number"]), newcomer_key(batch.number, row["number"]), gone_key(row["number"]))
+        for key in (
+            keys.record_key(row["number"]),
+            keys.newcomer_key(batch.number, row["number"]),
+            keys.gone_key(row["number"]),
+        )
     ]
-    store.db.write_many([delete(ITEMS, key) for key in keys])
-    store.db.write_many([delete(ITEMS, name_key(batch.id, row["sk"])) for row in rows])
+    store.db.write_many([delete(ITEMS, key) for key in item_keys])
+    store.db.write_many([delete(ITEMS, keys.name_key(batch.id, row["sk"])) for row in rows])
     return len(rows)

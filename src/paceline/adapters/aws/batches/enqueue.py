@@ -8,26 +8,17 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple, TypeVar
 
-from paceline.adapters.aws.batches.keys import (
-    COUNTERS,
-    LAST,
-    counter_key,
-    ledger_key,
-    open_shard,
-    place_key,
-    queue_partition,
-)
-from paceline.adapters.aws.batches.lanes import Looks, lane_of, write_lane
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.batches import keys
+from paceline.adapters.aws.batches.lanes import Looks, busy_lane, lane_of, write_lane
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, padded, put, update
+from paceline.adapters.aws.client.items import ABSENT, Action, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.free_keys import CHUNK_KEYS, FreeKeys, UsedKeys, used_keys
 from paceline.core.batches.run_keys import run_key
 from paceline.core.batches.unwanted import MISSED_WHEN_PLANNED
 from paceline.core.batches.values import Placements
-from paceline.errors import StoreUnavailable
 
 T = TypeVar("T")
 
@@ -84,7 +75,7 @@ def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -
         left, known = _unknown(db, left)
         _note_firsts(firsts, known)
         left = _free(db, left)
-    raise StoreUnavailable("AWS: the same day is planned by too many at once: try again in a moment.")
+    raise busy(f"the plan of {day.batch} for {day.date}")
 
 
 def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> list[list[list[T]]]:
@@ -140,33 +131,26 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
         left = _free(db, left)
         if not left:
             return 0
-    raise StoreUnavailable("AWS: the same provider is planned for by too many at once: try again in a moment.")
+    raise busy_lane(provider)
 
 
 def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
     actions: list[Action] = []
     for provider, due_ms, run, missed in chunk:
-        key, place = ledger_key(run), place_key(provider, due_ms)
-        row = {"pk": place.pk, "sk": place.sk, "run": run, "state": "waiting", "shard": open_shard(run), "at": due_ms}
+        row = item_at(keys.place_key(provider, due_ms), run=run, state="waiting")
         if missed:
-            ended = {
-                "state": "skipped",
-                "attempt": 0,
-                "ended_ms": now_ms,
-                "reason": MISSED_WHEN_PLANNED,
-                "shard": None,
-                "at": None,
-            }
-            row |= ended
-        actions.append(put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": due_ms}, when=ABSENT))
-        actions.append(put(RUNS, row, when=ABSENT))
+            row |= {"state": "skipped", "attempt": 0, "ended_ms": now_ms, "reason": MISSED_WHEN_PLANNED}
+        else:
+            row |= {"shard": keys.open_shard(run), "at": due_ms}
+        ledger = item_at(keys.ledger_key(run), provider=provider, due_ms=due_ms)
+        actions += [put(RUNS, ledger, when=ABSENT), put(RUNS, row, when=ABSENT)]
     return actions
 
 
 def _count(day: Day, turn: int, chunk: Sequence[Placing]) -> Action:
     """In the same transaction, so that the day's figures are true whatever crashes."""
     missed = sum(placing.missed for placing in chunk)
-    key = counter_key(day.batch, day.date, turn % COUNTERS)
+    key = keys.counter_key(day.batch, day.date, turn % keys.COUNTERS)
     change = "ADD #enqueued :enqueued, #skipped :skipped"
     return update(ITEMS, key, change, when="", enqueued=len(chunk) - missed, skipped=missed)
 
@@ -179,12 +163,12 @@ def _note_firsts(firsts: dict[int, int], chunk: Iterable[Placing]) -> None:
 
 def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
     """(those that the ledger has not, those that it has, as they stand there)."""
-    found = db.get_many(RUNS, (ledger_key(placing.run) for placing in chunk))
-    left = [placing for placing in chunk if ledger_key(placing.run) not in found]
+    found = db.get_many(RUNS, (keys.ledger_key(placing.run) for placing in chunk))
+    left = [placing for placing in chunk if keys.ledger_key(placing.run) not in found]
     known = [
         placing._replace(provider=item["provider"], due_ms=item["due_ms"])
         for placing in chunk
-        if (item := found.get(ledger_key(placing.run))) is not None
+        if (item := found.get(keys.ledger_key(placing.run))) is not None
     ]
     return left, known
 
@@ -214,7 +198,7 @@ def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
 
 def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int]:
     """For each time, in rising order, itself or the next free one: no run of the provider is there, ended or not."""
-    free = FreeKeys(partial(_used_from, db, queue_partition(provider)))
+    free = FreeKeys(partial(_used_from, db, keys.queue_partition(provider)))
     dues: list[int] = []
     last = -1
     for due_ms in wanted:
@@ -224,13 +208,5 @@ def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int
 
 
 def _used_from(db: Database, partition: str, due_ms: int) -> UsedKeys:
-    rows = db.query(
-        RUNS,
-        "#pk = :pk AND #sk BETWEEN :first AND :last",
-        limit=CHUNK_KEYS,
-        only="#sk",
-        pk=partition,
-        first=padded(due_ms),
-        last=LAST,
-    )
+    rows = db.page(RUNS, partition, limit=CHUNK_KEYS, first=padded(due_ms), last=keys.LAST, only="#sk")
     return used_keys([int(row["sk"]) for row in rows])

@@ -7,26 +7,17 @@ an item of its own; so a claim is one write, however many runs it starts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from paceline.adapters.aws.batches.keys import (
-    LAST,
-    lane_key,
-    lane_shard,
-    lane_shards,
-    place_key,
-    provider_in,
-    queue_partition,
-    worker_shard,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.cache.index_cache import Index, IndexCache
-from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, padded, put
+from paceline.adapters.aws.client.connect import attempts, busy
+from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
 from paceline.core.batches.pace import Pace
 from paceline.core.batches.run_keys import NEVER_MS
@@ -101,8 +92,8 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
     assert before is None or after.version > before.version
     pace = after.pace
     item = {
-        "pk": lane_key(after.provider).pk,
-        "sk": lane_key(after.provider).sk,
+        "pk": keys.lane_key(after.provider).pk,
+        "sk": keys.lane_key(after.provider).sk,
         "version": after.version,
         "revision": after.revision,
         "shard": shard_of_lane(after.provider, outgoing=after.outgoing) if after.ready_ms < NEVER_MS else None,
@@ -125,7 +116,7 @@ def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
 
 def read_lane(item: Item) -> LaneItem:
     return LaneItem(
-        provider=provider_in(item["pk"]),
+        provider=keys.provider_in(item["pk"]),
         version=item["version"],
         revision=item.get("revision"),
         ready_ms=item.get("at", NEVER_MS),
@@ -145,22 +136,22 @@ def read_lane(item: Item) -> LaneItem:
 
 
 def shard_of_lane(provider: int, *, outgoing: bool) -> str:
-    return worker_shard(provider) if outgoing else lane_shard(provider)
+    return keys.worker_shard(provider) if outgoing else keys.lane_shard(provider)
 
 
 def lane_of(db: Database, provider: int) -> LaneItem | None:
-    item = db.get(RUNS, lane_key(provider))
+    item = db.get(RUNS, keys.lane_key(provider))
     return read_lane(item) if item else None
 
 
 def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
-    found = db.get_many(RUNS, map(lane_key, providers))
+    found = db.get_many(RUNS, map(keys.lane_key, providers))
     return {lane.provider: lane for lane in map(read_lane, found.values())}
 
 
 def ready_index(db: Database, counter: ChangeCounter) -> IndexCache:
     """When the next lane is to be looked at."""
-    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", lane_shards))
+    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", keys.lane_shards))
 
 
 class Looks:
@@ -179,7 +170,7 @@ class Looks:
 
     def note(self, lane: LaneItem) -> None:
         ready_ms = lane.ready_ms if lane.ready_ms < NEVER_MS and not lane.outgoing else None
-        self.index.moved(lane_shard(lane.provider), queue_partition(lane.provider), ready_ms)
+        self.index.moved(keys.lane_shard(lane.provider), keys.queue_partition(lane.provider), ready_ms)
         self._ready.pop(lane.provider, None)
         self._lanes.pop(lane.provider, None)
         if lane.held:
@@ -221,7 +212,7 @@ def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[La
 
 
 def busy_lane(provider: int) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the lane of provider {provider} at once: try again in a moment.")
+    return busy(f"the lane of provider {provider}")
 
 
 def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
@@ -253,14 +244,13 @@ def waiting_from(
     few = limit if until_ms >= NEVER_MS else min(limit, max(least + 1, LOOK_ROWS))
     asked = few + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
     for _ in range(LOOKS_MAX):
-        rows = db.query(
+        rows = db.page(
             RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
+            keys.queue_partition(lane.provider),
             limit=asked,
-            only="#sk, #run, #state, #attempt, #lost",
-            pk=queue_partition(lane.provider),
             first=padded(from_ms),
-            last=LAST,
+            last=keys.LAST,
+            only="#sk, #run, #state, #attempt, #lost",
         )
         found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
         if len(found) > limit:
@@ -272,24 +262,6 @@ def waiting_from(
             break
         asked = 256
     return Waiting(found, from_ms)
-
-
-def states_from(db: Database, provider: int, from_ms: int) -> Iterator[str]:
-    """Of all the provider's runs that are due from then on, page by page."""
-    while from_ms < NEVER_MS:
-        rows = db.query(
-            RUNS,
-            "#pk = :pk AND #sk BETWEEN :first AND :last",
-            limit=PAGE_MAX,
-            only="#sk, #state",
-            pk=queue_partition(provider),
-            first=padded(from_ms),
-            last=LAST,
-        )
-        yield from (row["state"] for row in rows)
-        if len(rows) < PAGE_MAX:
-            return
-        from_ms = int(rows[-1]["sk"]) + 1
 
 
 def _waiting(row: Item) -> Run:
@@ -305,11 +277,13 @@ def held_runs(lane: LaneItem) -> list[Run]:
 
 def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
     """Those that may be ready: what the index says, and what this process knows."""
-    rows = sorted((row["at"], provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
+    rows = sorted((row["at"], keys.provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
     return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
 
 
-def place_of_run(provider: int, due_ms: int) -> dict[str, str]:
-    """The key of a run's item, as a part of it."""
-    key = place_key(provider, due_ms)
-    return {"pk": key.pk, "sk": key.sk}
+def place_again(gone: Action, run: int, provider: int, due_ms: int, **facts: Any) -> list[Action]:
+    """Gives a run another place, in which it waits. ``gone``: deletes its old one, on condition that it is there."""
+    item = item_at(keys.place_key(provider, due_ms), run=run, state="waiting", shard=keys.open_shard(run), at=due_ms)
+    change, values = setting({"provider": provider, "due_ms": due_ms})
+    ledger = update(RUNS, keys.ledger_key(run), change, when=PRESENT, **values)
+    return [gone, put(RUNS, item | facts, when=ABSENT), ledger]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    lane_key,
-    name_partition,
-    provider_key,
-    provider_number_key,
-    queue_partition,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     held_runs,
@@ -24,16 +18,15 @@ from paceline.adapters.aws.batches.lanes import (
     write_lane,
 )
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, padded, put, update
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.provider import Policy, ProviderDefinition, ProviderSpec, parse_stored_provider
 from paceline.core.batches.put import put_disposition
 from paceline.core.batches.run_keys import NEVER_MS
 from paceline.core.batches.values import WAITING_MAX, ProviderPut, ProviderStanding, PutProvider
 from paceline.core.why.queued import ProviderQueue, QueuedRun, queued_call
-from paceline.errors import StoreUnavailable
 
 BATCHES_MAX = 100_000
 NUMBER_MAX = 1 << 22
@@ -41,7 +34,7 @@ NUMBER_MAX = 1 << 22
 
 def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> ProviderPut:
     for _ in attempts():
-        now = store.db.get(ITEMS, provider_key(put.id))
+        now = store.db.get(ITEMS, keys.provider_key(put.id))
         shown = _provider(now) if now is not None and not now.get("deleted") else None
         text = msgspec.json.encode(put.spec).decode()
         disposition = put_disposition(
@@ -63,27 +56,24 @@ def put_provider(store: BatchParts, put: PutProvider, *, now_ms: int) -> Provide
             store.looks.note(LaneItem(item["number"], ready_ms=NEVER_MS if now is None else 0, outgoing=outgoing))
             store.change_counter.bump()
             return ProviderPut(disposition, _provider(item))
-    raise _busy(put.id)
+    raise busy(f"provider {put.id}")
 
 
 def _new_item(provider_id: str, now: Item | None, text: str, *, number: int, now_ms: int) -> Item:
     kept = now is not None and not now.get("deleted")
-    key = provider_key(provider_id)
-    return {
-        "pk": key.pk,
-        "sk": key.sk,
-        "id": provider_id,
-        "number": now["number"] if now else number,
-        "revision": now["revision"] + 1 if now else 1,
-        "spec": text,
-        "created_ms": now["created_ms"] if now and kept else now_ms,
-        "updated_ms": now_ms,
-    }
+    return item_at(
+        keys.provider_key(provider_id),
+        id=provider_id,
+        number=now["number"] if now else number,
+        revision=now["revision"] + 1 if now else 1,
+        spec=text,
+        created_ms=now["created_ms"] if now and kept else now_ms,
+        updated_ms=now_ms,
+    )
 
 
 def _create(item: Item, *, outgoing: bool) -> list[Action]:
-    key = provider_number_key(item["number"])
-    named = {"pk": key.pk, "sk": key.sk, "number": item["number"], "id": item["id"]}
+    named = item_at(keys.provider_number_key(item["number"]), number=item["number"], id=item["id"])
     lane = write_lane(None, LaneItem(item["number"], outgoing=outgoing))
     return [put(ITEMS, item, when=ABSENT), put(ITEMS, named, when=ABSENT), lane]
 
@@ -92,7 +82,7 @@ def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
     """More may be allowed now than when its next look was set. All else in its lane stays, so nobody is raced."""
     lane = update(
         RUNS,
-        lane_key(item["number"]),
+        keys.lane_key(item["number"]),
         "SET #revision = :revision, #at = :now, #shard = :shard, #version = #version + :one, #outgoing = :outgoing",
         when=PRESENT,
         revision=item["revision"],
@@ -107,30 +97,23 @@ def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
 def provider(store: BatchParts, key: str | int) -> ProviderDefinition | None:
     if isinstance(key, int):
         names = store.facts.policies.names(store.db, [key])
-        item = store.db.get(ITEMS, provider_key(names[key])) if names else None
+        item = store.db.get(ITEMS, keys.provider_key(names[key])) if names else None
         return _provider(item) if item else None
-    item = store.db.get(ITEMS, provider_key(key))
+    item = store.db.get(ITEMS, keys.provider_key(key))
     return _provider(item) if item is not None and not item.get("deleted") else None
 
 
 def providers(store: BatchParts, *, after: str, limit: int) -> list[ProviderDefinition]:
-    return [_provider(item) for item in live_providers(store.db, after=after, limit=limit)]
+    return [_provider(item) for item in islice(live_providers(store.db, after=after), limit)]
 
 
-def live_providers(db: Database, *, after: str, limit: int) -> list[Item]:
-    return db.query(
-        ITEMS,
-        "#pk = :pk AND #sk > :after",
-        limit=limit,
-        filtered="attribute_not_exists(#deleted)",
-        pk="providers",
-        after=after or " ",
-    )
+def live_providers(db: Database, *, after: str = "") -> Iterator[Item]:
+    return db.walk(ITEMS, "providers", after=after, filtered="attribute_not_exists(#deleted)")
 
 
 def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
     for _ in attempts():
-        item = store.db.get(ITEMS, provider_key(provider_id))
+        item = store.db.get(ITEMS, keys.provider_key(provider_id))
         if item is None or item.get("deleted"):
             return "not_found"
         lane = lane_of(store.db, item["number"])
@@ -151,7 +134,7 @@ def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "
         if done.won:
             store.looks.note(after)
             return "removed"
-    raise _busy(provider_id)
+    raise busy(f"provider {provider_id}")
 
 
 def _has_runs(db: Database, lane: LaneItem) -> bool:
@@ -161,18 +144,11 @@ def _has_runs(db: Database, lane: LaneItem) -> bool:
 
 def _is_named(db: Database, number: int) -> bool:
     """Reads the names of all records: a provider is seldom removed."""
-    batches = db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, only="#sk", pk="batches")
-    partitions = [name_partition(batch["sk"], shard) for batch in batches for shard in range(SHARDS)]
+    batches = db.page(ITEMS, "batches", limit=BATCHES_MAX, only="#sk")
+    partitions = [keys.name_partition(batch["sk"], shard) for batch in batches for shard in range(keys.SHARDS)]
+    named = "#provider = :provider AND attribute_not_exists(#deleted)"
     return any(
-        db.query(
-            ITEMS,
-            "#pk = :pk",
-            limit=1,
-            filtered="#provider = :provider AND attribute_not_exists(#deleted)",
-            only="#sk",
-            pk=partition,
-            provider=number,
-        )
+        db.page(ITEMS, partition, limit=1, only="#sk", filtered=named, given={"provider": number})
         for partition in partitions
     )
 
@@ -214,14 +190,13 @@ def latencies_ms(store: BatchParts, numbers: Sequence[int], *, runs_max: int) ->
 
 def _latency_ms(db: Database, number: int, runs_max: int) -> float | None:
     lane = lane_of(db, number)
-    rows = db.query(
+    rows = db.page(
         RUNS,
-        "#pk = :pk AND #sk < :front",
+        keys.queue_partition(number),
         limit=runs_max,
+        before=padded(lane.front_ms if lane else NEVER_MS),
         only="#state, #latency_ms",
         newest_first=True,
-        pk=queue_partition(number),
-        front=padded(lane.front_ms if lane else NEVER_MS),
     )
     done = [float(row["latency_ms"]) for row in rows if row["state"] == "done" and "latency_ms" in row]
     return sum(done) / len(done) if done else None
@@ -237,7 +212,3 @@ def _provider(item: Item) -> ProviderDefinition:
         created_ms=item["created_ms"],
         updated_ms=item["updated_ms"],
     )
-
-
-def _busy(provider_id: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: provider {provider_id} is written to all the time: try again in a moment.")

@@ -10,24 +10,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.days import days
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    batch_key,
-    gone_key,
-    name_key,
-    name_partition,
-    newcomer_key,
-    newcomer_partition,
-    provider_key,
-    record_key,
-)
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, item_at, put
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
@@ -73,7 +63,7 @@ def put_batch(
 
 
 def batch(store: BatchParts, batch_id: str) -> Batch | None:
-    item = store.db.get(ITEMS, batch_key(batch_id))
+    item = store.db.get(ITEMS, keys.batch_key(batch_id))
     return read_batch(item) if item else None
 
 
@@ -81,7 +71,7 @@ find_batch = batch  # where an argument has the name
 
 
 def batches(store: BatchParts, *, after: str, limit: int) -> list[Batch]:
-    rows = store.db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk="batches", after=after or " ")
+    rows = store.db.page(ITEMS, "batches", limit=limit, after=after)
     return [read_batch(row) for row in rows]
 
 
@@ -102,16 +92,14 @@ def _deletion(item: Item) -> Deletion:
 
 
 def _batch_item(after: Batch) -> Item:
-    key = batch_key(after.id)
-    return {
-        "pk": key.pk,
-        "sk": key.sk,
-        "number": after.number,
-        "revision": after.revision,
-        "spec": msgspec.json.encode(after.spec).decode(),
-        "created_ms": after.created_ms,
-        "updated_ms": after.updated_ms,
-    }
+    return item_at(
+        keys.batch_key(after.id),
+        number=after.number,
+        revision=after.revision,
+        spec=msgspec.json.encode(after.spec).decode(),
+        created_ms=after.created_ms,
+        updated_ms=after.updated_ms,
+    )
 
 
 # -- records
@@ -163,7 +151,7 @@ class _Page:
         self._db = db
         self._batch = batch
         self._day_is_on = day_is_on
-        providers = db.get_many(ITEMS, (provider_key(record.provider) for _, record in records))
+        providers = db.get_many(ITEMS, (keys.provider_key(record.provider) for _, record in records))
         self._providers = {key.sk: one["number"] for key, one in providers.items() if not one.get("deleted")}
         self._before, self._versions = _states(db, batch, {record.id for _, record in records})
         self._now = dict(self._before)
@@ -229,9 +217,9 @@ class _Page:
             actions = [put(ITEMS, named, when="#version = :seen", seen=version)]
         actions.append(put(ITEMS, item))
         if before is not None and before.deleted:
-            actions.append(delete(ITEMS, gone_key(after.number)))
+            actions.append(delete(ITEMS, keys.gone_key(after.number)))
         if name in self._went and before is not None:
-            actions.append(delete(ITEMS, newcomer_key(self._batch.number, after.number)))
+            actions.append(delete(ITEMS, keys.newcomer_key(self._batch.number, after.number)))
         elif name in self.came and self._day_is_on:
             actions.append(put(ITEMS, _newcomer(self._batch, after.number)))
         return actions
@@ -239,7 +227,6 @@ class _Page:
 
 def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) -> tuple[Item, Item]:
     """(what a plan needs, what a call needs)."""
-    key, own = name_key(batch.id, name), record_key(state.number)
     facts: Item = {
         "number": state.number,
         "provider": state.provider,
@@ -249,29 +236,28 @@ def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) 
     }
     options = parse_options(state.options)
     facts |= {"priority": options.priority or None, "after": options.after}
-    named = {"pk": key.pk, "sk": key.sk, "version": version} | facts
+    named = item_at(keys.name_key(batch.id, name), version=version, **facts)
     texts = {"endpoint": state.endpoint, "body": state.body, "options": state.options}
-    return named, {"pk": own.pk, "sk": own.sk} | facts | {"batch": batch.id, "name": name} | texts
+    return named, item_at(keys.record_key(state.number), **facts, batch=batch.id, name=name, **texts)
 
 
 def _newcomer(batch: Batch, number: int) -> Item:
-    key = newcomer_key(batch.number, number)
-    return {"pk": key.pk, "sk": key.sk, "number": number}
+    return item_at(keys.newcomer_key(batch.number, number), number=number)
 
 
 def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
     """Records by name, also those that were deleted, and the versions of their items."""
-    named = db.get_many(ITEMS, (name_key(batch.id, name) for name in names))
-    records = db.get_many(ITEMS, (record_key(one["number"]) for one in named.values()))
+    named = db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in names))
+    records = db.get_many(ITEMS, (keys.record_key(one["number"]) for one in named.values()))
     states = {
         key.sk: RecordState(
             number=one["number"],
             provider=one["provider"],
             active=one["active"],
             deleted=bool(one.get("deleted")),
-            endpoint=records[record_key(one["number"])]["endpoint"],
-            body=records[record_key(one["number"])].get("body"),
-            options=records[record_key(one["number"])].get("options"),
+            endpoint=records[keys.record_key(one["number"])]["endpoint"],
+            body=records[keys.record_key(one["number"])].get("body"),
+            options=records[keys.record_key(one["number"])].get("options"),
         )
         for key, one in named.items()
     }
@@ -306,57 +292,38 @@ def _day_is_on(store: BatchParts, batch: Batch, *, now_ms: int) -> bool:
 
 
 def record(store: BatchParts, batch: Batch, record_id: str) -> RecordSpec | None:
-    named = store.db.get(ITEMS, name_key(batch.id, record_id))
+    named = store.db.get(ITEMS, keys.name_key(batch.id, record_id))
     if named is None or named.get("deleted"):
         return None
-    item = store.db.get(ITEMS, record_key(named["number"]))
+    item = store.db.get(ITEMS, keys.record_key(named["number"]))
     return _read_records(store, [item])[0] if item is not None else None
 
 
-def records(store: BatchParts, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
-    """In order of their names: the first of each shard, put together; on over those that are deleted."""
-    named: list[Item] = []
-    asked = limit
-    while asked > 0:
-        page = _named_page(store.db, batch, after=after, limit=asked)
-        named += [row for row in page if not row.get("deleted")]
-        if len(page) < asked:
-            break
-        after, asked = page[-1]["sk"], limit - len(named)
-    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in named))
-    return _read_records(store, [item for row in named if (item := items.get(record_key(row["number"])))])
-
-
 def afters(store: BatchParts, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
-    found = store.db.get_many(ITEMS, (name_key(batch.id, name) for name in names))
+    found = store.db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in names))
     return {key.sk: item.get("after") for key, item in found.items() if not item.get("deleted")}
 
 
 def record_numbers(store: BatchParts, batch: Batch) -> array[int]:
-    pages = store.db.threads.fan_out(lambda shard: _numbers_in(store.db, batch, shard), range(SHARDS))
+    pages = store.db.threads.fan_out(lambda shard: _numbers_in(store.db, batch, shard), range(keys.SHARDS))
     return array("q", sorted(number for page in pages for number in page))
 
 
 def _numbers_in(db: Database, batch: Batch, shard: int) -> array[int]:
-    numbers, after = array("q"), ""
-    while True:
-        rows = _names_in(db, name_partition(batch.id, shard), after=after, limit=PAGE_MAX)
-        numbers.extend(row["number"] for row in rows if not row.get("deleted"))
-        if len(rows) < PAGE_MAX:
-            return numbers
-        after = rows[-1]["sk"]
+    rows = db.walk(ITEMS, keys.name_partition(batch.id, shard), only="#number, #deleted")
+    return array("q", (row["number"] for row in rows if not row.get("deleted")))
 
 
 def records_of(store: BatchParts, numbers: Sequence[int]) -> list[RecordSpec]:
-    items = store.db.get_many(ITEMS, map(record_key, numbers)).values()
+    items = store.db.get_many(ITEMS, map(keys.record_key, numbers)).values()
     return _read_records(store, sorted((one for one in items if not one.get("deleted")), key=itemgetter("number")))
 
 
 def find_records(
-    store: BatchParts, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+    store: BatchParts, batch: Batch, *, provider: str | None = None, active: bool | None = None, after: str, limit: int
 ) -> tuple[list[RecordSpec], str | None]:
     """Reads the names of a chunk at a time, and whole records only of those that are wanted."""
-    item = store.db.get(ITEMS, provider_key(provider)) if provider is not None else None
+    item = store.db.get(ITEMS, keys.provider_key(provider)) if provider is not None else None
     if provider is not None and item is None:
         return [], None
     found: list[Item] = []
@@ -369,8 +336,8 @@ def find_records(
     if len(found) > limit:
         found, more = found[:limit], True
         after = found[-1]["sk"]
-    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in found))
-    read = _read_records(store, [one for row in found if (one := items.get(record_key(row["number"])))])
+    items = store.db.get_many(ITEMS, (keys.record_key(row["number"]) for row in found))
+    read = _read_records(store, [one for row in found if (one := items.get(keys.record_key(row["number"])))])
     return read, after if more else None
 
 
@@ -380,20 +347,13 @@ def _is_wanted(row: Item, provider: int | None, *, active: bool | None) -> bool:
 
 def _named_page(db: Database, batch: Batch, *, after: str, limit: int) -> list[Item]:
     """The first of each shard, put together in order of their names; those that are deleted, too."""
-    partitions = [name_partition(batch.id, shard) for shard in range(SHARDS)]
+    partitions = [keys.name_partition(batch.id, shard) for shard in range(keys.SHARDS)]
     pages = db.threads.fan_out(partial(_names_in, db, after=after, limit=limit), partitions)
     return sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:limit]
 
 
 def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
-    return db.query(
-        ITEMS,
-        "#pk = :pk AND #sk > :after",
-        limit=limit,
-        only="#sk, #number, #deleted, #provider, #active",
-        pk=partition,
-        after=after or " ",
-    )
+    return db.page(ITEMS, partition, limit=limit, after=after, only="#sk, #number, #deleted, #provider, #active")
 
 
 def _read_records(store: BatchParts, items: Sequence[Item]) -> list[RecordSpec]:
@@ -419,13 +379,12 @@ def remove_record(store: BatchParts, batch: Batch, record_id: str) -> bool:
             return False
         version = versions[record_id]
         named, item = _record_items(batch, record_id, now._replace(deleted=True), version=version + 1)
-        key = gone_key(now.number)
-        gone = {"pk": key.pk, "sk": key.sk, "number": now.number, "batch": batch.id, "batch_number": batch.number}
+        named_by = {"batch": batch.id, "batch_number": batch.number, "name": record_id}
         actions = [
             put(ITEMS, named, when="#version = :seen", seen=version),
             put(ITEMS, item),
-            put(ITEMS, gone | {"name": record_id}),
-            delete(ITEMS, newcomer_key(batch.number, now.number)),
+            put(ITEMS, item_at(keys.gone_key(now.number), number=now.number, **named_by)),
+            delete(ITEMS, keys.newcomer_key(batch.number, now.number)),
         ]
         if store.db.transact(actions).won:
             return True
@@ -433,24 +392,24 @@ def remove_record(store: BatchParts, batch: Batch, record_id: str) -> bool:
 
 
 def record_names(store: BatchParts, numbers: Sequence[int]) -> dict[int, str]:
-    return {item["number"]: item["name"] for item in store.db.get_many(ITEMS, map(record_key, numbers)).values()}
+    return {item["number"]: item["name"] for item in store.db.get_many(ITEMS, map(keys.record_key, numbers)).values()}
 
 
 # -- newcomers
 
 
 def late_records(store: BatchParts, batch: Batch, *, limit: int) -> list[LateRecord]:
-    rows = store.db.query(ITEMS, "#pk = :pk", limit=limit, only="#number", pk=newcomer_partition(batch.number))
-    items = store.db.get_many(ITEMS, (record_key(row["number"]) for row in rows))
+    rows = store.db.page(ITEMS, keys.newcomer_partition(batch.number), limit=limit, only="#number")
+    items = store.db.get_many(ITEMS, (keys.record_key(row["number"]) for row in rows))
     found = sorted(items.values(), key=itemgetter("number"))
     return [LateRecord(item["number"], item["provider"], item["place"]) for item in found]
 
 
 def forget_late_records(store: BatchParts, done: Sequence[int]) -> None:
-    items = store.db.get_many(ITEMS, map(record_key, done))
+    items = store.db.get_many(ITEMS, map(keys.record_key, done))
     numbers = {name: batch(store, name) for name in {item["batch"] for item in items.values()}}
     gone = [
-        delete(ITEMS, newcomer_key(there.number, item["number"]))
+        delete(ITEMS, keys.newcomer_key(there.number, item["number"]))
         for item in items.values()
         if (there := numbers[item["batch"]]) is not None
     ]

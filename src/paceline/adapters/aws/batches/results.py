@@ -9,21 +9,11 @@ from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from paceline.adapters.aws.batches.keys import (
-    LAST,
-    SHARDS,
-    day_key,
-    ledger_key,
-    ledger_partition,
-    name_key,
-    place_key,
-    provider_key,
-    record_key,
-)
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, padded
+from paceline.adapters.aws.client.database import Database, in_pages
+from paceline.adapters.aws.client.items import Asked, Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.calls import CallState
@@ -47,7 +37,7 @@ class Entry(NamedTuple):
 
 def day_counts(store: BatchParts, day: Day) -> list[DayCount]:
     counts: Counter[tuple[int, CallState]] = Counter()
-    for some in store.db.threads.fan_out(lambda shard: _counts_in(store.db, day.number, shard), range(SHARDS)):
+    for some in store.db.threads.fan_out(lambda shard: _counts_in(store.db, day.number, shard), range(keys.SHARDS)):
         counts += some
     names = store.facts.policies.names(store.db, {provider for provider, _ in counts})
     return sorted(DayCount(names[provider], state, runs) for (provider, state), runs in counts.items())
@@ -64,7 +54,7 @@ def _counts_in(db: Database, day: int, shard: int) -> Counter[tuple[int, CallSta
 def day_dues(store: BatchParts, day: Day) -> tuple[array[int], array[int]]:
     """Each run is kept as one number, so that a day of a million fits."""
     places: list[int] = []
-    for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day.number, shard), range(SHARDS)):
+    for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day.number, shard), range(keys.SHARDS)):
         places += some
     places.sort()
     return array("q", [one >> NUMBER_BITS for one in places]), array("q", [one & NUMBER_MASK for one in places])
@@ -76,12 +66,7 @@ def _places_in(db: Database, day: int, shard: int) -> list[int]:
 
 def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:
     """All runs of a day in one shard of the ledger."""
-    after = 0
-    while page := _entries_in(db, day, shard, after=after, limit=CHUNK_RUNS):
-        yield page
-        if len(page) < CHUNK_RUNS:
-            return
-        after = page[-1].run & RECORD_MASK
+    return in_pages(_walk_in(db, day, shard, after=0), CHUNK_RUNS)
 
 
 def day_runs(
@@ -107,8 +92,8 @@ def day_runs(
 
 
 def find_call_run(store: BatchParts, batch_id: str, record_id: str, date: str) -> CallRun | None:
-    found = store.db.get_many(ITEMS, [day_key(batch_id, date), name_key(batch_id, record_id)])
-    day, named = found.get(day_key(batch_id, date)), found.get(name_key(batch_id, record_id))
+    found = store.db.get_many(ITEMS, [keys.day_key(batch_id, date), keys.name_key(batch_id, record_id)])
+    day, named = found.get(keys.day_key(batch_id, date)), found.get(keys.name_key(batch_id, record_id))
     if day is None or named is None:
         return None
     runs = runs_of(store, entries_by_run(store.db, [run_key(day["number"], named["number"])]))
@@ -124,7 +109,7 @@ def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
         and (one := lane.held.get(due_ms_of(handle))) is not None
         and one.state == "out"
     }
-    records = store.db.get_many(ITEMS, {record_key(one.run & RECORD_MASK) for one in found.values()})
+    records = store.db.get_many(ITEMS, {keys.record_key(one.run & RECORD_MASK) for one in found.values()})
     days = store.facts.days(store.db, (one.run >> RECORD_BITS for one in found.values()))
     return {
         handle: OutCall(
@@ -132,7 +117,7 @@ def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
             one.attempt,
             provider_of(handle),
             days[one.run >> RECORD_BITS]["batch"],
-            records[record_key(one.run & RECORD_MASK)]["name"],
+            records[keys.record_key(one.run & RECORD_MASK)]["name"],
             days[one.run >> RECORD_BITS]["date"],
             one.started_ms or 0,
         )
@@ -142,40 +127,37 @@ def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
 
 def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]:
     """In order of record number, those after the given one: the first of each shard, put together."""
-    pages = db.threads.fan_out(lambda shard: _entries_in(db, day, shard, after=after, limit=limit), range(SHARDS))
+    pages = db.threads.fan_out(lambda shard: _entries_in(db, day, shard, after=after, limit=limit), range(keys.SHARDS))
     return list(islice(merge(*pages), limit))
 
 
 def _entries_in(db: Database, day: int, shard: int, *, after: int, limit: int) -> list[Entry]:
-    rows = db.query(
-        RUNS,
-        "#pk = :pk AND #sk BETWEEN :first AND :last",
-        limit=limit,
-        only="#sk, #provider, #due_ms",
-        pk=ledger_partition(day, shard),
-        first=padded(after + 1),
-        last=LAST,
-    )
-    return [Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows]
+    return list(islice(_walk_in(db, day, shard, after=after, size=min(limit, CHUNK_RUNS)), limit))
+
+
+def _walk_in(db: Database, day: int, shard: int, *, after: int, size: int = CHUNK_RUNS) -> Iterator[Entry]:
+    asked: Asked = {"first": padded(after + 1), "last": keys.LAST, "only": "#sk, #provider, #due_ms"}
+    rows = db.walk(RUNS, keys.ledger_partition(day, shard), size=size, **asked)
+    return (Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows)
 
 
 def entries_by_run(db: Database, runs: Iterable[int]) -> list[Entry]:
     """Those that the ledger has, in order."""
-    keys = {ledger_key(run): run for run in runs}
-    found = db.get_many(RUNS, keys)
-    return sorted(Entry(keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
+    item_keys = {keys.ledger_key(run): run for run in runs}
+    found = db.get_many(RUNS, item_keys)
+    return sorted(Entry(item_keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
 
 
 def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
     """In the order given."""
     states = _states(store.db, entries)
-    records = store.db.get_many(ITEMS, (record_key(entry.run & RECORD_MASK) for entry in entries))
+    records = store.db.get_many(ITEMS, (keys.record_key(entry.run & RECORD_MASK) for entry in entries))
     days = store.facts.days(store.db, (entry.run >> RECORD_BITS for entry in entries))
     names = store.facts.policies.names(store.db, (entry.provider for entry in entries))
     runs = []
     for entry in entries:
         if (row := states.get(entry.run)) is not None:
-            day, record = days[entry.run >> RECORD_BITS], records[record_key(entry.run & RECORD_MASK)]
+            day, record = days[entry.run >> RECORD_BITS], records[keys.record_key(entry.run & RECORD_MASK)]
             named = (entry.run, day["batch"], record["name"], day["date"], names[entry.provider], entry.due_ms)
             runs.append(_run(named, row))
     return runs
@@ -183,11 +165,11 @@ def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
 
 def _states(db: Database, entries: Sequence[Entry]) -> dict[int, Item]:
     """Each run's item; of one that is held, as its lane has it. A run that moves while it is looked for is left out."""
-    rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     found = {
         entry.run: row
         for entry in entries
-        if (row := rows.get(place_key(entry.provider, entry.due_ms))) is not None and row["run"] == entry.run
+        if (row := rows.get(keys.place_key(entry.provider, entry.due_ms))) is not None and row["run"] == entry.run
     }
     waiting = [entry for entry in entries if entry.run in found and found[entry.run]["state"] == "waiting"]
     lanes = lanes_of(db, {entry.provider for entry in waiting})
@@ -229,5 +211,5 @@ def _run(named: tuple[int, str, str, str, str, int], row: Item) -> CallRun:
 
 
 def _number(db: Database, provider: str) -> int | None:
-    item = db.get(ITEMS, provider_key(provider))
+    item = db.get(ITEMS, keys.provider_key(provider))
     return int(item["number"]) if item else None

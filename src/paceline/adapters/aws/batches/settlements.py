@@ -22,7 +22,7 @@ from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import live_providers
 from paceline.adapters.aws.batches.unwanted_runs import IN_PLACE
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, in_pages
 from paceline.adapters.aws.client.items import Action, setting, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.batches.calls import CallSettlement
@@ -45,7 +45,6 @@ T = TypeVar("T")
 
 RUNS_PER_WRITE = ACTIONS_MAX - 1
 PROVIDERS_PAGE = 1_000
-PROVIDERS_MAX = 1_000_000
 
 
 class _Change(NamedTuple):
@@ -251,33 +250,26 @@ def extend_call(store: BatchParts, handle: int, attempt: int, *, until_ms: int, 
 def pull_back_calls(store: BatchParts, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
     """Looks at every provider's lane."""
     moved = 0
-    after = ""
-    for _ in range(PROVIDERS_MAX // PROVIDERS_PAGE):
-        page = live_providers(store.db, after=after, limit=PROVIDERS_PAGE)
+    for page in in_pages(live_providers(store.db), PROVIDERS_PAGE):
         lanes = lanes_of(store.db, [item["number"] for item in page])
         pairs = [(lanes[number], known) for number, known in store.facts.policies.of(store.db, lanes.values()).items()]
-        pull_one = partial(_pull_lane, store.db, store.looks, read_ms=read_ms, wait_ms_max=wait_ms_max)
+        pull_one = partial(_pull_lane, store, read_ms=read_ms, wait_ms_max=wait_ms_max)
         moved += sum(store.db.threads.fan_out(pull_one, pairs))
-        if len(page) < PROVIDERS_PAGE:
-            break
-        after = page[-1]["id"]
     return moved
 
 
 def _pull_lane(
-    db: Database, looks: Looks, pair: tuple[LaneItem, KnownPolicy], *, read_ms: Callable[[], int], wait_ms_max: int
+    store: BatchParts, pair: tuple[LaneItem, KnownPolicy], *, read_ms: Callable[[], int], wait_ms_max: int
 ) -> int:
-    lane, known = pair
-    for _ in attempts():
-        back, moved = _pulled_back(lane, known, now_ms=read_ms(), wait_ms_max=wait_ms_max)
-        if back is lane:
-            return 0
-        written = db.write(write_lane(lane, back))
-        if written.won:
-            looks.note(back)
-            return moved
-        lane = read_lane(written.item) if written.item else lanes_of(db, [lane.provider])[lane.provider]
-    raise busy_lane(lane.provider)
+    moved = 0
+
+    def change(lane: LaneItem) -> LaneItem:
+        nonlocal moved
+        back, moved = _pulled_back(lane, pair[1], now_ms=read_ms(), wait_ms_max=wait_ms_max)
+        return back
+
+    change_lane(store.db, store.looks, pair[0], change)
+    return moved
 
 
 def _pulled_back(before: LaneItem, known: KnownPolicy, *, now_ms: int, wait_ms_max: int) -> tuple[LaneItem, int]:

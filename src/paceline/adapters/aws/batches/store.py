@@ -34,7 +34,6 @@ class AwsBatchStore(BatchParts):
     batches = record_items.batches
     put_records = record_items.put_records
     record = record_items.record
-    records = record_items.records
     find_records = record_items.find_records
     afters = record_items.afters
     record_numbers = record_items.record_numbers

@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 import msgspec
 
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.keys import aside_key, aside_partition, dead_shard, ledger_key, open_shard, place_key
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
     Looks,
     Run,
     busy_lane,
     lane_of,
-    place_of_run,
+    place_again,
     write_lane,
 )
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, put, setting, update
+from paceline.adapters.aws.client.items import Action, Item, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.batches.run_keys import RECORD_BITS, queue_key
 from paceline.core.batches.settle import DEAD_STATES
@@ -115,10 +115,12 @@ def take_out(
 def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
     lost = 1 if may_have_arrived(run.state, run.lost) else 0
     change, values = setting({"state": "aside", "attempt": run.attempt, "lost": lost, "shard": None, "at": None})
-    key = aside_key(batch_number, provider, run.due_ms)
+    key = keys.aside_key(batch_number, provider, run.due_ms)
     return [
-        update(RUNS, place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values),
-        put(RUNS, {"pk": key.pk, "sk": key.sk, "provider": provider, "due_ms": run.due_ms, "run": run.run}),
+        update(
+            RUNS, keys.place_key(provider, run.due_ms), change, when=IN_PLACE, seen=run.run, was="waiting", **values
+        ),
+        put(RUNS, item_at(key, provider=provider, due_ms=run.due_ms, run=run.run)),
     ]
 
 
@@ -131,11 +133,11 @@ def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
             "ended_ms": now_ms,
             "reason": verdict.reason,
             "dead": dead or None,
-            "shard": dead_shard(provider) if dead else None,
+            "shard": keys.dead_shard(provider) if dead else None,
             "at": queue_key(provider, run.due_ms) if dead else None,
         }
     )
-    key = place_key(provider, run.due_ms)
+    key = keys.place_key(provider, run.due_ms)
     return update(RUNS, key, change, when=IN_PLACE, seen=run.run, was="waiting", **values)
 
 
@@ -153,23 +155,9 @@ def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple
         due_ms = free_dues_ms(db, lane.provider, [verdict.due_ms])[0]
         held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
         after = msgspec.structs.replace(lane.woken(due_ms), version=lane.version + 1, held=held)
-        item = place_of_run(lane.provider, due_ms) | {
-            "run": run.run,
-            "state": "waiting",
-            "attempt": run.attempt,
-            "reason": verdict.reason,
-            "shard": open_shard(run.run),
-            "at": due_ms,
-        }
-        change, values = setting({"provider": lane.provider, "due_ms": due_ms})
-        done = db.transact(
-            [
-                write_lane(lane, after),
-                delete(RUNS, place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting"),
-                put(RUNS, item, when=ABSENT),
-                update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
-            ]
-        )
+        facts = {"attempt": run.attempt, "reason": verdict.reason}
+        moved = place_again(_leaving(lane, run), run.run, lane.provider, due_ms, **facts)
+        done = db.transact([write_lane(lane, after), *moved])
         if not done.won:
             return
         looks.note(after)
@@ -183,24 +171,8 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
     due_ms = free_dues_ms(db, target.provider, [run.due_ms])[0]
     held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
     after, woken = lane.change(held=held), target.woken(due_ms).change()
-    item = place_of_run(target.provider, due_ms) | {
-        "run": run.run,
-        "state": "waiting",
-        "attempt": run.attempt,
-        "shard": open_shard(run.run),
-        "at": due_ms,
-    }
-    old = place_key(lane.provider, run.due_ms)
-    change, values = setting({"provider": target.provider, "due_ms": due_ms})
-    done = db.transact(
-        [
-            write_lane(lane, after),
-            write_lane(target, woken),
-            delete(RUNS, old, when=IN_PLACE, seen=run.run, was="waiting"),
-            put(RUNS, item, when=ABSENT),
-            update(RUNS, ledger_key(run.run), change, when="attribute_exists(#pk)", **values),
-        ]
-    )
+    moved = place_again(_leaving(lane, run), run.run, target.provider, due_ms, attempt=run.attempt)
+    done = db.transact([write_lane(lane, after), write_lane(target, woken), *moved])
     if not done.won:
         return None
     looks.note(after)
@@ -208,11 +180,15 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
     return after
 
 
+def _leaving(lane: LaneItem, run: Run) -> Action:
+    return delete(RUNS, keys.place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting")
+
+
 def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
     """What stood aside for the batch waits again, in its place."""
     back = 0
     for _ in range(LOOKS_MAX):
-        rows = db.query(RUNS, "#pk = :pk", limit=ASIDE_MAX, pk=aside_partition(batch_number))
+        rows = db.page(RUNS, keys.aside_partition(batch_number), limit=ASIDE_MAX)
         by_provider: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
             by_provider[row["provider"]].append(row)
@@ -238,15 +214,18 @@ def _bring_back_some(db: Database, looks: Looks, batch_number: int, provider: in
         after = lane.woken(first_ms).change(aside=lane.aside - len(left))
         actions = [write_lane(lane, after)]
         for row in left:
-            change, values = setting({"state": "waiting", "shard": open_shard(row["run"]), "at": row["due_ms"]})
-            place, pointer = place_key(provider, row["due_ms"]), aside_key(batch_number, provider, row["due_ms"])
+            change, values = setting({"state": "waiting", "shard": keys.open_shard(row["run"]), "at": row["due_ms"]})
+            place, pointer = (
+                keys.place_key(provider, row["due_ms"]),
+                keys.aside_key(batch_number, provider, row["due_ms"]),
+            )
             actions.append(update(RUNS, place, change, when=IN_PLACE, seen=row["run"], was="aside", **values))
             actions.append(delete(RUNS, pointer))
         if db.transact(actions).won:
             looks.note(after)
             return
-        there = db.get_many(RUNS, (aside_key(batch_number, provider, row["due_ms"]) for row in left))
-        left = [row for row in left if aside_key(batch_number, provider, row["due_ms"]) in there]
+        there = db.get_many(RUNS, (keys.aside_key(batch_number, provider, row["due_ms"]) for row in left))
+        left = [row for row in left if keys.aside_key(batch_number, provider, row["due_ms"]) in there]
         if not left:
             return  # another brought them back
     raise busy_lane(provider)

@@ -8,29 +8,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from paceline.adapters.aws.base import BatchCounts
+from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import chains
-from paceline.adapters.aws.batches.keys import (
-    SHARDS,
-    day_key,
-    day_number_key,
-    dead_shard,
-    gone_key,
-    ledger_key,
-    name_key,
-    newcomer_key,
-    place_key,
-    provider_in,
-    record_key,
-    worker_shards,
-)
-from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, states_from, waiting_from, wake
+from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, waiting_from, wake
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX, live_providers
-from paceline.adapters.aws.batches.records import batches
+from paceline.adapters.aws.batches.records import read_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, padded, update
+from paceline.adapters.aws.client.items import PRESENT, Action, Asked, Item, delete, padded, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
 from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
@@ -44,7 +31,6 @@ QUEUES_MAX = 100
 """Waiting runs are counted in the queues of so many providers, with so many requests in all."""
 DEAD_MAX = 10_000
 """Dead letters are counted up to so many in each of their shards."""
-BATCHES_PAGE = 1_000
 ENDED = "#run = :seen AND #ended_ms = :ended"
 
 
@@ -77,7 +63,7 @@ def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int,
 
 def _days_from(db: Database, after: int) -> list[Item]:
     first = max(after + 1, 0) >> RECORD_BITS
-    return db.query(ITEMS, "#pk = :pk AND #sk >= :first", limit=PURGED_DAYS_MAX, pk="days", first=padded(first))
+    return db.page(ITEMS, "days", limit=PURGED_DAYS_MAX, first=padded(first))
 
 
 def _purge_some(
@@ -87,11 +73,11 @@ def _purge_some(
 
     A waiting run that its provider's lane does not know of is told to it: its planner died before it could.
     """
-    rows = db.get_many(RUNS, (place_key(entry.provider, entry.due_ms) for entry in entries))
+    rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     old: list[_Pair] = []
     waiting: dict[int, list[int]] = defaultdict(list)
     for entry in entries:
-        row = rows.get(place_key(entry.provider, entry.due_ms))
+        row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
             continue
         if row["state"] == "waiting":
@@ -102,9 +88,9 @@ def _purge_some(
             ended_before_ms=ended_before_ms,
             dead_before_ms=dead_before_ms,
         ):
-            place = place_key(entry.provider, entry.due_ms)
+            place = keys.place_key(entry.provider, entry.due_ms)
             gone = delete(RUNS, place, when=ENDED, seen=entry.run, ended=row["ended_ms"])
-            old.append(_Pair(entry.provider, [gone, delete(RUNS, ledger_key(entry.run))]))
+            old.append(_Pair(entry.provider, [gone, delete(RUNS, keys.ledger_key(entry.run))]))
     unknown = {
         lane.provider: min(dues)
         for lane in lanes_of(db, waiting).values()
@@ -136,35 +122,29 @@ def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
 
 def _note_gone(db: Database, row: Item) -> None:
     """Of a planned day whose runs are all deleted: walks need not look at it again."""
-    day = db.get(ITEMS, day_key(row["batch"], row["date"]))
+    day = db.get(ITEMS, keys.day_key(row["batch"], row["date"]))
     if day is not None and day["state"] == "planned":
-        key = day_number_key(int(row["sk"]))
+        key = keys.day_number_key(int(row["sk"]))
         db.write(update(ITEMS, key, "SET #gone = :yes", when=PRESENT, yes=True))
 
 
 def _return_left_aside(store: BatchParts) -> None:
-    after = ""
-    for _ in range(BATCHES_MAX // BATCHES_PAGE):
-        page = batches(store, after=after, limit=BATCHES_PAGE)
-        for batch in page:
-            if not batch.spec.paused:
-                bring_back(store.db, store.looks, batch.number)
-        if len(page) < BATCHES_PAGE:
-            return
-        after = page[-1].id
+    for batch in map(read_batch, store.db.walk(ITEMS, "batches")):
+        if not batch.spec.paused:
+            bring_back(store.db, store.looks, batch.number)
 
 
 def purge_records(store: BatchParts, *, after: int) -> CallPurge:
-    rows = store.db.query(
-        ITEMS, "#pk = :pk AND #sk > :after", limit=TOMBSTONES_MAX, pk="gone", after=padded(max(after, 0))
-    )
+    rows = store.db.page(ITEMS, "gone", limit=TOMBSTONES_MAX, after=padded(max(after, 0)))
     if not rows:
         return CallPurge(0, after=None)
     days = _kept_days(store.db)
-    keys = {
-        ledger_key(run_key(int(day["sk"]), row["number"])): row["number"] for row in rows for day in days[row["batch"]]
+    item_keys = {
+        keys.ledger_key(run_key(int(day["sk"]), row["number"])): row["number"]
+        for row in rows
+        for day in days[row["batch"]]
     }
-    named = {keys[key] for key in store.db.get_many(RUNS, keys)}
+    named = {item_keys[key] for key in store.db.get_many(RUNS, item_keys)}
     planned = {batch for batch in {row["batch"] for row in rows} if _is_planned(store.db, batch, days[batch])}
     gone = [row for row in rows if row["number"] not in named and row["batch"] in planned]
     deleted = sum(one.won for one in store.db.transact_each([_forget(row) for row in gone]))
@@ -175,14 +155,14 @@ def _kept_days(db: Database) -> dict[str, list[Item]]:
     """By batch, the days of which runs may be in the ledger."""
     found: dict[str, list[Item]] = defaultdict(list)
     kept = "attribute_not_exists(#gone)"
-    for row in db.query(ITEMS, "#pk = :pk", limit=KEPT_DAYS_MAX, filtered=kept, pk="days"):
+    for row in db.page(ITEMS, "days", limit=KEPT_DAYS_MAX, filtered=kept):
         found[row["batch"]].append(row)
     return found
 
 
 def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
     """Not while a plan is under way: it may have seen a record that was removed since, and make a run of it yet."""
-    there = db.get_many(ITEMS, (day_key(batch, row["date"]) for row in days))
+    there = db.get_many(ITEMS, (keys.day_key(batch, row["date"]) for row in days))
     return all(day["state"] == "planned" for day in there.values())
 
 
@@ -190,23 +170,23 @@ def _forget(row: Item) -> list[Action]:
     """Returns the actions that delete a record for good, unless it was put again meanwhile."""
     number = row["number"]
     return [
-        delete(ITEMS, name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
-        delete(ITEMS, record_key(number)),
-        delete(ITEMS, newcomer_key(row["batch_number"], number)),
-        delete(ITEMS, gone_key(number)),
+        delete(ITEMS, keys.name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
+        delete(ITEMS, keys.record_key(number)),
+        delete(ITEMS, keys.newcomer_key(row["batch_number"], number)),
+        delete(ITEMS, keys.gone_key(number)),
     ]
 
 
 def batch_counts(store: BatchParts) -> BatchCounts:
     """Costs a few hundred requests at most, however much waits; counts that they do not reach say "at least"."""
-    providers = live_providers(store.db, after="", limit=PROVIDERS_MAX)
+    providers = list(islice(live_providers(store.db), PROVIDERS_MAX))
     lanes = sorted(lanes_of(store.db, (item["number"] for item in providers)).values(), key=lambda lane: lane.first_ms)
     queues = [lane for lane in lanes if lane.first_ms < NEVER_MS][:QUEUES_MAX]
     limit = QUEUES_MAX // max(len(queues), 1) * PAGE_MAX
     ready = [lane for lane in lanes if lane.ready_ms < NEVER_MS]
     return BatchCounts(
         providers=len(providers),
-        batches=store.db.count(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="batches"),
+        batches=store.db.count(ITEMS, "batches", limit=BATCHES_MAX),
         calls_waiting=sum(store.db.threads.fan_out(lambda lane: _waiting(store.db, lane, limit=limit), queues)),
         calls_aside=sum(lane.aside for lane in lanes),
         dead_letters=dead_letters(store),
@@ -219,10 +199,10 @@ def batch_counts(store: BatchParts) -> BatchCounts:
 def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
     """Looks into the queues of so many providers, with a page of requests for each."""
     rows = store.db.threads.fan_out(
-        lambda shard: store.db.query(RUNS, "#shard = :shard", index=READY_INDEX, limit=QUEUES_MAX, shard=shard),
-        worker_shards(),
+        lambda shard: store.db.page(RUNS, shard, limit=QUEUES_MAX, index=READY_INDEX),
+        keys.worker_shards(),
     )
-    lanes = lanes_of(store.db, [provider_in(row["pk"]) for page in rows for row in page]).values()
+    lanes = lanes_of(store.db, [keys.provider_in(row["pk"]) for page in rows for row in page]).values()
     waiting = store.db.threads.fan_out(
         lambda lane: waiting_from(store.db, lane, lane.front_ms, limit=PAGE_MAX, until_ms=now_ms).runs,
         [lane for lane in lanes if lane.outgoing and lane.front_ms <= now_ms],
@@ -232,15 +212,16 @@ def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
 
 def dead_letters(store: BatchParts) -> int:
     def count(shard: int) -> int:
-        return store.db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=DEAD_MAX, shard=dead_shard(shard))
+        return store.db.count(RUNS, keys.dead_shard(shard), limit=DEAD_MAX, index=READY_INDEX)
 
-    return sum(store.db.threads.fan_out(count, range(SHARDS)))
+    return sum(store.db.threads.fan_out(count, range(keys.SHARDS)))
 
 
 def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:
     """From the first on that has not ended."""
-    states = islice(states_from(db, lane.provider, lane.first_ms), limit)
-    return sum(state == "waiting" for state in states)
+    asked: Asked = {"first": padded(lane.first_ms), "last": keys.LAST, "only": "#state"}
+    rows = db.walk(RUNS, keys.queue_partition(lane.provider), size=PAGE_MAX, **asked)
+    return sum(row["state"] == "waiting" for row in islice(rows, limit))
 
 
 def _oldest_due_ms(db: Database, lanes: Sequence[LaneItem]) -> int | None:

@@ -90,7 +90,7 @@ def _places(seen: _Seen) -> Iterator[str]:
 
 
 def _names(db: Database, seen: _Seen) -> Iterator[str]:
-    days = {int(row["sk"]) for row in db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, only="#sk", pk="days")}
+    days = {int(row["sk"]) for row in db.page(ITEMS, "days", limit=BATCHES_MAX, only="#sk")}
     records = {item["number"] for item in db.scan(ITEMS, filtered="begins_with(#pk, :record)", record="record#")}
     for run in seen.ledger:
         if run >> RECORD_BITS not in days or run & RECORD_MASK not in records:
@@ -99,7 +99,7 @@ def _names(db: Database, seen: _Seen) -> Iterator[str]:
 
 def _lanes(db: Database, seen: _Seen) -> Iterator[str]:
     waiting = {place[0] for place, (_, state) in seen.places.items() if state == "waiting"}
-    for item in db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="providers"):
+    for item in db.page(ITEMS, "providers", limit=BATCHES_MAX):
         lane = seen.lanes.get(item["number"])
         if lane is None:
             yield f"a provider has no lane ({item['id']})"

@@ -11,11 +11,11 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item
+from paceline.adapters.aws.client.items import Asked, Item
 
 END = 1 << 100
 """A sort value behind that of every row: the shard is empty."""
@@ -186,11 +186,10 @@ class IndexCache(ShardCache):
         index, mark = self._index, self._mark()
         shards = self.awake(last)
         # The upper bound keeps a page small; without it, a page of few rows tells what comes next as well.
-        where = "#shard = :shard" if self.caches_indexes else f"#shard = :shard AND #{index.sort} <= :last"
-        bound: dict[str, Any] = {} if self.caches_indexes else {"last": last}
+        asked: Asked = {"index": index.name} if self.caches_indexes else {"index": index.name, "last": last}
 
         def read(shard: str) -> list[Item]:
-            return self._db.query(index.table, where, index=index.name, limit=limit, shard=shard, **bound)
+            return self._db.page(index.table, shard, limit=limit, **asked)
 
         pages = dict(zip(shards, self._db.threads.fan_out(read, shards), strict=True))
         for shard, rows in pages.items():
@@ -232,7 +231,7 @@ class IndexCache(ShardCache):
 
     def _ask(self, shard: str) -> int:
         index = self._index
-        rows = self._db.query(index.table, "#shard = :shard", index=index.name, limit=FIRST_ROWS, shard=shard)
+        rows = self._db.page(index.table, shard, limit=FIRST_ROWS, index=index.name)
         return self._least(shard, rows, full=len(rows) == FIRST_ROWS)
 
     def _least(self, shard: str, rows: Sequence[Item], *, full: bool) -> int:

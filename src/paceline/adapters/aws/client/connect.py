@@ -235,6 +235,11 @@ def attempts() -> Iterator[Attempt]:
             return
 
 
+def busy(what: str) -> StoreUnavailable:
+    """Returns the error of a write that lost to others again and again."""
+    return StoreUnavailable(f"AWS: too many write to {what} at once: try again in a moment.")
+
+
 class Threads:
     """A bounded pool for requests that do not depend on each other."""
 

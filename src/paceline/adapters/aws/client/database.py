@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, Unpack
 
 from botocore.exceptions import ClientError
 
-from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, attempts, call, code_of
+from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, attempts, busy, call, code_of
 from paceline.adapters.aws.client.items import (
     Action,
+    Asked,
+    Bounds,
     Item,
     Key,
     Value,
@@ -19,12 +21,16 @@ from paceline.adapters.aws.client.items import (
     encode,
     encode_key,
     is_possible,
+    key_condition,
     key_of,
     query_params,
 )
+from paceline.adapters.aws.client.tables import TABLES
 from paceline.core.leases import write_time_ms
 from paceline.errors import StoreUnavailable
 from paceline.ports import Clock
+
+T = TypeVar("T")
 
 ACTIONS_MAX = 100
 """The most actions of one transaction."""
@@ -32,6 +38,9 @@ GETS_MAX = 100
 WRITES_MAX = 25
 PAGE_MAX = 1_000
 
+_KEYS: dict[str | None, tuple[str, str]] = {None: ("pk", "sk")}
+_KEYS |= {index.name: (index.shard, index.sort) for table in TABLES for index in table.indexes}
+"""The attributes that find and order the items of a table (None) and of each index."""
 _LOST = "ConditionalCheckFailed"
 _CONFLICTS = frozenset({"TransactionConflict", "TransactionConflictException"})
 
@@ -127,34 +136,30 @@ class Database:
                     raise
                 continue
             return [decode_item(answer["Item"]) if answer.get("Item") else None for answer in answers]
-        raise StoreUnavailable("AWS: the items are written to all the time: try again in a moment.")
+        raise busy("the items that are read together")
 
-    def query(
-        self,
-        table: str,
-        where: str,
-        *,
-        limit: int,
-        index: str | None = None,
-        filtered: str = "",
-        only: str = "",
-        newest_first: bool = False,
-        **values: Value,
-    ) -> list[Item]:
-        """Return items in key order, at most ``limit``; consistent, unless an index is named: that is a hint."""
-        if not is_possible(Key(str(values.get("pk", "-")), "-")):
-            return []
-        params = query_params(where=where, filtered=filtered, only=only, values=values)
-        params |= {"TableName": self.table(table), "ScanIndexForward": not newest_first}
-        params |= {"IndexName": index} if index else {"ConsistentRead": True}
+    def page(self, table: str, pk: str, *, limit: int, **asked: Unpack[Asked]) -> list[Item]:
+        """Return the first items of ``walk``, at most ``limit``."""
         # What is filtered out counts towards DynamoDB's limit, so it cannot be ours.
-        params["Limit"] = PAGE_MAX if filtered else min(limit, PAGE_MAX)
-        return list(islice(self._walk("query", params), limit)) if limit > 0 else []
+        size = PAGE_MAX if asked.get("filtered") else min(limit, PAGE_MAX)
+        return list(islice(self.walk(table, pk, size=size, **asked), limit)) if limit > 0 else []
 
-    def count(self, table: str, where: str, *, limit: int, index: str | None = None, **values: Value) -> int:
-        """Return how many there are, counting up to the limit."""
-        params = query_params(where=where, values=values) | {"TableName": self.table(table), "Select": "COUNT"}
-        params |= {"IndexName": index} if index else {"ConsistentRead": True}
+    def walk(self, table: str, pk: str, *, size: int = PAGE_MAX, **asked: Unpack[Asked]) -> Iterator[Item]:
+        """Yield items of a partition in key order, ``size`` a request; consistent, unless an index is named: a hint."""
+        where, values = key_condition(pk, _KEYS[asked.get("index")], asked)
+        if not where:
+            return iter(())
+        texts = {"filtered": asked.get("filtered", ""), "only": asked.get("only", "")}
+        params = query_params(where=where, **texts, values={**values, **asked.get("given", {})}) | self._of(
+            table, asked
+        )
+        params |= {"Limit": size, "ScanIndexForward": not asked.get("newest_first", False)}
+        return self._walk("query", params)
+
+    def count(self, table: str, pk: str, *, limit: int, **bounds: Unpack[Bounds]) -> int:
+        """Return how many items ``walk`` would yield, counting up to the limit."""
+        where, values = key_condition(pk, _KEYS[bounds.get("index")], bounds)
+        params = query_params(where=where, values=values) | self._of(table, bounds) | {"Select": "COUNT"}
         found = 0
         while found < limit:
             answer = call(self._client.query, **params, Limit=min(limit - found, PAGE_MAX))
@@ -163,6 +168,10 @@ class Database:
                 break
             params["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
         return min(found, limit)
+
+    def _of(self, table: str, bounds: Bounds) -> dict[str, Any]:
+        index = bounds.get("index")
+        return {"TableName": self.table(table)} | ({"IndexName": index} if index else {"ConsistentRead": True})
 
     def scan(self, table: str, *, index: str | None = None, filtered: str = "", **values: Value) -> Iterator[Item]:
         """Yield every item, page by page, in no order. For upkeep: it reads the whole table."""
@@ -207,7 +216,7 @@ class Database:
                     raise
                 continue
             return Written(True, decode_item(answer["Attributes"]) if answer.get("Attributes") else None)
-        raise _busy(action.table)
+        raise busy(f"the same items of {action.table}")
 
     def _marked(self, action: Action) -> tuple[dict[str, Any], str]:
         """Return the parameters of a conditional write with a mark, ``w``, that it leaves in the item.
@@ -264,7 +273,7 @@ class Database:
                     tuple(decode_item(reason["Item"]) if reason.get("Item") else None for reason in reasons),
                 )
             return Transacted(True)
-        raise _busy(", ".join(sorted({action.table for action in actions})))
+        raise busy(f"the same items of {', '.join(sorted({action.table for action in actions}))}")
 
     def _part(self, action: Action) -> dict[str, Any]:
         params = action.params | {"TableName": self.table(action.table)}
@@ -301,6 +310,13 @@ class Database:
         return self.threads.fan_out(self.transact, transactions)
 
 
+def in_pages(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Yield the rows in order, so many at a time."""
+    left = iter(rows)
+    while page := list(islice(left, size)):
+        yield page
+
+
 def _may_repeat(error: ClientError) -> bool:
     """Return whether it conflicted with another transaction or was throttled, and none of its conditions failed."""
     reasons = {reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])} - {"None"}
@@ -312,7 +328,3 @@ def _lost_or_repeated(error: ClientError, mark: str) -> Written:
     stands: Any = error.response.get("Item")
     item = decode_item(stands) if stands else None
     return Written(item is not None and item.get("w") == mark, item)
-
-
-def _busy(what: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the same items of {what} at once: try again in a moment.")

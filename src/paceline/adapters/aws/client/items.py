@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 from urllib.parse import quote
 from zlib import crc32
 
@@ -82,6 +82,53 @@ def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     parts = ["SET " + ", ".join(f"#{name} = :{name}" for name in given)] if given else []
     parts += ["REMOVE " + ", ".join(gone)] if gone else []
     return " ".join(parts), given
+
+
+class Bounds(TypedDict, total=False):
+    """Which items of a partition are meant, by their sort keys; none of them: all. An empty text is no bound.
+
+    ``index``: of the index with this name, not of the table. ``first`` and ``last`` are included, ``after`` and
+    ``before`` are not. DynamoDB takes one of these, or ``first`` with ``last``.
+    """
+
+    index: str
+    begins: str
+    first: str | int
+    last: str | int
+    after: str | int
+    before: str | int
+
+
+class Asked(Bounds, total=False):
+    """What is read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values."""
+
+    only: str
+    filtered: str
+    given: Mapping[str, Any]
+    newest_first: bool
+
+
+_COMPARED = {"first": ">=", "last": "<=", "after": ">", "before": "<"}
+
+
+def key_condition(pk: str, names: tuple[str, str], bounds: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the condition on a partition and its sort keys, with its values; an empty text if no item can fit."""
+    values = {name: bounds[name] for name in ("begins", *_COMPARED) if bounds.get(name, "") != ""}
+    if not is_possible(Key(pk, "-")) or ("first" in values and "last" in values and values["first"] > values["last"]):
+        return "", {}
+    where, sort = f"#{names[0]} = :of", f"#{names[1]}"
+    match list(values):
+        case []:
+            pass
+        case ["begins"]:
+            where += f" AND begins_with({sort}, :begins)"
+        case ["first", "last"]:
+            where += f" AND {sort} BETWEEN :first AND :last"
+        case [name]:
+            where += f" AND {sort} {_COMPARED[name]} :{name}"
+        case more:
+            raise AssertionError(f"DynamoDB takes one bound, or first and last: {more}")
+    return where, values | {"of": pk}
 
 
 def query_params(*, where: str, filtered: str = "", only: str = "", values: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,6 +210,11 @@ def encode_key(key: Key) -> Wire:
 
 def key_of(item: Mapping[str, Any]) -> Key:
     return Key(item["pk"], item["sk"])
+
+
+def item_at(key: Key, **fields: Any) -> Item:
+    """Returns an item with this key and these attributes."""
+    return {"pk": key.pk, "sk": key.sk} | fields
 
 
 def joined(kind: str, *parts: str | int) -> str:

@@ -28,12 +28,10 @@ Place = tuple[int, int]
 def call_facts(store: BatchParts) -> Iterator[Fact]:
     """Yields the days, then each provider with its runs, then runs that the ledger has and no provider."""
     db = store.db
-    for row in db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="days"):
+    for row in db.page(ITEMS, "days", limit=BATCHES_MAX):
         batch, window = row["batch"], (row["start_ms"], row["end_ms"])
         yield DayFact(int(row["sk"]), batch, row["date"], *window, planned=True)
-    providers = {
-        item["number"]: _provider(item) for item in db.query(ITEMS, "#pk = :pk", limit=BATCHES_MAX, pk="providers")
-    }
+    providers = {item["number"]: _provider(item) for item in db.page(ITEMS, "providers", limit=BATCHES_MAX)}
     ledger = dict(_ledger(db))
     followers = set(_followers(db))
     runs = db.scan(RUNS, filtered="begins_with(#pk, :queue)", queue="q#")

@@ -81,7 +81,7 @@ def account(store: JobParts, name: str, *, now_ms: int) -> Account | None:
 
 
 def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Account]:
-    listed = store.db.query(LEDGER, "#pk = :pk", limit=rules.ACCOUNTS_MAX, pk="accounts")
+    listed = store.db.page(LEDGER, "accounts", limit=rules.ACCOUNTS_MAX)
     until_ms = max(now_ms, releases_until_ms)
     found = store.db.threads.fan_out(
         lambda item: _account(store.db, item["sk"], now_ms=now_ms, until_ms=until_ms, seen=store.row_cache),
@@ -91,7 +91,7 @@ def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Ac
 
 
 def names(database: Database) -> list[str]:
-    return [item["sk"] for item in database.query(LEDGER, "#pk = :pk", limit=rules.ACCOUNTS_MAX, pk="accounts")]
+    return [item["sk"] for item in database.page(LEDGER, "accounts", limit=rules.ACCOUNTS_MAX)]
 
 
 def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
@@ -142,14 +142,14 @@ def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
 def _allow_types(database: Database, account_name: str) -> None:
     """Removes the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
     pk = account_key(account_name).pk
-    found = database.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=rules.TYPES_MAX, pk=pk, kind="type#")
+    found = database.page(LEDGER, pk, limit=rules.TYPES_MAX, begins="type#")
     for item in found:
         database.write(delete(LEDGER, type_key(account_name, item["type"])))
 
 
 def keys(store: JobParts, account_name: str) -> list[StoredKey]:
     pk = account_key(account_name).pk
-    found = store.db.query(LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=rules.KEYS_MAX, pk=pk, kind="key#")
+    found = store.db.page(LEDGER, pk, limit=rules.KEYS_MAX, begins="key#")
     return [_stored_key(item) for item in found]
 
 
@@ -215,9 +215,7 @@ def sync_meters(store: JobParts, name: str, readings: Sequence[tuple[MeterName, 
 def slots_seen(store: JobParts, name: str, atlas_ids: Sequence[int]) -> int:
     if not atlas_ids:
         return 0
-    found = store.db.query(
-        LEDGER, "#pk = :pk AND begins_with(#sk, :kind)", limit=SLOTS_MAX, pk=account_key(name).pk, kind="slot#"
-    )
+    found = store.db.page(LEDGER, account_key(name).pk, limit=SLOTS_MAX, begins="slot#")
     wanted = set(atlas_ids)
     return sum(atlas_id in wanted for item in found for atlas_id in item["atlas_ids"])
 
@@ -241,10 +239,7 @@ def _account(
     database: Database, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
 ) -> Account | None:
     """Reads an account with one query: its item, keys, slots, barred types and releases stand in this order."""
-    items = database.query(
-        LEDGER, "#pk = :pk AND #sk <= :last", limit=PARTS_MAX,
-        pk=joined("account", name), last=f"until#{padded(until_ms)}",
-    )  # fmt: skip
+    items = database.page(LEDGER, joined("account", name), limit=PARTS_MAX, last=f"until#{padded(until_ms)}")
     if not items or items[0]["sk"] != "-":
         return None
     item = items[0]

@@ -7,23 +7,7 @@ from typing import NamedTuple, assert_never
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, Key, put
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs import meters
-from paceline.adapters.aws.jobs.keys import (
-    GATE,
-    LINE,
-    account_key,
-    after_move,
-    handle_in,
-    hinted,
-    job_key,
-    moved,
-    read,
-    row_key,
-    slot_key,
-    target_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, sending_over, unsent_ends
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import measurement_in
@@ -83,10 +67,10 @@ def _answer_as_seen(
             targets_of(measurement_in(row))
         ):
             actions = _sent(row, answered.atlas_ids, now_ms=now_ms)
-            after = after_move(row, **_sent_changes(answered.atlas_ids, now_ms=now_ms))
+            after = keys.after_move(row, **_sent_changes(answered.atlas_ids, now_ms=now_ms))
         case transitions.IsUnknown():
             actions = _unsure(row, answered)
-            after = after_move(row, state="unknown", **answered._asdict())
+            after = keys.after_move(row, state="unknown", **answered._asdict())
         case _:
             return False
     if not store.db.transact(actions).won:
@@ -111,7 +95,7 @@ def _answer(
     effect: RefusalEffect | None,
     now_ms: int,
 ) -> bool:
-    for _ in tries():
+    for _ in keys.tries():
         out = _out(store.db, known, handle, attempt, effect)
         known = None
         if out is None:
@@ -135,17 +119,17 @@ def _answer(
             clear_effects(store.db, account=account, gate=out.gate, targets=out.targets, now_ms=now_ms)
             store.row_cache.forget_gates()
         return True
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def _out(
     database: Database, known: tuple[Item, Item] | None, handle: int, attempt: int, effect: RefusalEffect | None
 ) -> _Out | None:
     """Returns the measurement with all items that its answer touches; None if it is not out."""
-    keys = [row_key(handle), job_key(handle >> INDEX_BITS), LINE, GATE]
+    item_keys = [keys.row_key(handle), keys.job_key(handle >> INDEX_BITS), keys.LINE, keys.GATE]
     beside = [] if known is None or "account" not in known[0] else _concerned(known[0], effect)
-    found = database.get_many(LEDGER, [*keys, *beside])
-    row, job, line, gate = (found.get(key) for key in keys)
+    found = database.get_many(LEDGER, [*item_keys, *beside])
+    row, job, line, gate = (found.get(key) for key in item_keys)
     if row is None or job is None or not transitions.may_answer(row["state"], is_attempt=row["attempt"] == attempt):
         return None
     concerned = _concerned(row, effect)
@@ -155,19 +139,19 @@ def _out(
     return _Out(
         row,
         job,
-        found[account_key(row["account"])],
+        found[keys.account_key(row["account"])],
         (line or {}).get("turns", 0),
         gate,
-        [found[key] for key in map(target_key, sorted(targets_of(measurement_in(row)))) if key in found],
+        [found[key] for key in map(keys.target_key, sorted(targets_of(measurement_in(row)))) if key in found],
         found.get(refused_key) if refused_key else None,
     )
 
 
 def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
     """Returns the keys of its account, its targets and the item that its refusal concerns."""
-    targets = [target_key(name) for name in sorted(targets_of(measurement_in(row)))]
+    targets = [keys.target_key(name) for name in sorted(targets_of(measurement_in(row)))]
     beside = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
-    return [account_key(row["account"]), *targets, *([beside] if beside else [])]
+    return [keys.account_key(row["account"]), *targets, *([beside] if beside else [])]
 
 
 def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.Write, list[Action]]:
@@ -190,7 +174,7 @@ def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.
 
 
 def _back(out: _Out, back: transitions.GoesBack) -> list[Action]:
-    row = moved(out.row, **back._asdict(), slot=0, account=None, key_number=None)
+    row = keys.moved(out.row, **back._asdict(), slot=0, account=None, key_number=None)
     actions = [row, job_adds(out.job, waiting=1)]
     if back.state == "queued":
         actions.append(joins(out.row["owner"], out.job["user"], 1, turns=out.turns))
@@ -198,7 +182,7 @@ def _back(out: _Out, back: transitions.GoesBack) -> list[Action]:
 
 
 def _unsure(row: Item, unknown: transitions.IsUnknown) -> list[Action]:
-    return [moved(row, state="unknown", **unknown._asdict()), *sending_over(row)]
+    return [keys.moved(row, state="unknown", **unknown._asdict()), *sending_over(row)]
 
 
 def _sent_changes(atlas_ids: tuple[int, ...], *, now_ms: int) -> Item:
@@ -211,32 +195,32 @@ def _sent(row: Item, atlas_ids: tuple[int, ...], *, now_ms: int) -> list[Action]
     # Counted from the intent: a measurement that a lookup found began long before its answer.
     expected_ms = expected_end_ms(measurement_in(row), sent_ms=row["intent_ms"])
     slot = {
-        **slot_key(row["account"], row["handle"])._asdict(),
+        **keys.slot_key(row["account"], row["handle"])._asdict(),
         "expected_ms": expected_ms,
         "concurrent": row["concurrent"],
         "atlas_ids": list(atlas_ids),
     }
-    move = moved(row, **_sent_changes(atlas_ids, now_ms=now_ms))
+    move = keys.moved(row, **_sent_changes(atlas_ids, now_ms=now_ms))
     return [move, put(LEDGER, slot), *sending_over(row)]
 
 
 def lose(store: JobParts, *, intent_before_ms: int, look_ms: int) -> int:
     lost = 0
-    for hint in hinted(store.db, "sending", limit=SENDING_MAX):
-        lost += _lose_one(store.db, handle_in(hint), intent_before_ms=intent_before_ms, look_ms=look_ms)
+    for hint in keys.hinted(store.db, "sending", limit=SENDING_MAX):
+        lost += _lose_one(store.db, keys.handle_in(hint), intent_before_ms=intent_before_ms, look_ms=look_ms)
     if lost:
         store.shard_cache.touch("unknown")
     return lost
 
 
 def _lose_one(database: Database, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
-    for _ in tries():
-        [row] = read(database, [row_key(handle)])
+    for _ in keys.tries():
+        [row] = keys.read(database, [keys.row_key(handle)])
         if row is None or not transitions.is_given_up(
             row["state"], row.get("intent_ms", 0), intent_before_ms=intent_before_ms
         ):
             return False
-        move = moved(row, state="unknown", next_ms=look_ms, reason=transitions.LOST)
+        move = keys.moved(row, state="unknown", next_ms=look_ms, reason=transitions.LOST)
         if database.transact([move, *sending_over(row)]).won:
             return True
-    raise too_busy()
+    raise keys.too_busy()

@@ -34,9 +34,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from paceline.adapters.aws.cache.index_cache import END
-from paceline.adapters.aws.client.connect import back_off
+from paceline.adapters.aws.client.connect import back_off, busy
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Action, Item, Key, joined, padded, setting, update
+from paceline.adapters.aws.client.items import Action, Asked, Item, Key, joined, padded, setting, update
 from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
 from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK, handle_of
 from paceline.errors import StoreUnavailable
@@ -173,22 +173,15 @@ def first_place(database: Database, shard: str) -> int:
 
 
 def hinted(
-    database: Database, shard: str, *, limit: int, after: int = -1, until: int | None = None, newest_first: bool = False
+    database: Database, shard: str, *, limit: int, after: int = -1, until: int = END, newest_first: bool = False
 ) -> list[Item]:
     """Returns keys and places in the index above ``after`` and up to ``until``, in order. They may lag."""
-    values: dict[str, Any] = {"after": after}
-    where = "#shard = :shard AND #at > :after"
-    if until is not None:
-        where, values = ("#shard = :shard AND #at BETWEEN :after AND :until", {"after": after + 1, "until": until})
-        if until <= after:
-            return []
-    return database.query(
-        LEDGER, where, index=READY_INDEX, limit=limit, newest_first=newest_first, shard=shard, **values
-    )
+    bounds: Asked = {"index": READY_INDEX, "first": after + 1, "last": until, "newest_first": newest_first}
+    return database.page(LEDGER, shard, limit=limit, **bounds)
 
 
 def counted(database: Database, shard: str, *, limit: int) -> int:
-    return database.count(LEDGER, "#shard = :shard", index=READY_INDEX, limit=limit, shard=shard)
+    return database.count(LEDGER, shard, limit=limit, index=READY_INDEX)
 
 
 def handle_in(hint: Item) -> int:
@@ -236,7 +229,7 @@ def tries() -> Iterator[int]:
 
 
 def too_busy() -> StoreUnavailable:
-    return StoreUnavailable("AWS: too many change the same job or account at once: try again in a moment.")
+    return busy("the same job or account")
 
 
 def _digest(text: str) -> str:

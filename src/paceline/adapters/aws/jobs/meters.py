@@ -20,15 +20,7 @@ import msgspec
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, delete, padded, put, update
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    account_key,
-    day_key,
-    posting_key,
-    release_key,
-    slot_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.core.jobs.accounts import WINDOWS, meter_name
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.cost import Cost
@@ -71,7 +63,7 @@ def account_action(account: str, write: Write, *, when: str = "", **values: Any)
     given |= {f"set_{name}": value for name, value in write.sets.items()}
     conditions = [PRESENT, *([when] if when else []), *(["#v = :was"] if write.bound is not None else [])]
     given |= {"was": write.bound} if write.bound is not None else {}
-    return update(LEDGER, account_key(account), change, when=" AND ".join(conditions), **given, **values)
+    return update(LEDGER, keys.account_key(account), change, when=" AND ".join(conditions), **given, **values)
 
 
 def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
@@ -175,10 +167,10 @@ def closing(row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
     posting: Item = {"account": name, "handle": row["handle"], "attempt": row["attempt"], "at_ms": now_ms}
     for one in closed.postings:
         posting[f"{_short(one.meter)}_{one.kind}"] = one.amount
-    key = posting_key(row["handle"], row["attempt"], "close")
+    key = keys.posting_key(row["handle"], row["attempt"], "close")
     beside = [put(LEDGER, posting | key._asdict(), when=ABSENT)]
     if row.get("answered_ms") is not None:
-        beside.append(delete(LEDGER, slot_key(name, row["handle"])))
+        beside.append(delete(LEDGER, keys.slot_key(name, row["handle"])))
     at_ms, amounts = _released(closed.meters)
     if at_ms is not None:
         beside.append(_add_release(name, at_ms, amounts))
@@ -216,7 +208,7 @@ def _short(meter: str) -> MeterName:
 def hold_posting(account: str, row: Item, *, attempt: int, now_ms: int) -> Action:
     cost = cost_of(row)
     item = {
-        **posting_key(row["handle"], attempt, "hold")._asdict(),
+        **keys.posting_key(row["handle"], attempt, "hold")._asdict(),
         "account": account,
         "handle": row["handle"],
         "attempt": attempt,
@@ -245,17 +237,17 @@ def cost_of(row: Item) -> Cost:
 
 def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
     """Expires what has left the windows of the account's meters, in writes of its own. Returns the account then."""
-    left = tries()
+    left = keys.tries()
     for _ in range(EXPIRIES_MAX):
         if account.get("first_release_ms", now_ms + 1) > now_ms:
             return account
         won = database.transact(_expiring(database, account, now_ms=now_ms)).won
-        found = database.get(LEDGER, account_key(account["name"]))
+        found = database.get(LEDGER, keys.account_key(account["name"]))
         assert found is not None
         account = found
         if not won and next(left, None) is None:  # others expire the same; only lost writes count as tries
             break
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def releases_in(items: list[Item]) -> dict[MeterName, tuple[Release, ...]]:
@@ -275,16 +267,13 @@ def day_closing(row: Item, *, settled: int) -> Action:
     change = "ADD #held :held, #spent :spent, #used :used"
     held, rest = row["credits"], row["credits"] - settled
     return update(
-        LEDGER, day_key(row["owner"], row["day"]), change, when=PRESENT, held=-held, spent=settled, used=-rest
+        LEDGER, keys.day_key(row["owner"], row["day"]), change, when=PRESENT, held=-held, spent=settled, used=-rest
     )
 
 
 def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]:
-    key = release_key(account["name"], now_ms)
-    items = database.query(
-        LEDGER, "#pk = :pk AND #sk BETWEEN :first AND :last", limit=EXPIRED_MAX,
-        pk=key.pk, first="until#", last=key.sk,
-    )  # fmt: skip
+    key = keys.release_key(account["name"], now_ms)
+    items = database.page(LEDGER, key.pk, limit=EXPIRED_MAX, first="until#", last=key.sk)
     meters = with_expired(account, releases_in(items), now_ms=now_ms)
     write = difference(account, meters)
     opened = {f"{name}_opened_spent": write.adds[f"{name}_spent"] for name in WINDOWS}
@@ -292,12 +281,9 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
     # write is bound to the version that was read: it would skip a release that was added since.
     first_ms = now_ms + DAY_MS if len(items) < EXPIRED_MAX else now_ms
     if len(items) < EXPIRED_MAX:
-        later = database.query(
-            LEDGER, "#pk = :pk AND #sk BETWEEN :after AND :last", limit=1,
-            pk=key.pk, after=f"until#{padded(now_ms + 1)}", last="until#~",
-        )  # fmt: skip
+        later = database.page(LEDGER, key.pk, limit=1, first=f"until#{padded(now_ms + 1)}", last="until#~")
         first_ms = min([first_ms, *(item["at_ms"] for item in later)])
-    gone = [delete(LEDGER, release_key(account["name"], item["at_ms"])) for item in items]
+    gone = [delete(LEDGER, keys.release_key(account["name"], item["at_ms"])) for item in items]
     write = Write(write.adds | opened, {"first_release_ms": first_ms}, bound=account["v"])
     return [account_action(account["name"], write), *gone]
 
@@ -312,7 +298,7 @@ def _released(meters: Mapping[str, Meter]) -> tuple[int | None, dict[str, int]]:
 
 def _add_release(account: str, at_ms: int, amounts: Mapping[str, int]) -> Action:
     change = "ADD " + ", ".join(f"#{name} :{name}" for name in amounts) + " SET #at_ms = :at_ms"
-    return update(LEDGER, release_key(account, at_ms), change, when="", at_ms=at_ms, **amounts)
+    return update(LEDGER, keys.release_key(account, at_ms), change, when="", at_ms=at_ms, **amounts)
 
 
 def with_limit(meter: Meter, limit: int) -> Meter:

@@ -5,18 +5,12 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import Database, in_pages
 from paceline.adapters.aws.client.items import Item, joined, padded
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    BUCKET_BITS,
-    bucket_key,
-    job_key,
-    row_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.meters import cost_of
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.keys import user_key
@@ -37,7 +31,7 @@ _COUNTS = (
 
 def job(store: JobParts, name: str) -> StoredJob | None:
     for number in job_numbers(name):
-        found = store.db.get(LEDGER, job_key(number))
+        found = store.db.get(LEDGER, keys.job_key(number))
         if found is not None and found["name"] == name and not found["purged"]:
             return stored_jobs(store.db, [found])[0]
     return None
@@ -45,7 +39,7 @@ def job(store: JobParts, name: str) -> StoredJob | None:
 
 def job_items(database: Database, numbers: Iterable[int]) -> dict[int, Item]:
     """Returns the jobs that exist, by number; a job whose rows are still being written does not exist yet."""
-    found = database.get_many(LEDGER, [job_key(number) for number in numbers])
+    found = database.get_many(LEDGER, [keys.job_key(number) for number in numbers])
     return {item["number"]: item for item in found.values()}
 
 
@@ -94,7 +88,7 @@ def jobs(store: JobParts, owner: str | None, *, before: int | None, limit: int) 
 
 
 def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
-    found = store.db.get(LEDGER, job_key(number))
+    found = store.db.get(LEDGER, keys.job_key(number))
     if found is None:
         return {}
     if not found["open"] and not found["purged"]:
@@ -105,21 +99,13 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
 
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
     """Yields a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
-    for bucket in range(max(after + 1, 0) >> BUCKET_BITS, (item["measurements"] - 1 >> BUCKET_BITS) + 1):
-        first = max(after + 1, bucket << BUCKET_BITS)
-        while True:
-            found = database.query(
-                LEDGER, "#pk = :pk AND #sk >= :first", limit=page, only=f"{only}, #sk" if only else "",
-                pk=bucket_key(item["number"], bucket), first=padded(first),
-            )  # fmt: skip
-            yield from found
-            if len(found) < page:
-                break
-            first = int(found[-1]["sk"]) + 1
+    for bucket in range(max(after + 1, 0) >> keys.BUCKET_BITS, (item["measurements"] - 1 >> keys.BUCKET_BITS) + 1):
+        first = padded(max(after + 1, bucket << keys.BUCKET_BITS))
+        yield from database.walk(LEDGER, keys.bucket_key(item["number"], bucket), size=page, first=first, only=only)
 
 
 def measurements(store: JobParts, number: int, *, after: int, limit: int) -> list[StoredMeasurement]:
-    found = store.db.get(LEDGER, job_key(number))
+    found = store.db.get(LEDGER, keys.job_key(number))
     if found is None:
         return []
     rows: list[Item] = []
@@ -133,9 +119,9 @@ def measurements(store: JobParts, number: int, *, after: int, limit: int) -> lis
 def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[Item, Item]]:
     """Returns each measurement with its job, in the order asked for; missing ones are left out."""
     numbers = {handle >> INDEX_BITS for handle in handles}
-    keys = [*map(row_key, handles), *map(job_key, numbers)]
-    found = database.get_many(LEDGER, keys)
-    both = [(found.get(row_key(handle)), found.get(job_key(handle >> INDEX_BITS))) for handle in handles]
+    item_keys = [*map(keys.row_key, handles), *map(keys.job_key, numbers)]
+    found = database.get_many(LEDGER, item_keys)
+    both = [(found.get(keys.row_key(handle)), found.get(keys.job_key(handle >> INDEX_BITS))) for handle in handles]
     return [(row, item) for row, item in both if row is not None and item is not None]
 
 
@@ -148,12 +134,12 @@ def chances(
     """
     if known is not None and fits(known[0]):
         yield known
-    for _ in tries():
+    for _ in keys.tries():
         found = read_measurements(database, [handle])
         if not found or not fits(found[0][0]):
             return
         yield found[0]
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def measurement(store: JobParts, handle: int) -> StoredMeasurement | None:
@@ -163,8 +149,8 @@ def measurement(store: JobParts, handle: int) -> StoredMeasurement | None:
 
 def handle_of_number(store: JobParts, number: int) -> tuple[int, int] | None:
     last = padded(number)
-    found = store.db.query(LEDGER, "#pk = :pk AND #sk <= :last", limit=1, newest_first=True, pk="numbered", last=last)
-    job = store.db.get(LEDGER, job_key(found[0]["number"])) if found else None
+    found = store.db.page(LEDGER, "numbered", limit=1, last=last, newest_first=True)
+    job = store.db.get(LEDGER, keys.job_key(found[0]["number"])) if found else None
     if job is None or job["purged"]:
         return None
     return place_in_block(number, job["number"], job["numbered"], job["stride"], job["measurements"])
@@ -241,7 +227,8 @@ def measurements_of(
             break
         if _worth_a_look(item, wanted):
             items[item["number"]] = item
-            rows += _newest_rows(store.db, item, wanted, below=below, limit=limit - len(rows))
+            found = (row for row in _newest_rows(store.db, item, below=below) if row["state"] in wanted)
+            rows += islice(found, limit - len(rows))
     return with_names(store.db, rows, items)
 
 
@@ -268,31 +255,17 @@ def _worth_a_look(item: Item, wanted: frozenset[str]) -> bool:
 def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iterator[Item]:
     """Yields the jobs of a list, newest first, without those being removed."""
     below = padded(1 << 62 if before is None else max(before, 0))
-    while True:
-        page = database.query(
-            LEDGER, "#pk = :pk AND #sk < :below", limit=PAGE, newest_first=True, pk=listed, below=below
-        )
-        items = job_items(database, [int(one["sk"]) for one in page])
-        for one in page:
-            item = items.get(int(one["sk"]))
-            if item is not None and not item["purged"]:
-                yield item
-        if len(page) < PAGE:
-            return
-        below = page[-1]["sk"]
+    numbers = (int(one["sk"]) for one in database.walk(LEDGER, listed, size=PAGE, before=below, newest_first=True))
+    for page in in_pages(numbers, PAGE):
+        items = job_items(database, page)
+        yield from (items[number] for number in page if number in items and not items[number]["purged"])
 
 
-def _newest_rows(database: Database, item: Item, wanted: frozenset[str], *, below: int, limit: int) -> list[Item]:
-    """Returns a job's measurements in these states below a handle, the last first."""
-    found: list[Item] = []
-    last = min(below, handle_of(item["number"], item["measurements"])) - 1
+def _newest_rows(database: Database, item: Item, *, below: int) -> Iterator[Item]:
+    """Yields a job's measurements below a handle, the last first."""
     first = handle_of(item["number"], 0)
-    while last >= first and len(found) < limit:
-        key = row_key(last)
-        page = database.query(
-            LEDGER, "#pk = :pk AND #sk <= :last", limit=PAGE, newest_first=True, pk=key.pk, last=key.sk
-        )
-        found += [row for row in page if row["state"] in wanted]
-        index = int(page[-1]["sk"]) if len(page) == PAGE else (last & INDEX_MASK) >> BUCKET_BITS << BUCKET_BITS
-        last = first + index - 1
-    return found[:limit]
+    last = min(below, handle_of(item["number"], item["measurements"])) - 1
+    while last >= first:
+        key = keys.row_key(last)
+        yield from database.walk(LEDGER, key.pk, size=PAGE, last=key.sk, newest_first=True)
+        last = first + ((last & INDEX_MASK) >> keys.BUCKET_BITS << keys.BUCKET_BITS) - 1

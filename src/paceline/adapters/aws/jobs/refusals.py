@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, put, setting, update
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs import meters
-from paceline.adapters.aws.jobs.keys import GATE, account_key, key_key, read, target_key, type_key
+from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import refusals as rules
 from paceline.core.jobs.names import key_number
@@ -26,14 +25,14 @@ _OR_NEW = "attribute_not_exists(#until_ms) OR #until_ms = :was"
 
 
 def gates(store: JobParts, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
-    gate, *found = read(store.db, [GATE, *map(target_key, targets)])
+    gate, *found = keys.read(store.db, [keys.GATE, *map(keys.target_key, targets)])
     store.row_cache.note_gates(gate, dict(zip(targets, found, strict=True)))
     return _paused(gate), [_target(item) for item in found if item is not None]
 
 
 def site(store: JobParts, proposed: str) -> str:
     written = store.db.write(
-        update(LEDGER, GATE, "SET #site = if_not_exists(#site, :proposed)", when="", proposed=proposed)
+        update(LEDGER, keys.GATE, "SET #site = if_not_exists(#site, :proposed)", when="", proposed=proposed)
     )
     assert written.item is not None
     return str(written.item["site"])
@@ -64,21 +63,21 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
         case KeyRefused():
             if seen is None:  # a key that was removed meanwhile need not be quarantined
                 return []
-            reason, where = rules.quarantine_reason(effect.reason), key_key(account, key_number(key))
+            reason, where = rules.quarantine_reason(effect.reason), keys.key_key(account, key_number(key))
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
         case TypeBarred():
             told = {"until_ms": effect.until_ms, "reason": effect.reason}
-            return [put(LEDGER, {**type_key(account, one)._asdict(), "type": one, **told}) for one in effect.types]
+            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **told)) for one in effect.types]
         case TargetFull():
             after = rules.later_target(None if seen is None else _target(seen), effect)
-            item = {**target_key(after.target)._asdict(), "until_ms": after.until_ms}
+            item = item_at(keys.target_key(after.target), until_ms=after.until_ms)
             item |= {"refusals": after.refusals, "words": after.words}
             was = (seen or {}).get("until_ms", -1)
             return [put(LEDGER, item, when=_OR_NEW, was=was)]
         case Paused():
             was = (seen or {}).get("until_ms", 0)
             change, values = setting(rules.later_pause(_paused(seen), effect)._asdict())
-            return [update(LEDGER, GATE, change, when=_OR_NEW, was=was, **values)]
+            return [update(LEDGER, keys.GATE, change, when=_OR_NEW, was=was, **values)]
         case _:
             return []
 
@@ -87,11 +86,11 @@ def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key |
     """Returns the key of the item that ``actions_beside`` needs; None: it needs none."""
     match effect:
         case KeyRefused():
-            return key_key(account, key_number(key))
+            return keys.key_key(account, key_number(key))
         case TargetFull():
-            return target_key(effect.target)
+            return keys.target_key(effect.target)
         case Paused():
-            return GATE
+            return keys.GATE
         case _:
             return None
 
@@ -103,15 +102,15 @@ def clear_effects(
     if gate is not None and rules.clears_pause(_paused(gate), now_ms=now_ms):
         when = "#until_ms = :was AND #refusals = :refused"
         seen = {"was": gate["until_ms"], "refused": gate["refusals"]}
-        database.write(update(LEDGER, GATE, "SET #refusals = :none", when=when, none=0, **seen))
+        database.write(update(LEDGER, keys.GATE, "SET #refusals = :none", when=when, none=0, **seen))
     if rules.clears_account(account["reason"], account["closed_until_ms"], now_ms=now_ms):
         when = "#closed_until_ms = :was"
         change = "SET #reason = :none ADD #v :one"
         was = account["closed_until_ms"]
-        database.write(update(LEDGER, account_key(account["name"]), change, when=when, was=was, none="", one=1))
+        database.write(update(LEDGER, keys.account_key(account["name"]), change, when=when, was=was, none="", one=1))
     for item in targets:
         if rules.clears_target(_target(item), now_ms=now_ms):
-            database.write(delete(LEDGER, target_key(item["sk"]), when="#until_ms = :was", was=item["until_ms"]))
+            database.write(delete(LEDGER, keys.target_key(item["sk"]), when="#until_ms = :was", was=item["until_ms"]))
 
 
 def _paused(gate: Item | None) -> Paused | None:

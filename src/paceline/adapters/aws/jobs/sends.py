@@ -9,20 +9,7 @@ from typing import Any, NamedTuple
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, check, update
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs import meters
-from paceline.adapters.aws.jobs.keys import (
-    LINE,
-    account_key,
-    after_move,
-    job_key,
-    key_key,
-    moved,
-    pieces,
-    read,
-    row_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.measurement_actions import job_started, unsent_ends
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import chances, stored_measurement
@@ -73,9 +60,15 @@ def _begin_as_seen(store: JobParts, item: StoredMeasurement, sender: _Sender) ->
 def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredMeasurement | Short | Busy | None:
     account, now_ms = sender.account, sender.now_ms
     job_number = item.handle >> INDEX_BITS
-    keys = [row_key(item.handle), job_key(job_number), LINE, account_key(account), key_key(account, sender.key)]
-    for _ in tries():
-        row, job, line, account_item, key_item = read(store.db, keys)
+    item_keys = [
+        keys.row_key(item.handle),
+        keys.job_key(job_number),
+        keys.LINE,
+        keys.account_key(account),
+        keys.key_key(account, sender.key),
+    ]
+    for _ in keys.tries():
+        row, job, line, account_item, key_item = keys.read(store.db, item_keys)
         store.row_cache.note_line(line)
         if row is None or job is None or (row["attempt"], row["state"]) != (item.attempt, "queued"):
             return None
@@ -104,7 +97,7 @@ def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredM
         actions = _intents(row, job, sender, _taking(sender, row), turn=line.get("turns", 0) + 1)
         if store.db.transact(actions).won:
             return _begun(store, row, job, item, sender, unblamed=not account_item["reason"])
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | None:
@@ -118,9 +111,9 @@ def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | No
 
 def _intents(row: Item, job: Item, sender: _Sender, took: Action, *, turn: int) -> list[Action]:
     """Returns all actions that begin a send: the intent, what it takes of every meter, and the user's turn."""
-    key = key_key(sender.account, sender.key)
+    key = keys.key_key(sender.account, sender.key)
     return [
-        moved(row, **_intent(row, sender)),
+        keys.moved(row, **_intent(row, sender)),
         took,
         check(LEDGER, key, when="#enabled = :yes AND #quarantine = :none", yes=True, none=""),
         meters.hold_posting(sender.account, row, attempt=row["attempt"] + 1, now_ms=sender.now_ms),
@@ -146,7 +139,7 @@ def _intent(row: Item, sender: _Sender) -> Item:
 def _begun(
     store: JobParts, row: Item, job: Item, item: StoredMeasurement, sender: _Sender, *, unblamed: bool
 ) -> StoredMeasurement:
-    after = after_move(row, **_intent(row, sender))
+    after = keys.after_move(row, **_intent(row, sender))
     store.row_cache.note_sending(1)
     if unblamed:
         store.row_cache.note(after, job)
@@ -184,7 +177,7 @@ def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Actio
 def _sending(sending_max: int) -> Action:
     """Returns the action that counts a turn, and a send under way: at most so many, of all processes together."""
     when = "attribute_not_exists(#sending) OR #sending < :most"
-    return update(LEDGER, LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
+    return update(LEDGER, keys.LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
 
 
 def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
@@ -193,15 +186,15 @@ def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, rea
     known = {handle: store.row_cache.take(handle) for handle, _ in items}
     pairs = {fence: pair for fence in items if (pair := known[fence[0]]) is not None and _is_queued(pair[0], fence)}
     done: set[int] = set()
-    for piece in pieces((row for row, _ in pairs.values()), rows_max=PARKED_TOGETHER_MAX):
+    for piece in keys.pieces((row for row, _ in pairs.values()), rows_max=PARKED_TOGETHER_MAX):
         users = {(row["owner"], pairs[row["handle"], row["attempt"]][1]["user"]) for row in piece}
         owners = Counter(row["owner"] for row in piece)
         left = [leaves(owner, user, owners[owner]) for owner, user in users]
-        if store.db.transact([*(moved(row, **changes) for row in piece), *left]).won:
+        if store.db.transact([*(keys.moved(row, **changes) for row in piece), *left]).won:
             done |= {row["handle"] for row in piece}
 
     def act(row: Item, job: Item) -> list[Action]:
-        return [moved(row, **changes), leaves(row["owner"], job["user"])]
+        return [keys.moved(row, **changes), leaves(row["owner"], job["user"])]
 
     won = [fence[0] in done or _change_queued(store.db, fence, act) for fence in items]
     store.shard_cache.touch("parked")
@@ -210,7 +203,7 @@ def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, rea
 
 def note_passed(store: JobParts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> None:
     def act(row: Item, _job: Item) -> list[Action]:
-        return [moved(row, passed_ms=row.get("passed_ms", now_ms))]
+        return [keys.moved(row, passed_ms=row.get("passed_ms", now_ms))]
 
     for fence in fences:
         _change_queued(store.db, fence, act, known=store.row_cache.take(fence[0]))

@@ -14,25 +14,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, check, delete, put, update
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, check, delete, item_at, put, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    LINE,
-    TRANSACTED_BYTES_MAX,
-    day_key,
-    hinted,
-    job_key,
-    listed_keys,
-    numbered_key,
-    once_key,
-    queue_of,
-    read,
-    row_key,
-    submitting_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, packed, stored_job, stored_jobs
 from paceline.adapters.aws.jobs.turns import joins
@@ -60,7 +45,7 @@ class _Seen(NamedTuple):
 
 
 def submit(store: JobParts, item: Submission, *, now_ms: int) -> Admitted | Already | OverCredits | None:
-    for _ in tries():
+    for _ in keys.tries():
         seen = _look(store.db, item, now_ms=now_ms)
         if seen is None:
             return None
@@ -76,12 +61,12 @@ def submit(store: JobParts, item: Submission, *, now_ms: int) -> Admitted | Alre
             store.shard_cache.touch("turn")
             store.change_counter.bump()
             return Admitted(made, after_admission(budget, total))
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def submitted_as(store: JobParts, owner: str, idempotency_key: str) -> StoredJob | None:
     user = store.db.get(ITEMS, user_key(owner))
-    once = None if user is None else store.db.get(LEDGER, once_key(user["number"], idempotency_key))
+    once = None if user is None else store.db.get(LEDGER, keys.once_key(user["number"], idempotency_key))
     if once is None:
         return None
     found = job_items(store.db, [once["number"]])
@@ -92,20 +77,20 @@ def budget(store: JobParts, owner: str, *, now_ms: int) -> Budget | None:
     user = store.db.get(ITEMS, user_key(owner))
     if user is None:
         return None
-    return _budget(user, store.db.get(LEDGER, day_key(user["number"], now_ms // DAY_MS)), now_ms=now_ms)
+    return _budget(user, store.db.get(LEDGER, keys.day_key(user["number"], now_ms // DAY_MS)), now_ms=now_ms)
 
 
 def sweep(database: Database, *, now_ms: int) -> None:
     """Removes rows of submissions that were given up; twice, because a submitter that slept may still write."""
-    for hint in hinted(database, "submitting", until=now_ms - GIVEN_UP_MS, limit=SWEPT_MAX):
-        note = database.get(LEDGER, submitting_key(int(hint["sk"])))
+    for hint in keys.hinted(database, "submitting", until=now_ms - GIVEN_UP_MS, limit=SWEPT_MAX):
+        note = database.get(LEDGER, keys.submitting_key(int(hint["sk"])))
         if note is None:
             continue
         if note.get("given_up"):
             _remove(database, note["number"], note["count"])
             continue
         # First it can be admitted no more, then its rows go; what is left, or comes late, goes when it is swept again.
-        key = submitting_key(note["number"])
+        key = keys.submitting_key(note["number"])
         given_up = update(LEDGER, key, "SET #given_up = :yes, #at = :now", when=PRESENT, yes=True, now=now_ms)
         if database.write(given_up).won:
             _remove_rows(database, note["number"], note["count"])
@@ -115,9 +100,9 @@ def _look(database: Database, item: Submission, *, now_ms: int) -> _Seen | None:
     user = database.get(ITEMS, user_key(item.owner))
     if user is None or user["disabled"]:
         return None
-    keys = [day_key(user["number"], now_ms // DAY_MS), LINE]
-    keys += [] if item.idempotency_key is None else [once_key(user["number"], item.idempotency_key)]
-    day, line, *once = read(database, keys)
+    item_keys = [keys.day_key(user["number"], now_ms // DAY_MS), keys.LINE]
+    item_keys += [] if item.idempotency_key is None else [keys.once_key(user["number"], item.idempotency_key)]
+    day, line, *once = keys.read(database, item_keys)
     return _Seen(user, once[0] if once else None, day, (line or {}).get("turns", 0))
 
 
@@ -136,13 +121,13 @@ def _admit(
     job = _job(item, seen, number, reserved=reserved, now_ms=now_ms) | {"numbered": numbered, "stride": stride}
     rows = _rows(item, job)
     actions = _admission(item, seen, job)
-    if len(rows) <= TOGETHER_MAX and sum(len(row["body"]) for row in rows) <= TRANSACTED_BYTES_MAX:
+    if len(rows) <= TOGETHER_MAX and sum(len(row["body"]) for row in rows) <= keys.TRANSACTED_BYTES_MAX:
         won = database.transact([*actions, *(put(LEDGER, row, when=ABSENT) for row in rows)]).won
     else:
-        note = {**submitting_key(number)._asdict(), "number": number, "count": len(rows)}
+        note = item_at(keys.submitting_key(number), number=number, count=len(rows))
         database.write(put(LEDGER, note | {"shard": "submitting", "at": now_ms}, when=ABSENT))
         database.write_many(put(LEDGER, row) for row in rows)
-        admitted = delete(LEDGER, submitting_key(number), when=f"{PRESENT} AND attribute_not_exists(#given_up)")
+        admitted = delete(LEDGER, keys.submitting_key(number), when=f"{PRESENT} AND attribute_not_exists(#given_up)")
         won = database.transact([*actions, admitted]).won
         if not won:
             _remove(database, number, len(rows))
@@ -159,18 +144,18 @@ def _admission(item: Submission, seen: _Seen, job: Item) -> list[Action]:
             number=owner, no=False, limit=limit,
         ),
         update(
-            LEDGER, day_key(owner, job["day"]),
+            LEDGER, keys.day_key(owner, job["day"]),
             "ADD #held :cost, #used :cost, #spent :none, #opened_spent :none, #jobs :one "
             "SET #shard = :shard, #at = :day, #owner = :owner",
             when="attribute_not_exists(#pk) OR #used <= :most",
             cost=job["reserved"], none=0, one=1, shard="day", day=job["day"], owner=owner, most=limit - job["reserved"],
         ),
         joins(owner, item.owner, job["measurements"], turns=seen.turns),
-        *(put(LEDGER, key._asdict()) for key in listed_keys(job["number"], owner)),
-        put(LEDGER, {**numbered_key(job["numbered"])._asdict(), "number": job["number"]}, when=ABSENT),
+        *(put(LEDGER, key._asdict()) for key in keys.listed_keys(job["number"], owner)),
+        put(LEDGER, item_at(keys.numbered_key(job["numbered"]), number=job["number"]), when=ABSENT),
     ]  # fmt: skip
     if item.idempotency_key is not None:
-        once = {**once_key(owner, item.idempotency_key)._asdict(), "number": job["number"]}
+        once = item_at(keys.once_key(owner, item.idempotency_key), number=job["number"])
         actions.append(put(LEDGER, once, when=ABSENT))
     return actions
 
@@ -178,7 +163,7 @@ def _admission(item: Submission, seen: _Seen, job: Item) -> list[Action]:
 def _job(item: Submission, seen: _Seen, number: int, *, reserved: int, now_ms: int) -> Item:
     count = len(item.job.measurements)
     made: Item = {
-        **job_key(number)._asdict(),
+        **keys.job_key(number)._asdict(),
         "number": number,
         "name": job_name(number, now_ms=now_ms),
         "owner": seen.user["number"],
@@ -206,7 +191,7 @@ def _rows(item: Submission, job: Item) -> list[Item]:
     pairs = zip(item.job.measurements, item.costs, strict=True)
     return [
         {
-            **row_key(handle)._asdict(),
+            **keys.row_key(handle)._asdict(),
             "handle": handle,
             "owner": job["owner"],
             "day": job["day"],
@@ -223,7 +208,7 @@ def _rows(item: Submission, job: Item) -> list[Item]:
             "stopping": False,
             "reason": "",
             "v": 0,
-            "shard": queue_of(job["owner"]),
+            "shard": keys.queue_of(job["owner"]),
             "at": handle,
         }
         for handle, (one, cost) in enumerate(pairs, handle_of(job["number"], 0))
@@ -233,8 +218,8 @@ def _rows(item: Submission, job: Item) -> list[Item]:
 def _remove(database: Database, number: int, count: int) -> None:
     """Removes the rows of a job that was not admitted, and then its note."""
     _remove_rows(database, number, count)
-    database.write(delete(LEDGER, submitting_key(number)))
+    database.write(delete(LEDGER, keys.submitting_key(number)))
 
 
 def _remove_rows(database: Database, number: int, count: int) -> None:
-    database.write_many(delete(LEDGER, row_key(handle_of(number, index))) for index in range(count))
+    database.write_many(delete(LEDGER, keys.row_key(handle_of(number, index))) for index in range(count))

@@ -9,21 +9,7 @@ from paceline.adapters.aws.cache.index_cache import END
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, Value, delete, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    LINE,
-    counted,
-    handle_in,
-    hinted,
-    job_key,
-    moved,
-    number_in,
-    owner_of,
-    pieces,
-    queue_of,
-    read,
-    row_key,
-    turn_key,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, read_measurements, stored_measurement
 from paceline.adapters.aws.keys import user_key
@@ -49,17 +35,17 @@ def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
         "#owner = :owner, #user = :user ADD #queued :count"
     )
     values: dict[str, Value] = {"turns": turns, "shard": "turn", "owner": owner, "user": user, "count": count}
-    return update(LEDGER, turn_key(owner, user), change, when="", **values)
+    return update(LEDGER, keys.turn_key(owner, user), change, when="", **values)
 
 
 def leaves(owner: int, user: str, count: int = 1) -> Action:
     """Lowers the user's queued count. A user with none left stays in the queue until ``next_to_send`` reads it."""
-    return update(LEDGER, turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
+    return update(LEDGER, keys.turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
 
 
 def served(owner: int, user: str, *, turn: int) -> Action:
     change = "SET #served = :turn, #at = :turn ADD #queued :less"
-    return update(LEDGER, turn_key(owner, user), change, when=PRESENT, turn=turn, less=-1)
+    return update(LEDGER, keys.turn_key(owner, user), change, when=PRESENT, turn=turn, less=-1)
 
 
 def next_to_send(store: JobParts, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
@@ -85,11 +71,11 @@ def next_ms(store: JobParts) -> int | None:
 
 
 def counts(store: JobParts) -> SendCounts:
-    line = read(store.db, [LINE])[0] or {}
+    line = keys.read(store.db, [keys.LINE])[0] or {}
     turns = list(_hinted_turns(store.db))
     queued = sum(turn["queued"] for turn in store.db.get_many(LEDGER, turns).values())
     parked, unknown, ongoing, open_jobs, ended_jobs = (
-        counted(store.db, shard, limit=COUNTED_MAX) for shard in ("parked", "unknown", "ongoing", "open", "ended")
+        keys.counted(store.db, shard, limit=COUNTED_MAX) for shard in ("parked", "unknown", "ongoing", "open", "ended")
     )
     oldest = _oldest_waiting(store.db) if queued or parked else None
     return SendCounts(queued, parked, line.get("sending", 0), unknown, ongoing, open_jobs + ended_jobs, oldest)
@@ -97,7 +83,7 @@ def counts(store: JobParts) -> SendCounts:
 
 def open_jobs(database: Database, *, after: int = -1, limit: int) -> list[Item]:
     """Returns jobs that have not ended, in order of number, those above ``after``."""
-    numbers = [number_in(hint) for hint in hinted(database, "open", after=after, limit=limit)]
+    numbers = [keys.number_in(hint) for hint in keys.hinted(database, "open", after=after, limit=limit)]
     items = job_items(database, numbers)
     return [items[number] for number in numbers if number in items]
 
@@ -116,11 +102,11 @@ def _hinted_turns(database: Database) -> Iterator[Key]:
     """Yields the keys of all users in the queue, in its order, as the index shows them."""
     after = -1
     while True:
-        hints = hinted(database, "turn", after=after, limit=TURNS_PAGE)
+        hints = keys.hinted(database, "turn", after=after, limit=TURNS_PAGE)
         whole = len(hints) < TURNS_PAGE
         if not whole:
             # Several may have come at the same turn: the page ends before the last of them, unless it is all of them.
-            hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or hinted(
+            hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or keys.hinted(
                 database, "turn", after=after, until=hints[-1]["at"], limit=COUNTED_MAX
             )
         yield from (Key(hint["pk"], hint["sk"]) for hint in hints)
@@ -136,10 +122,10 @@ def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
         yield ITEMS, user_key(turn.sk)
 
 
-def _turns(keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> dict[Turn, Key]:
+def _turns(item_keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> dict[Turn, Key]:
     """Returns the turns that were found, with their keys."""
     turns: dict[Turn, Key] = {}
-    for key in keys:
+    for key in item_keys:
         if (item := found.get((LEDGER, key))) is not None:
             user = found.get((ITEMS, user_key(key.sk)))
             there = user is not None and user["number"] == item["owner"]
@@ -161,23 +147,26 @@ def _first_turn(database: Database) -> int:
     return first
 
 
-def _first_of_each(store: JobParts, keys: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
+def _first_of_each(store: JobParts, item_keys: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
     """Returns the first queued measurements of each user, the users in order, read together with their turns."""
-    owners = [owner_of(key) for key in keys]
-    hints = store.db.threads.fan_out(lambda owner: hinted(store.db, queue_of(owner), limit=each_max), owners)
-    handles = {owner: [handle_in(hint) for hint in some] for owner, some in zip(owners, hints, strict=True)}
-    rows = [row_key(handle) for some in handles.values() for handle in some]
-    jobs = [job_key(handle >> INDEX_BITS) for some in handles.values() for handle in some]
-    found = store.db.get_mixed([(LEDGER, LINE), *_keys_of(keys), *((LEDGER, key) for key in (*rows, *jobs))])
-    store.row_cache.note_line(found.get((LEDGER, LINE)))
-    turns = _turns(keys, found)
-    ready, leaving = next_turns(sorted(turns), users_max=len(keys))
+    owners = [keys.owner_of(key) for key in item_keys]
+    hints = store.db.threads.fan_out(lambda owner: keys.hinted(store.db, keys.queue_of(owner), limit=each_max), owners)
+    handles = {owner: [keys.handle_in(hint) for hint in some] for owner, some in zip(owners, hints, strict=True)}
+    rows = [keys.row_key(handle) for some in handles.values() for handle in some]
+    jobs = [keys.job_key(handle >> INDEX_BITS) for some in handles.values() for handle in some]
+    found = store.db.get_mixed([(LEDGER, keys.LINE), *_keys_of(item_keys), *((LEDGER, key) for key in (*rows, *jobs))])
+    store.row_cache.note_line(found.get((LEDGER, keys.LINE)))
+    turns = _turns(item_keys, found)
+    ready, leaving = next_turns(sorted(turns), users_max=len(item_keys))
     for turn in leaving:
         store.db.write(delete(LEDGER, turns[turn], when="#queued = :none", none=0))
     found_first: list[list[StoredMeasurement]] = []
     for turn in ready:
         some = handles[turn.owner]
-        both = [(found.get((LEDGER, row_key(one))), found.get((LEDGER, job_key(one >> INDEX_BITS)))) for one in some]
+        both = [
+            (found.get((LEDGER, keys.row_key(one))), found.get((LEDGER, keys.job_key(one >> INDEX_BITS))))
+            for one in some
+        ]
         pairs = [(row, job) for row, job in both if row is not None and job is not None and row["state"] == "queued"]
         if len(pairs) < len(some) == each_max:
             pairs = _first_of(store.db, turn.owner, each_max)
@@ -192,8 +181,8 @@ def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item,
     found: list[tuple[Item, Item]] = []
     after = -1
     for _ in range(JUMPS_MAX):
-        hints = hinted(database, queue_of(owner), after=after, limit=each_max)
-        pairs = read_measurements(database, [handle_in(hint) for hint in hints])
+        hints = keys.hinted(database, keys.queue_of(owner), after=after, limit=each_max)
+        pairs = read_measurements(database, [keys.handle_in(hint) for hint in hints])
         found += [(row, job) for row, job in pairs if row["state"] == "queued"]
         if len(hints) < each_max or len(found) >= each_max:
             break
@@ -207,24 +196,24 @@ def _wake(store: JobParts, *, now_ms: int) -> None:
     """Puts parked measurements that are due back into the queue, at their old places."""
     if store.shard_cache.caches_indexes and store.shard_cache.first_of("parked") > now_ms:
         return
-    hints = hinted(store.db, "parked", until=now_ms, limit=WOKEN_MAX)
+    hints = keys.hinted(store.db, "parked", until=now_ms, limit=WOKEN_MAX)
     if not hints:
         return
     store.shard_cache.touch("parked", "turn")
-    pairs = read_measurements(store.db, [handle_in(hint) for hint in hints])
+    pairs = read_measurements(store.db, [keys.handle_in(hint) for hint in hints])
     due = [(row, job) for row, job in pairs if row["state"] == "parked" and row["next_ms"] <= now_ms]
-    turns = (read(store.db, [LINE])[0] or {}).get("turns", 0)
+    turns = (keys.read(store.db, [keys.LINE])[0] or {}).get("turns", 0)
     groups: dict[tuple[int, str], list[Item]] = {}
     for row, job in due:
         groups.setdefault((row["owner"], job["user"]), []).append(row)
     for owner, rows in groups.items():
-        for piece in pieces(rows, rows_max=WOKEN_TOGETHER_MAX):
+        for piece in keys.pieces(rows, rows_max=WOKEN_TOGETHER_MAX):
             _wake_together(store.db, owner, piece, turns=turns)
 
 
 def _wake_together(database: Database, owner: tuple[int, str], rows: Sequence[Item], *, turns: int) -> None:
     """Queues parked rows in one write; one at a time if that is lost because one of them changed."""
-    woken = [moved(row, state="queued", next_ms=None) for row in rows]
+    woken = [keys.moved(row, state="queued", next_ms=None) for row in rows]
     if not database.transact([joins(*owner, len(woken), turns=turns), *woken]).won and len(woken) > 1:
         for one in woken:
             database.transact([joins(*owner, 1, turns=turns), one])

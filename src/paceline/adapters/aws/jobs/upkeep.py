@@ -7,28 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, joined, update
 from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.accounts import names
-from paceline.adapters.aws.jobs.keys import (
-    GATE,
-    TRANSACTED_BYTES_MAX,
-    account_key,
-    day_key,
-    duty_key,
-    handle_in,
-    hinted,
-    job_key,
-    listed_keys,
-    moved,
-    number_in,
-    numbered_key,
-    once_key,
-    posting_key,
-    read,
-    row_key,
-    target_key,
-    too_busy,
-    tries,
-)
 from paceline.adapters.aws.jobs.meters import postings_in
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import walk
@@ -56,7 +36,7 @@ def take_duty(store: JobParts, name: str, *, every_ms: int, now_ms: int) -> bool
     due_ms, ahead_ms = now_ms - every_ms, now_ms + min(every_ms, APART_MS_MAX)
     when = "attribute_not_exists(#at_ms) OR #at_ms <= :due OR #at_ms > :ahead"
     taken = store.db.write(
-        update(LEDGER, duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=due_ms, ahead=ahead_ms)
+        update(LEDGER, keys.duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=due_ms, ahead=ahead_ms)
     )
     assert taken.item is not None  # an update tells what it left, or what stands in its way
     store.duties_taken_ms[name] = taken.item["at_ms"]
@@ -68,10 +48,10 @@ def take_duty(store: JobParts, name: str, *, every_ms: int, now_ms: int) -> bool
 
 def purge(store: JobParts, *, finished_before_ms: int, limit: int) -> int:
     removed = 0
-    for hint in hinted(store.db, "finished", until=finished_before_ms - 1, limit=limit + LOOKED_AT_MAX):
+    for hint in keys.hinted(store.db, "finished", until=finished_before_ms - 1, limit=limit + LOOKED_AT_MAX):
         if removed >= limit:
             break
-        removed += _remove_some(store.db, number_in(hint), before_ms=finished_before_ms, limit=limit - removed)
+        removed += _remove_some(store.db, keys.number_in(hint), before_ms=finished_before_ms, limit=limit - removed)
     _drop_days(store.db, ended_before_ms=finished_before_ms, limit=limit)
     return removed
 
@@ -80,7 +60,7 @@ def _remove_some(database: Database, number: int, *, before_ms: int, limit: int)
     """Removes a job's first measurements with their postings, the job with the last. Returns how many."""
     removed = 0
     while removed < limit:
-        [job] = read(database, [job_key(number)])
+        [job] = keys.read(database, [keys.job_key(number)])
         if job is None or not may_be_removed(
             finished_ms=job.get("finished_ms"), hook_ms=job.get("hook_ms"), slots=job["slots"], before_ms=before_ms
         ):
@@ -102,7 +82,7 @@ def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Acti
     postings = _postings_of(database, rows)
     for row in rows:
         its = postings[row["handle"]]
-        gone = [delete(LEDGER, row_key(row["handle"]), when=PRESENT)]
+        gone = [delete(LEDGER, keys.row_key(row["handle"]), when=PRESENT)]
         gone += [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in its]
         accounts = {one["account"] for one in (*sums, *its)}
         if count and len(actions) + len(gone) + len(accounts) > ACTIONS_MAX:
@@ -121,7 +101,7 @@ def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
     for row in rows:
         size += len(row["body"])
         actions += 1 + 2 * row["attempt"]
-        if found and (actions > ACTIONS_MAX or size > TRANSACTED_BYTES_MAX):
+        if found and (actions > ACTIONS_MAX or size > keys.TRANSACTED_BYTES_MAX):
             break
         found.append(row)
         if len(found) == limit:
@@ -132,14 +112,14 @@ def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
 def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Item]]:
     """Returns the postings by handle. Their keys are computed, so those of many rows are read together."""
     few = [row for row in rows if 2 * row["attempt"] <= POSTINGS_MAX // 2]
-    keys = [
-        posting_key(row["handle"], attempt, kind)
+    item_keys = [
+        keys.posting_key(row["handle"], attempt, kind)
         for row in few
         for attempt in range(1, row["attempt"] + 1)
         for kind in ("hold", "close")
     ]
     found: dict[int, list[Item]] = {row["handle"]: [] for row in few}
-    for item in database.get_many(LEDGER, keys).values():
+    for item in database.get_many(LEDGER, item_keys).values():
         found[item["handle"]].append(item)
     return found | {row["handle"]: _few_postings(database, row) for row in rows if row["handle"] not in found}
 
@@ -149,35 +129,35 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
 
     Its idempotency key is free with the first, because nobody sees the job any more.
     """
-    key, actions = job_key(job["number"]), []
+    key, actions = keys.job_key(job["number"]), []
     if not job["purged"] and job.get("idempotency") is not None:
-        actions.append(delete(LEDGER, once_key(job["owner"], job["idempotency"])))
+        actions.append(delete(LEDGER, keys.once_key(job["owner"], job["idempotency"])))
     if job["purged"] + count < job["measurements"]:
         change = "SET #purged = :now"
         return [
             *actions, update(LEDGER, key, change, when="#purged = :was", was=job["purged"], now=job["purged"] + count)
         ]  # fmt: skip
     day = update(
-        LEDGER, day_key(job["owner"], job["day"]), "ADD #opened_spent :spent, #jobs :less", when=PRESENT,
+        LEDGER, keys.day_key(job["owner"], job["day"]), "ADD #opened_spent :spent, #jobs :less", when=PRESENT,
         spent=job["settled"], less=-1,
     )  # fmt: skip
-    listed = [delete(LEDGER, one) for one in listed_keys(job["number"], job["owner"])]
+    listed = [delete(LEDGER, one) for one in keys.listed_keys(job["number"], job["owner"])]
     if "numbered" in job:
-        listed.append(delete(LEDGER, numbered_key(job["numbered"])))
+        listed.append(delete(LEDGER, keys.numbered_key(job["numbered"])))
     return [*actions, delete(LEDGER, key, when="#purged = :was", was=job["purged"]), day, *listed]
 
 
 def _few_postings(database: Database, row: Item) -> list[Item]:
     """Returns a measurement's postings, all of them closed. If there are very many, the first are added up before."""
     for _ in range(2 * ATTEMPTS_MAX):
-        found = database.query(LEDGER, "#pk = :pk", limit=POSTINGS_MAX, pk=joined("posting", row["handle"]))
+        found = database.page(LEDGER, joined("posting", row["handle"]), limit=POSTINGS_MAX)
         if len(found) <= POSTINGS_MAX // 2:
             return found
         # Hold and close of an attempt stand beside each other and go together: "close" comes before "hold".
         some = found[: len(found) // 4 * 2]
         gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
         database.transact([*gone, *_opened(some)])  # lost: another did it
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def _opened(postings: Sequence[Item]) -> list[Action]:
@@ -190,15 +170,15 @@ def _opened(postings: Sequence[Item]) -> list[Action]:
             for pot, amount in books.balances.get(meter_name(account, name), Balance())._asdict().items():
                 adds |= {f"{name}_opened_{pot}": amount} if amount else {}
         change = "ADD " + ", ".join(f"#{name} :{name}" for name in adds)
-        actions.append(update(LEDGER, account_key(account), change, when=PRESENT, **adds))
+        actions.append(update(LEDGER, keys.account_key(account), change, when=PRESENT, **adds))
     return actions
 
 
 def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
     """Removes users' meters of days before this time, once no job names them."""
-    hints = hinted(database, "day", until=days_before(ended_before_ms) - 1, limit=max(limit, 100))
-    keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
-    for key, day in database.get_many(LEDGER, keys).items():
+    hints = keys.hinted(database, "day", until=days_before(ended_before_ms) - 1, limit=max(limit, 100))
+    item_keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
+    for key, day in database.get_many(LEDGER, item_keys).items():
         if not day["jobs"]:
             database.write(delete(LEDGER, key, when="#jobs = :none", none=0))
 
@@ -213,17 +193,19 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
     far_ms = read_far_ms()
     count = 0
     for shard in ("parked", "unknown"):
-        for hint in hinted(store.db, shard, after=far_ms, limit=MOVED_MAX):
-            count += _pull_row(store.db, handle_in(hint), "next_ms", read_far_ms, states={"parked", "unknown"})
-    for hint in hinted(store.db, "sending", limit=MOVED_MAX):
+        for hint in keys.hinted(store.db, shard, after=far_ms, limit=MOVED_MAX):
+            count += _pull_row(store.db, keys.handle_in(hint), "next_ms", read_far_ms, states={"parked", "unknown"})
+    for hint in keys.hinted(store.db, "sending", limit=MOVED_MAX):
         # Else a sender that died would be waited for until the clock is where it was.
-        count += _pull_row(store.db, handle_in(hint), "intent_ms", read_ms, states={"sending"})
+        count += _pull_row(store.db, keys.handle_in(hint), "intent_ms", read_ms, states={"sending"})
     for key, name in _waits(store.db):
         when, change = f"#{name} > :far_ms", f"SET #{name} = :far_ms ADD #v :one"
         count += store.db.write(update(LEDGER, key, change, when=when, far_ms=read_far_ms(), one=1)).won
-    for hint in hinted(store.db, "hook", after=far_ms, limit=MOVED_MAX):
+    for hint in keys.hinted(store.db, "hook", after=far_ms, limit=MOVED_MAX):
         change = "SET #hook_ms = :far_ms, #at = :far_ms"
-        pulled = update(LEDGER, job_key(number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=read_far_ms())
+        pulled = update(
+            LEDGER, keys.job_key(keys.number_in(hint)), change, when="#hook_ms > :far_ms", far_ms=read_far_ms()
+        )
         count += store.db.write(pulled).won
     store.shard_cache.touch("parked", "unknown", "hook")
     return count
@@ -231,20 +213,20 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
 
 def _waits(database: Database) -> Iterator[tuple[Key, str]]:
     """Yields the keys and fields of waits of accounts, targets and everybody."""
-    yield from ((account_key(name), "closed_until_ms") for name in names(database))
-    targets = database.query(LEDGER, "#pk = :pk", limit=MOVED_MAX, pk="target")
-    yield from ((target_key(item["sk"]), "until_ms") for item in targets)
-    yield GATE, "until_ms"
+    yield from ((keys.account_key(name), "closed_until_ms") for name in names(database))
+    targets = database.page(LEDGER, "target", limit=MOVED_MAX)
+    yield from ((keys.target_key(item["sk"]), "until_ms") for item in targets)
+    yield keys.GATE, "until_ms"
 
 
 def _pull_row(database: Database, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]) -> bool:
-    for _ in tries():
-        [row] = read(database, [row_key(handle)])
+    for _ in keys.tries():
+        [row] = keys.read(database, [keys.row_key(handle)])
         latest_ms = read_to_ms()  # after the row was read: it was not written later
         if row is None or row["state"] not in states:
             return False
         if (to_ms := pulled_back_ms(row[name], latest_ms=latest_ms)) is None:
             return False
-        if database.write(moved(row, **{name: to_ms})).won:
+        if database.write(keys.moved(row, **{name: to_ms})).won:
             return True
-    raise too_busy()
+    raise keys.too_busy()

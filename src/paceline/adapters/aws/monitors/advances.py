@@ -8,28 +8,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from paceline.adapters.aws.client.connect import busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, put, update
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, item_at, put, update
 from paceline.adapters.aws.client.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place, token_of
-from paceline.adapters.aws.monitors.keys import (
-    as_key,
-    behind_front,
-    due_of,
-    entry_key,
-    is_outgoing,
-    lane_key,
-    run_key,
-    waves,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, in_waves, transact_acts
 from paceline.core.monitors.catch_up import Calendar, book
 from paceline.core.monitors.due import Advance, ExtraRun, Firing, OnTime
 from paceline.core.monitors.overlap import SUPERSEDED_MAX, state_made, superseded, superseded_reason
 from paceline.core.monitors.values import Moved
-from paceline.errors import StoreUnavailable
 from paceline.ports.queue_messages import Alarm
 
 CATCH_UP = Key("catch-up", "-")
@@ -63,17 +54,15 @@ def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) ->
     the process dies in between, the entry is as if it had been ticked up to there.
     """
     heads = [_head(advance) for advance in advances]
-    won = [False] * len(advances)
-    for wave in waves(advance.due.generation for advance in heads):
-        done = _Commit(store.db, [heads[position] for position in wave], now_ms=now_ms)
-        for position, happened in zip(wave, done.write(), strict=True):
-            won[position] = happened
+
+    def write(some: list[Advance]) -> list[bool]:
+        done = _Commit(store.db, some, now_ms=now_ms)
+        happened = done.write()
         store.superseded_runs += done.superseded()
-        offered = done.offered()
-        for run in offered:
-            if not is_outgoing(run["queue"]):
-                store.ready_checks.moved(run["shard"], run["pk"], run["at"])
-        store.alarms.offer(offered, now_ms=now_ms)
+        _tell_made(store, done.offered(), now_ms=now_ms)
+        return happened
+
+    won = in_waves(heads, lambda advance: advance.due.generation, write)
     rest = [position for position, advance in enumerate(advances) if won[position] and advance is not heads[position]]
     if rest:
         tails = [_tail(advances[position], heads[position]) for position in rest]
@@ -108,7 +97,7 @@ def book_catch_up(
             values["number"] = number
         if db.write(update(LEDGER, CATCH_UP, change, when=when, **values)).won:
             return times
-    raise StoreUnavailable("AWS: too many processes catch up at once: try again in a moment.")
+    raise busy("the calendar of missed runs")
 
 
 def _head(advance: Advance) -> Advance:
@@ -176,7 +165,7 @@ class _Commit:
     def _read_lanes(self) -> dict[int, Item]:
         """Returns lanes of entries that had an open run when they were read. The others are believed to have none."""
         busy = [advance.due.generation for advance in self._advances if advance.due.busy and advance.firings]
-        found = self._db.get_many(RUNS_TABLE, [lane_key(generation) for generation in busy])
+        found = self._db.get_many(RUNS_TABLE, [keys.lane_key(generation) for generation in busy])
         return {lane["generation"]: lane for lane in found.values()}
 
     def _act(self, position: int) -> Act:
@@ -187,7 +176,7 @@ class _Commit:
         values: dict[str, Any] = {
             "next": counter,
             "overlapped": advance.overlapped,
-            "due": due_of(advance.next_due_ms, due.generation),
+            "due": keys.due_of(advance.next_due_ms, due.generation),
             "next_ms": advance.next_due_ms,
         }
         if firings:
@@ -197,7 +186,7 @@ class _Commit:
             change, values["lead_ms"] = f"{change}, #lead_ms = :lead_ms", 0  # from here on it is on its grid
         values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
         when = f"{AS_SEEN} AND #due_ms = :seen_ms"
-        moved = update(SCHEDULERS, entry_key(due.generation), change, when=when, **values)
+        moved = update(SCHEDULERS, keys.entry_key(due.generation), change, when=when, **values)
         if not firings:
             return [moved]
         runs = [put(RUNS_TABLE, run, when=ABSENT) for run in self._runs(position)]
@@ -214,7 +203,7 @@ class _Commit:
             change += ", #resume = :resume"
             when = "#front = :front"  # nothing behind the front can start while it is there
             values |= {"resume": ended.stop, "front": self._lanes[due.generation]["front"]}
-        return update(RUNS_TABLE, lane_key(due.generation), change, when=when, **values)
+        return update(RUNS_TABLE, keys.lane_key(due.generation), change, when=when, **values)
 
     def _superseded(self, position: int) -> range:
         """Returns the counters of the oldest runs behind the front that are more than may wait."""
@@ -224,7 +213,7 @@ class _Commit:
             return range(0)
         if lane["newest"] >= advance.due.counter:
             return range(0)  # its first run is there already: this advance has lost
-        first = behind_front(lane)
+        first = keys.behind_front(lane)
         waiting = lane["newest"] - first + 1
         ended = superseded(waiting=waiting, made=len(advance.firings), waiting_max=advance.waiting_max)
         return range(first, first + ended)
@@ -232,7 +221,7 @@ class _Commit:
     def _end(self, advance: Advance, counter: int) -> Action:
         change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now"
         values: dict[str, Any] = {"dead": "dead", "reason": superseded_reason(advance.waiting_max), "now": self._now_ms}
-        return update(RUNS_TABLE, run_key(advance.due.generation, counter), change, when=PRESENT, **values)
+        return update(RUNS_TABLE, keys.run_key(advance.due.generation, counter), change, when=PRESENT, **values)
 
     def _runs(self, position: int) -> list[Item]:
         """Returns the runs as items. Only the first is put in the index of what may start, if no run is before it."""
@@ -252,7 +241,7 @@ class _Commit:
 def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> Item:
     """Returns a new run as an item, outside the index of what may start."""
     later = firing.after_ms > now_ms
-    return as_key(run_key(generation, firing.counter)) | {
+    return item_at(keys.run_key(generation, firing.counter)) | {
         "generation": generation,
         "counter": firing.counter,
         "due_ms": firing.due_ms,
@@ -269,31 +258,31 @@ def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> It
 
 
 def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
-    won = [False] * len(extra)
-    for wave in waves(one.entry.generation for one in extra):
-        chosen = [extra[position] for position in wave]
-        found = read_entries(store.db, [one.entry.generation for one in chosen])
-        there = [index for index, one in enumerate(chosen) if one.entry.generation in found]
-        runs = {index: _extra_run(chosen[index], found[chosen[index].entry.generation], now_ms) for index in there}
-        done = transact_acts(store.db, [_extra_act(chosen[index], runs[index]) for index in there])
-        made = [index for index, happened in zip(there, done, strict=True) if happened]
-        for index in made:
-            won[wave[index]] = True
-        _tell_extra(store, [runs[index] for index in made], [chosen[index] for index in made], now_ms=now_ms)
+    def write(some: list[ExtraRun]) -> list[bool]:
+        found = read_entries(store.db, [one.entry.generation for one in some])
+        there = [one for one in some if one.entry.generation in found]
+        runs = [_extra_run(one, found[one.entry.generation], now_ms) for one in there]
+        done = transact_acts(store.db, [_extra_act(one, run) for one, run in zip(there, runs, strict=True)])
+        _tell_made(store, [run for run, happened in zip(runs, done, strict=True) if happened], now_ms=now_ms)
+        made = {one.entry.generation for one, happened in zip(there, done, strict=True) if happened}
+        return [one.entry.generation in made for one in some]
+
+    won = in_waves(extra, lambda one: one.entry.generation, write)
+    entries = [one.entry for one, happened in zip(extra, won, strict=True) if happened]
+    # An entry's alarm names its counter, which has risen: it gets another one.
+    alarms = (Alarm(entry.generation, entry.counter + 1, entry.due_ms) for entry in entries if entry.due_ms is not None)
+    store.alarms.arm(alarms, now_ms=now_ms)
+    if entries:
+        store.change_counter.bump()
     return won
 
 
-def _tell_extra(store: MonitorParts, runs: Sequence[Item], extra: Sequence[ExtraRun], *, now_ms: int) -> None:
-    """The entry's alarm names its counter, which has risen: it gets another one."""
+def _tell_made(store: MonitorParts, runs: Sequence[Item], *, now_ms: int) -> None:
+    """Tells of runs that may start: this process's index of checks, and checkers."""
     for run in runs:
-        if not is_outgoing(run["queue"]):
+        if not keys.is_outgoing(run["queue"]):
             store.ready_checks.moved(run["shard"], run["pk"], run["at"])
     store.alarms.offer(runs, now_ms=now_ms)
-    entries = [one.entry for one in extra]
-    alarms = (Alarm(entry.generation, entry.counter + 1, entry.due_ms) for entry in entries if entry.due_ms is not None)
-    store.alarms.arm(alarms, now_ms=now_ms)
-    if runs:
-        store.change_counter.bump()
 
 
 def _extra_run(extra: ExtraRun, item: Item, now_ms: int) -> Item:
@@ -309,7 +298,7 @@ def _extra_act(extra: ExtraRun, run: Item) -> Act:
     return [
         update(
             SCHEDULERS,
-            entry_key(entry.generation),
+            keys.entry_key(entry.generation),
             "SET #counter = :next, #overlapped = :none",
             when=believed,
             **moved,
@@ -317,7 +306,7 @@ def _extra_act(extra: ExtraRun, run: Item) -> Act:
         put(RUNS_TABLE, run, when=ABSENT),
         update(
             RUNS_TABLE,
-            lane_key(entry.generation),
+            keys.lane_key(entry.generation),
             "SET #front = if_not_exists(#front, :counter), #newest = :counter, #generation = :generation",
             when="attribute_not_exists(#pk) OR #front = :counter",
             **lane,

@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from paceline.adapters.aws.client.database import in_pages
 from paceline.adapters.aws.client.items import Key, update
 from paceline.adapters.aws.client.numbers import last_generation
-from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.monitors.due import pages
+from paceline.adapters.aws.client.tables import DUE_INDEX, LEDGER, SCHEDULERS
 from paceline.adapters.aws.monitors.entries import read_entries, to_due, with_lanes
 from paceline.adapters.aws.monitors.keys import GENERATION_MAX, due_ms_of, due_of, due_shards
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -82,7 +82,9 @@ def _send_alarms(store: MonitorParts, *, first_ms: int, last_ms: int, now_ms: in
     def send(shard: str) -> int:
         sent = 0
         first, last = due_of(first_ms, 0), due_of(last_ms, GENERATION_MAX)
-        for rows in pages(db, shard, first=first, last=last, page=min(SWEPT_PAGE, most_each)):
+        size = min(SWEPT_PAGE, most_each)
+        walk = db.walk(SCHEDULERS, shard, size=size, index=DUE_INDEX, first=first, last=last)
+        for rows in in_pages(walk, size):
             alarms = [Alarm(int(row["pk"]), row["counter"], due_ms_of(row["due"])) for row in rows]
             store.alarms.send(alarms, now_ms=now_ms)
             sent += len(alarms)

@@ -5,15 +5,8 @@ from __future__ import annotations
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.entries import read_entries, to_entry
-from paceline.adapters.aws.monitors.keys import (
-    CHANGE_SHARDS,
-    FAN,
-    changes_of,
-    monitor_key,
-    to_monitor,
-    user_key,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.users import expand
 from paceline.core.monitors.values import Change
@@ -26,18 +19,20 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
     del now_ms
     db = store.db
     rows = _recorded(db, limit=limit)
-    if fans := [row for row in rows if row["sk"].startswith(FAN)]:
+    if fans := [row for row in rows if row["sk"].startswith(keys.FAN)]:
         for fan in fans:
-            expand(db, store.numbers, store.alarms, fan)
-        rows = [row for row in _recorded(db, limit=limit) if not row["sk"].startswith(FAN)]
+            expand(store, fan)
+        rows = [row for row in _recorded(db, limit=limit) if not row["sk"].startswith(keys.FAN)]
     rows = sorted(rows, key=lambda row: int(row["generation"]))[:limit]
-    keys = [key for row in rows for key in (monitor_key(row["user"], row["monitor"]), user_key(row["owner"]))]
-    found = db.get_many(ITEMS, keys)
+    item_keys = [
+        key for row in rows for key in (keys.monitor_key(row["user"], row["monitor"]), keys.user_key(row["owner"]))
+    ]
+    found = db.get_many(ITEMS, item_keys)
     items = read_entries(db, [row["generation"] for row in rows])
     told: list[Change] = []
     for row in rows:
-        generation, user = row["generation"], found.get(user_key(row["owner"]))
-        monitor = found.get(monitor_key(row["user"], row["monitor"]))
+        generation, user = row["generation"], found.get(keys.user_key(row["owner"]))
+        monitor = found.get(keys.monitor_key(row["user"], row["monitor"]))
         entry = items.get(generation)
         if not is_there(monitor, user, generation=generation, number=row["user"]):
             monitor = user = None
@@ -45,7 +40,7 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
             Change(
                 seq=row["seq"],
                 generation=generation,
-                monitor=to_monitor(row["owner"], monitor) if monitor else None,
+                monitor=keys.to_monitor(row["owner"], monitor) if monitor else None,
                 owner_disabled=bool(user and user["disabled"]),
                 entry=to_entry(entry) if entry else None,
             )
@@ -55,10 +50,9 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
 
 def count_changes(db: Database) -> int:
     def count(shard: int) -> int:
-        where = "#pk = :pk AND #sk >= :first"
-        return db.count(ITEMS, where, limit=COUNTED_MAX, pk=changes_of(shard), first="0")
+        return db.count(ITEMS, keys.changes_of(shard), limit=COUNTED_MAX, first="0")
 
-    return sum(db.threads.fan_out(count, range(CHANGE_SHARDS)))
+    return sum(db.threads.fan_out(count, range(keys.CHANGE_SHARDS)))
 
 
 def is_there(monitor: Item | None, user: Item | None, *, generation: int, number: int) -> bool:
@@ -67,6 +61,6 @@ def is_there(monitor: Item | None, user: Item | None, *, generation: int, number
 
 
 def _recorded(db: Database, *, limit: int) -> list[Item]:
-    shards = range(CHANGE_SHARDS)
-    pages = db.threads.fan_out(lambda shard: db.query(ITEMS, "#pk = :pk", limit=limit, pk=changes_of(shard)), shards)
+    shards = range(keys.CHANGE_SHARDS)
+    pages = db.threads.fan_out(lambda shard: db.page(ITEMS, keys.changes_of(shard), limit=limit), shards)
     return [row for page in pages for row in page]

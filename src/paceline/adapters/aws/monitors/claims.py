@@ -16,18 +16,8 @@ from paceline.adapters.aws.cache.index_cache import END
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, Key, key_of, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claim_memory import REASONS_MAX, ClaimMemory
-from paceline.adapters.aws.monitors.keys import (
-    check_queue,
-    handle_of,
-    is_outgoing,
-    lane_key,
-    monitor_key,
-    owner_queues,
-    run_key,
-    runs_of,
-    user_key,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.reoffer import owners_after
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
@@ -70,8 +60,8 @@ def claim(
         seats = Seats(runs_max, places)
         return _claim_checks(store, fronts, seats, whole=True, now_ms=now_ms, lease_ms=lease_ms)
     if queue.owner is not None:
-        user = db.get(ITEMS, user_key(queue.owner))
-        queues = owner_queues(user["number"], user["queues"], queue.name) if user and not user["disabled"] else []
+        user = db.get(ITEMS, keys.user_key(queue.owner))
+        queues = keys.owner_queues(user["number"], user["queues"], queue.name) if user and not user["disabled"] else []
         rows = _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
     else:
         rows = _in_turns(db, memory, queue.name, now_ms=now_ms, runs_max=runs_max)
@@ -90,9 +80,9 @@ def claim_checks_of(
 ) -> list[Claimed]:
     """``claim``, of the checks of these monitors alone and without a look at the index."""
     db = store.db
-    lanes = db.get_many(RUNS, map(lane_key, generations)).values()
-    found = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes]).values()
-    runs = [run for run in found if not is_outgoing(run["queue"]) and _may_start(run, now_ms)]
+    lanes = db.get_many(RUNS, map(keys.lane_key, generations)).values()
+    found = db.get_many(RUNS, [keys.run_key(lane["generation"], lane["front"]) for lane in lanes]).values()
+    runs = [run for run in found if not keys.is_outgoing(run["queue"]) and _may_start(run, now_ms)]
     store.claim_memory.note(runs)
     fronts = [Front(*_rank(run), run, run) for run in runs]
     seats = Seats(runs_max, places)
@@ -141,7 +131,7 @@ def _claim_checks(
     memory.note_turns(waiting, whole=whole)
     memory.reasons.note(db, waiting.reasons(seats, limit=REASONS_MAX), now_ms=now_ms)
     for one in claimed:
-        store.ready_checks.moved(check_queue(one.generation), runs_of(one.generation), one.lease_until_ms)
+        store.ready_checks.moved(keys.check_queue(one.generation), keys.runs_of(one.generation), one.lease_until_ms)
     return claimed
 
 
@@ -209,10 +199,10 @@ def _start_checks(
 def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
     """Leases the first open runs of outgoing monitors by their names. A run asked for too early is offered again."""
     db = store.db
-    found = db.get_many(RUNS, [run_key(item.generation, item.counter) for item in takes])
+    found = db.get_many(RUNS, [keys.run_key(item.generation, item.counter) for item in takes])
     chosen: dict[Key, int] = {}
     for position, item in enumerate(takes):
-        key = run_key(item.generation, item.counter)
+        key = keys.run_key(item.generation, item.counter)
         if key in found and _is_meant(found[key], item):
             chosen.setdefault(key, position)
     facts = facts_of(db, [found[key] for key in chosen])
@@ -232,7 +222,7 @@ def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Cla
     for position, happened in zip(acts, transact_acts(db, list(acts.values())), strict=True):
         if happened:
             item = takes[position]
-            run = found[run_key(item.generation, item.counter)]
+            run = found[keys.run_key(item.generation, item.counter)]
             taken[position] = _claimed(run, facts[item.generation], until_ms=write_ms + item.lease_ms)
     store.alarms.offer(early, now_ms=now_ms)
     return taken
@@ -241,7 +231,7 @@ def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Cla
 def _is_meant(run: Item, item: Take) -> bool:
     """True if the run has this name and is the first open one of a monitor that checkers claim."""
     named = (run["owner"], run["monitor"]) == (item.owner, item.monitor)
-    return named and "shard" in run and is_outgoing(run["queue"])
+    return named and "shard" in run and keys.is_outgoing(run["queue"])
 
 
 def _take_facts(run: Item, facts: Facts) -> TakeFacts:
@@ -261,8 +251,7 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
     """Returns rows of the index, a hint: the first that may start in each shard, in order of due time."""
 
     def read(shard: str) -> list[Item]:
-        where = "#shard = :shard AND #at <= :now"
-        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, now=now_ms)
+        return db.page(RUNS, shard, limit=limit, index=READY_INDEX, last=now_ms)
 
     rows = [row for page in db.threads.fan_out(read, shards) for row in page]
     return sorted(rows, key=_rank)[:limit]
@@ -278,13 +267,13 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
     if probed and len(ahead) < PROBED_MAX:
         around = owners_after(db, queue, "", limit=PROBED_MAX - len(ahead))
         ahead += [row for row in around if row["sk"] <= probed]
-    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in ahead])
+    users = db.get_many(ITEMS, [keys.user_key(row["owner"]) for row in ahead])
 
     def may_start(row: Item) -> list[Item]:
-        user = users.get(user_key(row["owner"]))
+        user = users.get(keys.user_key(row["owner"]))
         if user is not None and user["number"] == int(row["sk"]) and user["disabled"]:
             return []
-        queues = owner_queues(int(row["sk"]), row["queues"], queue)
+        queues = keys.owner_queues(int(row["sk"]), row["queues"], queue)
         return _ready(db, queues, now_ms=now_ms, limit=runs_max + LOOKED_MORE)
 
     found = dict(zip([row["sk"] for row in ahead], db.threads.fan_out(may_start, ahead), strict=True))
@@ -339,12 +328,14 @@ def _lease(
 
 def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
     """Returns the definitions of runs, by generation. A monitor is gone with its user, even if its row is there."""
-    keys = [key for run in runs for key in (monitor_key(run["user"], run["monitor"]), user_key(run["owner"]))]
-    found = db.get_many(ITEMS, keys)
+    item_keys = [
+        key for run in runs for key in (keys.monitor_key(run["user"], run["monitor"]), keys.user_key(run["owner"]))
+    ]
+    found = db.get_many(ITEMS, item_keys)
     facts: dict[int, Facts] = {}
     for run in runs:
-        monitor = found.get(monitor_key(run["user"], run["monitor"]))
-        user = found.get(user_key(run["owner"]))
+        monitor = found.get(keys.monitor_key(run["user"], run["monitor"]))
+        user = found.get(keys.user_key(run["owner"]))
         there = (
             monitor is not None
             and user is not None
@@ -385,7 +376,7 @@ def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
     gone = facts.monitor is None
     spec = read_spec(facts.monitor["spec"]) if facts.monitor is not None else None
     return Claimed(
-        handle_of(run["generation"], run["counter"]),
+        keys.handle_of(run["generation"], run["counter"]),
         run["attempt"] + 1,
         "" if gone else run["owner"],
         "" if gone else run["monitor"],

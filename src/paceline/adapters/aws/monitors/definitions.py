@@ -7,35 +7,22 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import asdict
 
-from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, key_of, padded, put, update
+from paceline.adapters.aws.client.connect import attempts, busy
+from paceline.adapters.aws.client.database import Database, in_pages
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, item_at, key_of, padded, put, update
 from paceline.adapters.aws.client.numbers import GENERATION, Numbers
 from paceline.adapters.aws.client.tables import ITEMS, SCHEDULERS
-from paceline.adapters.aws.monitors.keys import (
-    MONITORS_PER_QUEUE,
-    OWNERS,
-    QUEUES_MAX,
-    as_key,
-    entry_key,
-    monitor_key,
-    monitors_of,
-    owners_of,
-    to_monitor,
-    to_stored,
-    user_key,
-    waves,
-)
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.users import behind, change_item, tally
+from paceline.adapters.aws.monitors.transactions import in_waves
+from paceline.adapters.aws.monitors.users import change_item, tally
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
-from paceline.core.monitors.lists.query import Facet, MonitorQuery
+from paceline.core.monitors.lists.query import MonitorQuery
 from paceline.core.monitors.load import load_of
 from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
-from paceline.errors import StoreUnavailable
 
 CHUNK = 40
 """Writes of one owner in one transaction: two items each, and 40 specs are less than the 4 MB it may have."""
@@ -74,11 +61,11 @@ def remove_monitors(store: MonitorParts, removes: Sequence[RemoveMonitor]) -> li
 
 def rewrite_specs(store: MonitorParts, monitors: Sequence[Monitor]) -> int:
     db = store.db
-    users = db.get_many(ITEMS, {user_key(one.owner) for one in monitors})
+    users = db.get_many(ITEMS, {keys.user_key(one.owner) for one in monitors})
     writes = [
         update(
             ITEMS,
-            monitor_key(users[user_key(one.owner)]["number"], one.id),
+            keys.monitor_key(users[keys.user_key(one.owner)]["number"], one.id),
             "SET #spec = :spec",
             when="#generation = :generation AND #revision = :seen",
             spec=encode_spec(one.spec).decode(),
@@ -86,40 +73,37 @@ def rewrite_specs(store: MonitorParts, monitors: Sequence[Monitor]) -> int:
             seen=one.revision,
         )
         for one in monitors
-        if user_key(one.owner) in users
+        if keys.user_key(one.owner) in users
     ]
     return sum(written.won for written in db.write_each(writes))
 
 
 def monitor(store: MonitorParts, owner: str, monitor_id: str) -> Monitor | None:
     db = store.db
-    user = db.get(ITEMS, user_key(owner))
-    item = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
-    return to_monitor(owner, item) if item else None
+    user = db.get(ITEMS, keys.user_key(owner))
+    item = db.get(ITEMS, keys.monitor_key(user["number"], monitor_id)) if user else None
+    return keys.to_monitor(owner, item) if item else None
 
 
 def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list[Monitor]:
     db = store.db
-    user = db.get(ITEMS, user_key(owner))
+    user = db.get(ITEMS, keys.user_key(owner))
     if user is None:
         return []
-    return [to_monitor(owner, item) for item in behind(db, monitors_of(user["number"]), after, limit=limit)]
+    return [
+        keys.to_monitor(owner, item)
+        for item in db.page(ITEMS, keys.monitors_of(user["number"]), limit=limit, after=after)
+    ]
 
 
 def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> dict[int, Monitor]:
     """Reads the entries, which name their monitors, and then these."""
     db = store.db
-    entries = db.get_many(SCHEDULERS, [entry_key(generation) for generation in generations]).values()
-    owners = {monitor_key(entry["user"], entry["monitor"]): entry["owner"] for entry in entries}
-    found = [to_monitor(owners[key_of(item)], item) for item in db.get_many(ITEMS, list(owners)).values()]
+    entries = db.get_many(SCHEDULERS, [keys.entry_key(generation) for generation in generations]).values()
+    owners = {keys.monitor_key(entry["user"], entry["monitor"]): entry["owner"] for entry in entries}
+    found = [keys.to_monitor(owners[key_of(item)], item) for item in db.get_many(ITEMS, list(owners)).values()]
     wanted = frozenset(generations)
     return {one.generation: one for one in found if one.generation in wanted}
-
-
-def monitors_with(store: MonitorParts, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
-    """Returns None: there is no index of tags and kinds, which each put would have to write."""
-    del store, facet, owner, after, limit
-    return None
 
 
 def narrowed(store: MonitorParts, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
@@ -135,20 +119,20 @@ def index_monitors(store: MonitorParts, *, limit: int) -> bool:
 
 def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
     """Writes different owners at the same time. An owner's writes go in order: they share the count of monitors."""
-    results: dict[int, R] = {}
-    for wave in waves((item.owner, item.id) for item in writes):
-        owners: dict[str, list[int]] = {}
-        for position in wave:
-            owners.setdefault(writes[position].owner, []).append(position)
 
-        def write_all(positions: Sequence[int]) -> None:
-            for at in range(0, len(positions), CHUNK):
-                chunk = positions[at : at + CHUNK]
-                items = [writes[position] for position in chunk]
-                results.update(zip(chunk, write(items[0].owner, items), strict=True))
+    def write_wave(wave: list[W]) -> list[R]:
+        owners: dict[str, list[W]] = {}
+        for item in wave:
+            owners.setdefault(item.owner, []).append(item)
 
-        db.threads.fan_out(write_all, owners.values())
-    return [results[position] for position in range(len(writes))]
+        def write_all(items: Sequence[W]) -> list[R]:
+            return [done for chunk in in_pages(items, CHUNK) for done in write(chunk[0].owner, chunk)]
+
+        written = db.threads.fan_out(write_all, owners.values())
+        done = {owner: iter(some) for owner, some in zip(owners, written, strict=True)}
+        return [next(done[item.owner]) for item in wave]
+
+    return in_waves(writes, lambda item: (item.owner, item.id), write_wave)
 
 
 class _Puts:
@@ -164,20 +148,20 @@ class _Puts:
 
     def write(self, items: Sequence[PutMonitor]) -> list[PutResult]:
         for _ in attempts():
-            user = self._db.get(ITEMS, user_key(self._owner))
+            user = self._db.get(ITEMS, keys.user_key(self._owner))
             if user is None:
                 return [PutResult("no_owner") for _ in items]
             judged = self._judge(user, items)
             self._list_queues(user, judged)
             if not judged.actions or self._db.transact(judged.actions).won:
                 return judged.results
-        raise _busy(self._owner)
+        raise busy(f"monitors of {self._owner!r}")
 
     def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
         """Decides first without numbers, so that only what is created takes a generation, and only writes a number."""
-        found = self._db.get_many(ITEMS, [monitor_key(user["number"], item.id) for item in items])
+        found = self._db.get_many(ITEMS, [keys.monitor_key(user["number"], item.id) for item in items])
         before = OwnerFacts(user["monitors"], self._load(user), user["disabled"], frozenset(user.get("names", ())))
-        stored = [found.get(monitor_key(user["number"], item.id)) for item in items]
+        stored = [found.get(keys.monitor_key(user["number"], item.id)) for item in items]
         facts, tried = self._decide(items, stored, before, seqs=[0] * len(items), generations=[])
         if all(one.stored is None for one in tried):
             return Judged([one.result for one in tried], [], 0, facts.queues)
@@ -187,7 +171,7 @@ class _Puts:
         actions: list[Action] = []
         for item, seq, there, one in zip(items, seqs, stored, decided, strict=True):
             if one.stored is not None:
-                key = monitor_key(user["number"], item.id)
+                key = keys.monitor_key(user["number"], item.id)
                 change = change_item(
                     one.stored.generation, seq, number=user["number"], owner=item.owner, monitor=item.id
                 )
@@ -216,7 +200,7 @@ class _Puts:
             created = facts.monitors - before
             generation = generations[created] if there is None and created < len(generations) else 0
             new = NewFacts(self._now_ms, seq, generation)
-            decided.append(decide_put(item, to_stored(there) if there else None, facts, self._limits, new))
+            decided.append(decide_put(item, keys.to_stored(there) if there else None, facts, self._limits, new))
             facts = decided[-1].owner
         return facts, decided
 
@@ -225,13 +209,13 @@ class _Puts:
         queues = _queues(user, user["monitors"] + judged.created)
         names = judged.names if queues != user["queues"] else judged.names.difference(user.get("names", ()))
         row = {"sk": padded(user["number"]), "owner": user["id"], "queues": queues}
-        self._db.write_each([put(ITEMS, row | {"pk": owners_of(name)}) for name in names])
+        self._db.write_each([put(ITEMS, row | {"pk": keys.owners_of(name)}) for name in names])
 
     def _load(self, user: Item) -> int:
         """Returns the load of the user's monitors. A user of a store that did not keep it has none; it is added up."""
         if "load" in user or not user["monitors"]:
             return int(user.get("load", 0))
-        rows = self._db.query(ITEMS, "#pk = :pk", limit=1 << 30, pk=monitors_of(user["number"]))
+        rows = self._db.walk(ITEMS, keys.monitors_of(user["number"]))
         return sum(load_of(read_spec(row["spec"])) for row in rows)
 
     def _spare(self, count: int) -> list[int]:
@@ -244,7 +228,7 @@ class _Puts:
 def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
     """Returns the write of a monitor. It holds if there is what was read: nothing, or this generation and revision."""
     if there is None:
-        row = as_key(key) | asdict(stored)
+        row = item_at(key) | asdict(stored)
         row["spec"] = row.pop("text")
         return put(ITEMS, row, when=ABSENT)
     return update(
@@ -261,7 +245,7 @@ def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
 
 
 def _queues(user: Item, monitors: int) -> int:
-    return max(int(user["queues"]), min(1 + monitors // MONITORS_PER_QUEUE, QUEUES_MAX))
+    return max(int(user["queues"]), min(1 + monitors // keys.MONITORS_PER_QUEUE, keys.QUEUES_MAX))
 
 
 def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monitors_max: int) -> list[Action]:
@@ -282,9 +266,15 @@ def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monit
         values["seen_load"] = user["load"]
     # With nothing new there is room, also where the limit was lowered.
     values["room"] = monitors_max - created if created else user["monitors"]
-    actions = [update(ITEMS, user_key(user["id"]), change, when=believed, **values)]
+    actions = [update(ITEMS, keys.user_key(user["id"]), change, when=believed, **values)]
     if outgoing and (not user.get("outgoing") or queues != user["queues"] or names != user.get("names", [])):
-        listed = {"pk": OWNERS, "sk": padded(user["number"]), "owner": user["id"], "queues": queues, "names": names}
+        listed = {
+            "pk": keys.OWNERS,
+            "sk": padded(user["number"]),
+            "owner": user["id"],
+            "queues": queues,
+            "names": names,
+        }
         actions.append(put(ITEMS, listed))
     if created:
         actions.append(tally(user["id"], users=0, monitors=created))
@@ -293,23 +283,23 @@ def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monit
 
 def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
     for _ in attempts():
-        user = db.get(ITEMS, user_key(owner))
+        user = db.get(ITEMS, keys.user_key(owner))
         if user is None:
             return ["not_found" for _ in items]
         judged = _judge_removes(db, numbers, user, items)
         if not judged.actions or db.transact(judged.actions).won:
             return judged.results
-    raise _busy(owner)
+    raise busy(f"monitors of {owner!r}")
 
 
 def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
     number = user["number"]
-    found = db.get_many(ITEMS, [monitor_key(number, item.id) for item in items])
+    found = db.get_many(ITEMS, [keys.monitor_key(number, item.id) for item in items])
     results: list[RemoveResult] = []
     actions: list[Action] = []
     lighter = 0
     for item in items:
-        key = monitor_key(number, item.id)
+        key = keys.monitor_key(number, item.id)
         there = found.get(key)
         result = decide_remove(item, (there["generation"], there["revision"]) if there else None)
         results.append(result)
@@ -321,7 +311,7 @@ def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[R
         change, when = "ADD #monitors :gone", "#number = :number"
         if "load" in user:
             change, fewer = f"{change}, #load :lighter", fewer | {"lighter": -lighter}
-        actions.append(update(ITEMS, user_key(user["id"]), change, when=when, **fewer))
+        actions.append(update(ITEMS, keys.user_key(user["id"]), change, when=when, **fewer))
         actions.append(tally(user["id"], users=0, monitors=-gone))
     return Judged(results, actions)
 
@@ -333,7 +323,3 @@ def _remove(numbers: Numbers, user: Item, key: Key, there: Item) -> list[Action]
         delete(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed),
         put(ITEMS, change_item(generation, seq, number=user["number"], owner=user["id"], monitor=key.sk)),
     ]
-
-
-def _busy(owner: str) -> StoreUnavailable:
-    return StoreUnavailable(f"AWS: too many write to the monitors of {owner!r} at once: try again in a moment.")

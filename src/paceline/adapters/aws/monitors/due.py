@@ -7,7 +7,7 @@ and the conditional write of ``commit`` is the judge.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
@@ -16,14 +16,7 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import DUE_INDEX, SCHEDULERS
-from paceline.adapters.aws.monitors.keys import (
-    GENERATION_MAX,
-    due_ms_of,
-    due_of,
-    due_shard,
-    due_shards,
-    entry_key,
-)
+from paceline.adapters.aws.monitors import keys
 
 REMEMBERED_S = 1.0
 
@@ -41,12 +34,7 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
     page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
     def read(name: str, begin: int) -> _Shard:
-        where = "#shard = :shard AND #due BETWEEN :first AND :last"
-        rows = (
-            db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=name, first=begin, last=last)
-            if begin <= last
-            else []
-        )
+        rows = db.page(SCHEDULERS, name, limit=page, index=DUE_INDEX, first=begin, last=last)
         return _Shard(name, rows, len(rows) == page)
 
     shards = {shard.name: shard for shard in db.threads.fan_out(lambda name: read(name, first), names)}
@@ -67,18 +55,6 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
             shards[shard.name] = _Shard(shard.name, shards[shard.name].rows + shard.rows, shard.full)
 
 
-def pages(db: Database, shard: str, *, first: int, last: int, page: int) -> Iterator[list[Item]]:
-    """Reads one shard's rows with ``first <= due <= last``, page by page."""
-    where = "#shard = :shard AND #due BETWEEN :first AND :last"
-    while first <= last:
-        rows = db.query(SCHEDULERS, where, index=DUE_INDEX, limit=page, shard=shard, first=first, last=last)
-        if rows:
-            yield rows
-        if len(rows) < page:
-            return
-        first = rows[-1]["due"] + 1
-
-
 class NextDue:
     """When the next entry is due, from the cached first places of the due index.
 
@@ -87,24 +63,24 @@ class NextDue:
     """
 
     def __init__(self, db: Database, counter: ChangeCounter, *, clock_s: Callable[[], float] = time.monotonic) -> None:
-        index = Index(SCHEDULERS, DUE_INDEX, "due", lambda: due_shards(last_generation(db)))
+        index = Index(SCHEDULERS, DUE_INDEX, "due", lambda: keys.due_shards(last_generation(db)))
         self._index = IndexCache(db, counter, index, least_s=REMEMBERED_S, clock_s=clock_s)
 
     def first_ms(self) -> int | None:
         first = self._index.first()
-        return None if first == END else due_ms_of(first)
+        return None if first == END else keys.due_ms_of(first)
 
     def awake(self, now_ms: int) -> list[str]:
         """Returns the shards that may have due entries."""
-        return self._index.awake(due_of(now_ms, GENERATION_MAX))
+        return self._index.awake(keys.due_of(now_ms, keys.GENERATION_MAX))
 
     def moved(self, generation: int, *, from_ms: int | None, to_ms: int | None) -> None:
         """Notes that this process has moved an entry; None: it was not armed before, or is not now."""
         self._index.moved(
-            due_shard(generation),
-            entry_key(generation).pk,
-            None if to_ms is None else due_of(to_ms, generation),
-            was=None if from_ms is None else due_of(from_ms, generation),
+            keys.due_shard(generation),
+            keys.entry_key(generation).pk,
+            None if to_ms is None else keys.due_of(to_ms, generation),
+            was=None if from_ms is None else keys.due_of(from_ms, generation),
         )
 
 

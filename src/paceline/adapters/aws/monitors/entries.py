@@ -14,26 +14,10 @@ from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, check,
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.due import NextDue, between, generations_of
-from paceline.adapters.aws.monitors.keys import (
-    GENERATION_MAX,
-    as_key,
-    change_key,
-    check_queue,
-    due_of,
-    due_shard,
-    due_shards,
-    entry_key,
-    lane_key,
-    monitor_key,
-    owner_queue,
-    tally_key,
-    uptime_key,
-    user_key,
-    waves,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.transactions import Act, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, in_waves, transact_acts
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.schedule import Arm, Cadence, Entry, Keep, Remove, Rest
@@ -58,7 +42,7 @@ class Place(NamedTuple):
 
 
 def read_entries(db: Database, generations: Sequence[int]) -> dict[int, Item]:
-    found = db.get_many(SCHEDULERS, [entry_key(generation) for generation in generations])
+    found = db.get_many(SCHEDULERS, [keys.entry_key(generation) for generation in generations])
     return {item["generation"]: item for item in found.values()}
 
 
@@ -96,14 +80,16 @@ def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> l
 
 def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
     """Returns those whose definition is still there."""
-    monitors = db.get_many(ITEMS, [monitor_key(item["user"], item["monitor"]) for item in items])
+    monitors = db.get_many(ITEMS, [keys.monitor_key(item["user"], item["monitor"]) for item in items])
     there = {monitor["generation"] for monitor in monitors.values()}
     return [Scheduler(item["owner"], item["monitor"], to_entry(item)) for item in items if item["generation"] in there]
 
 
 def due(store: MonitorParts, *, now_ms: int, limit: int) -> list[Due]:
     shards = store.next_due.awake(now_ms)
-    return with_lanes(store.db, _armed(store.db, shards, first=0, last=due_of(now_ms, GENERATION_MAX), limit=limit))
+    return with_lanes(
+        store.db, _armed(store.db, shards, first=0, last=keys.due_of(now_ms, keys.GENERATION_MAX), limit=limit)
+    )
 
 
 def next_due_ms(store: MonitorParts) -> int | None:
@@ -112,8 +98,8 @@ def next_due_ms(store: MonitorParts) -> int | None:
 
 def armed_after(store: MonitorParts, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:
     db = store.db
-    first = due_of(from_ms, 0) if after is None else due_of(after.due_ms, after.generation) + 1
-    return _armed(db, due_shards(last_generation(db)), first=first, last=due_of(1 << 60, 0), limit=limit)
+    first = keys.due_of(from_ms, 0) if after is None else keys.due_of(after.due_ms, after.generation) + 1
+    return _armed(db, keys.due_shards(last_generation(db)), first=first, last=keys.due_of(1 << 60, 0), limit=limit)
 
 
 def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
@@ -133,8 +119,8 @@ def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit:
 
 def with_lanes(db: Database, dues: Sequence[Due]) -> list[Due]:
     """Adds to each entry whether its newest run has ended, which its lane says. Without a lane it never fired."""
-    lanes = db.get_many(RUNS_TABLE, [lane_key(one.generation) for one in dues if one.counter])
-    return [replace(one, busy=is_busy(lanes.get(lane_key(one.generation)))) for one in dues]
+    lanes = db.get_many(RUNS_TABLE, [keys.lane_key(one.generation) for one in dues if one.counter])
+    return [replace(one, busy=is_busy(lanes.get(keys.lane_key(one.generation)))) for one in dues]
 
 
 def is_busy(lane: Item | None) -> bool:
@@ -155,21 +141,19 @@ def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: 
     """``react`` without a bump of the change counter."""
     db = store.db
     owners = {item.change.monitor.owner for item in reacted if item.change.monitor is not None}
-    users = {item["id"]: item for item in db.get_many(ITEMS, [user_key(owner) for owner in owners]).values()}
-    won = [False] * len(reacted)
-    for wave in waves(item.change.generation for item in reacted):
-        chosen = [reacted[position] for position in wave]
+    users = {item["id"]: item for item in db.get_many(ITEMS, [keys.user_key(owner) for owner in owners]).values()}
+
+    def write(chosen: list[Reacted]) -> list[bool]:
         acts = [_reaction(item, users) for item in chosen]
-        possible = [index for index, act in enumerate(acts) if act]
+        possible = [item for item, act in zip(chosen, acts, strict=True) if act]
 
-        def count(
-            tried: Sequence[int], chosen: Sequence[Reacted] = chosen, at: Sequence[int] = possible
-        ) -> list[Action]:
-            return _count([chosen[at[index]] for index in tried])
+        def count(tried: Sequence[int]) -> list[Action]:
+            return _count([possible[index] for index in tried])
 
-        done = transact_acts(db, [acts[index] for index in possible], beside=count)
-        for index, happened in zip(possible, done, strict=True):
-            won[wave[index]] = happened
+        done = iter(transact_acts(db, [act for act in acts if act], beside=count))
+        return [bool(act) and next(done) for act in acts]
+
+    won = in_waves(reacted, lambda item: item.change.generation, write)
     moved = [item for item, happened in zip(reacted, won, strict=True) if happened]
     for item in moved:
         _note(store.next_due, item)
@@ -184,7 +168,7 @@ def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: 
 
 def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
     """Returns the writes of a reaction; none if the owner is gone, which is a change that comes next."""
-    change, key = item.change, change_key(item.change.generation)
+    change, key = item.change, keys.change_key(item.change.generation)
     user = users.get(change.monitor.owner) if change.monitor is not None else None
     if isinstance(item.reaction, Arm | Rest) and user is None:
         return ()
@@ -196,21 +180,21 @@ def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
 
 def _move(item: Reacted, user: Item | None) -> list[Action]:
     change, reaction = item.change, item.reaction
-    key = entry_key(change.generation)
+    key = keys.entry_key(change.generation)
     believed, values = token_of(change.entry) if change.entry else (ABSENT, {})
     match reaction:
         case Arm() | Rest():
             assert user is not None
             wanted = _armed_as(change, reaction, user)
             if change.entry is None:
-                row = as_key(key) | {"generation": change.generation, "counter": 0} | wanted
+                row = key._asdict() | {"generation": change.generation, "counter": 0} | wanted
                 return [put(SCHEDULERS, row, when=ABSENT)]
             text, given = setting(wanted)
             return [update(SCHEDULERS, key, text, when=believed, **given, **values)]
         case Keep():
             return [check(SCHEDULERS, key, when=believed, **values)]
         case Remove():
-            gone = delete(RUNS_TABLE, uptime_key(change.generation))
+            gone = delete(RUNS_TABLE, keys.uptime_key(change.generation))
             return [delete(SCHEDULERS, key, when=believed, **values), gone] if change.entry else []
         case never:
             assert_never(never)
@@ -230,8 +214,8 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "owner": user["id"],
         "monitor": change.monitor.id,
         "due_ms": due_ms,
-        "due": due_of(due_ms, generation) if due_ms is not None else None,
-        "shard": due_shard(generation) if armed else None,
+        "due": keys.due_of(due_ms, generation) if due_ms is not None else None,
+        "shard": keys.due_shard(generation) if armed else None,
         "lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
         # Where its grid begins, for those who judge history; nothing else reads it.
         "base_ms": due_ms,
@@ -241,8 +225,8 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
 
 def _queue_of(wish: Arm | Rest, user: Item, generation: int) -> str:
     if not wish.outgoing:
-        return check_queue(generation)
-    return owner_queue(user["number"], user["queues"], generation, wish.queue)
+        return keys.check_queue(generation)
+    return keys.owner_queue(user["number"], user["queues"], generation, wish.queue)
 
 
 def token_of(entry: Entry) -> tuple[str, dict[str, Any]]:
@@ -259,7 +243,7 @@ def _count(tried: Sequence[Reacted]) -> list[Action]:
     gone = sum(item.change.entry is not None and isinstance(item.reaction, Remove) for item in tried)
     if made == gone:
         return []
-    key = tally_key(tried[0].change.generation)
+    key = keys.tally_key(tried[0].change.generation)
     return [update(ITEMS, key, "ADD #entries :entries", when="", entries=made - gone)]
 
 

@@ -11,19 +11,9 @@ import msgspec
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claim_memory import Reasons, read_reasons
 from paceline.adapters.aws.monitors.claims import facts_of
-from paceline.adapters.aws.monitors.keys import (
-    COUNTER_MASK,
-    handle_of,
-    is_outgoing,
-    lane_key,
-    monitor_key,
-    run_key,
-    runs_of,
-    split_handle,
-    user_key,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core.monitors.alerting.stored import decode_health
 from paceline.core.monitors.checks import Check
@@ -40,9 +30,11 @@ from paceline.core.monitors.wait_reasons import OpenRun, show_open
 def runs(store: MonitorParts, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
     """Reads runs with their lanes, then their definitions and owners: a few requests for a hundred."""
     db = store.db
-    keys = {handle: run_key(*split_handle(handle)) for handle in handles}
-    found = db.get_many(RUNS, {*keys.values(), *(lane_key(split_handle(handle)[0]) for handle in keys)})
-    items = {handle: found[key] for handle, key in keys.items() if key in found}
+    item_keys = {handle: keys.run_key(*keys.split_handle(handle)) for handle in handles}
+    found = db.get_many(
+        RUNS, {*item_keys.values(), *(keys.lane_key(keys.split_handle(handle)[0]) for handle in item_keys)}
+    )
+    items = {handle: found[key] for handle, key in item_keys.items() if key in found}
     facts = facts_of(db, list(items.values()))
     noted = _NotedReasons(db)
     shown: dict[int, Run] = {}
@@ -50,7 +42,7 @@ def runs(store: MonitorParts, handles: Sequence[int], *, now_ms: int) -> dict[in
         generation = item["generation"]
         user = facts[generation].user
         if user is not None:
-            lane = found.get(lane_key(generation))
+            lane = found.get(keys.lane_key(generation))
             monitor = facts[generation].monitor
             check = read_spec(monitor["spec"]).check if monitor else None
             why = partial(noted.of, item["owner"], check)
@@ -62,22 +54,24 @@ def find_run(
     store: MonitorParts, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int
 ) -> Run | None:
     db = store.db
-    user = db.get(ITEMS, user_key(owner))
-    monitor = db.get(ITEMS, monitor_key(user["number"], monitor_id)) if user else None
-    if monitor is None or monitor["generation"] != generation or not 0 <= counter <= COUNTER_MASK:
+    user = db.get(ITEMS, keys.user_key(owner))
+    monitor = db.get(ITEMS, keys.monitor_key(user["number"], monitor_id)) if user else None
+    if monitor is None or monitor["generation"] != generation or not 0 <= counter <= keys.COUNTER_MASK:
         return None
-    handle = handle_of(generation, counter)
+    handle = keys.handle_of(generation, counter)
     return runs(store, [handle], now_ms=now_ms).get(handle)
 
 
 def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
     db = store.db
-    generation, counter = split_handle(before) if before is not None else (monitor.generation, COUNTER_MASK + 1)
+    generation, counter = (
+        keys.split_handle(before) if before is not None else (monitor.generation, keys.COUNTER_MASK + 1)
+    )
     if generation != monitor.generation or counter == 0:
         return []
     items = newest_runs(db, generation, below=counter, limit=limit)
-    user = db.get(ITEMS, user_key(monitor.owner))
-    lane = db.get(RUNS, lane_key(generation))
+    user = db.get(ITEMS, keys.user_key(monitor.owner))
+    lane = db.get(RUNS, keys.lane_key(generation))
     why = partial(_NotedReasons(db).of, monitor.owner, monitor.spec.check)
     disabled = bool(user and user["disabled"])
     return _shown(items, lane, disabled=disabled, place_reason=why, now_ms=now_ms)
@@ -97,16 +91,15 @@ class _NotedReasons:
 
 
 def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(0), "last": padded(below - 1)}
-    return db.query(RUNS, where, limit=limit, newest_first=True, pk=runs_of(generation), **bounds)
+    first, last = padded(0), padded(below - 1)
+    return db.page(RUNS, keys.runs_of(generation), limit=limit, newest_first=True, first=first, last=last)
 
 
 def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
     """Returns what health is judged by: the lane has the last outcome, the front run its due time."""
     del now_ms
     db = store.db
-    lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
+    lanes = db.get_many(RUNS, [keys.lane_key(generation) for generation in generations]).values()
     fronts = fronts_of(db, lanes)
     return {
         lane["generation"]: Glance(
@@ -120,8 +113,8 @@ def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
 
 def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
     """Returns the first open run of each lane that has one, by generation."""
-    keys = [run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
-    return {item["generation"]: item for item in db.get_many(RUNS, keys).values()}
+    item_keys = [keys.run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
+    return {item["generation"]: item for item in db.get_many(RUNS, item_keys).values()}
 
 
 def _shown(
@@ -134,7 +127,7 @@ def _shown(
         run = _to_run(item)
         if item["state"] not in TERMINAL:
             found = _open_run(item, behind=item["counter"] > front)
-            outgoing = is_outgoing(item["queue"])
+            outgoing = keys.is_outgoing(item["queue"])
             run = show_open(run, found, disabled=disabled, outgoing=outgoing, place_reason=place_reason, now_ms=now_ms)
         shown.append(run)
     return shown
@@ -148,7 +141,7 @@ def _open_run(item: Item, *, behind: bool) -> OpenRun:
 def _to_run(item: Item) -> Run:
     generation, counter, state = item["generation"], item["counter"], item["state"]
     return Run(
-        handle_of(generation, counter),
+        keys.handle_of(generation, counter),
         item["owner"],
         item["monitor"],
         generation,

@@ -30,8 +30,6 @@ once, however much there is to delete.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-
 from paceline.adapters.aws.client.items import Item, Key, joined, padded, shard_of
 from paceline.adapters.aws.keys import user_key
 from paceline.core.monitors.checks import DEFAULT_QUEUE
@@ -200,11 +198,6 @@ def tally_key(name: str | int) -> Key:
     return tally_keys()[shard_of(name, TALLY_SHARDS)]
 
 
-def as_key(key: Key) -> dict[str, str]:
-    """Returns the key as the first attributes of an item."""
-    return {"pk": key.pk, "sk": key.sk}
-
-
 def to_stored(item: Item) -> StoredMonitor:
     return StoredMonitor(
         item["generation"], item["revision"], item["spec"], created_ms=item["created_ms"], updated_ms=item["updated_ms"]
@@ -213,16 +206,3 @@ def to_stored(item: Item) -> StoredMonitor:
 
 def to_monitor(owner: str, item: Item) -> Monitor:
     return to_stored(item).monitor(owner, item["sk"])
-
-
-def waves(keys: Iterable[Hashable]) -> list[list[int]]:
-    """Groups positions into waves: no key is twice in a wave, and the positions of a key stay in order."""
-    found: list[list[int]] = []
-    seen: dict[Hashable, int] = {}
-    for position, key in enumerate(keys):
-        wave = seen.get(key, 0)
-        seen[key] = wave + 1
-        if wave == len(found):
-            found.append([])
-        found[wave].append(position)
-    return found

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
 
 from paceline.adapters.aws.client.database import PAGE_MAX, Database
 from paceline.adapters.aws.client.items import Item, Key, key_of, update
@@ -62,17 +61,12 @@ def offer_again(store: MonitorParts, *, now_ms: int, beside: Callable[[], int] =
 
 def owners(db: Database) -> Iterator[Item]:
     """Yields all users who have had outgoing runs, page by page."""
-    last = ""
-    while page := owners_after(db, DEFAULT_QUEUE, last, limit=PAGE_MAX):
-        yield from page
-        last = page[-1]["sk"]
+    return db.walk(ITEMS, owners_of(DEFAULT_QUEUE), size=PAGE_MAX)
 
 
 def owners_after(db: Database, queue: str, last: str, *, limit: int) -> list[Item]:
     """Those who have had outgoing runs in the queue of this name; in the default one stand all owners."""
-    if not last:
-        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=owners_of(queue))
-    return db.query(ITEMS, "#pk = :pk AND #sk > :last", limit=limit, pk=owners_of(queue), last=last)
+    return db.page(ITEMS, owners_of(queue), limit=limit, after=last)
 
 
 def _near(near_ms: int | None, now_ms: int) -> Span:
@@ -91,11 +85,10 @@ def _far(far_ms: int | None, now_ms: int) -> Iterator[Span]:
 
 def _offer(store: MonitorParts, shards: list[str], span: Span, wanted: Callable[[Item], bool], *, now_ms: int) -> int:
     db = store.db
-    where = "#shard = :shard AND #at BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": max(span[0] + 1, 0), "last": span[1]}
+    first = max(span[0] + 1, 0)
 
     def offer(shard: str) -> int:
-        rows = db.query(RUNS, where, index=READY_INDEX, limit=FRONTS_MAX, shard=shard, **bounds)
+        rows = db.page(RUNS, shard, limit=FRONTS_MAX, index=READY_INDEX, first=first, last=span[1])
         found = db.get_many(RUNS, map(key_of, rows)).values()
         runs = [run for run in found if span[0] < run.get("at", -1) <= span[1] and wanted(run)]
         store.alarms.offer(runs, now_ms=now_ms)

@@ -8,17 +8,10 @@ from typing import Any
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, key_of, update
 from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claims import AS_SEEN, as_seen
-from paceline.adapters.aws.monitors.keys import (
-    check_queue,
-    lane_key,
-    run_key,
-    runs_of,
-    split_handle,
-    waves,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.transactions import transact_acts
+from paceline.adapters.aws.monitors.transactions import in_waves, transact_acts
 from paceline.core.monitors.leases import GIVEN_BACK, TERMINAL
 
 AS_LEASED = "#state = :out AND #attempt = :attempt"
@@ -27,8 +20,8 @@ AS_LEASED = "#state = :out AND #attempt = :attempt"
 
 def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
     """Ends the hold of runs whose owner was enabled. Returns the fronts that may start, now or at their time."""
-    lanes = db.get_many(RUNS, [lane_key(generation) for generation in generations])
-    fronts = db.get_many(RUNS, [run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
+    lanes = db.get_many(RUNS, [keys.lane_key(generation) for generation in generations])
+    fronts = db.get_many(RUNS, [keys.run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
     held = [run for run in fronts.values() if run["state"] == "held"]
     change = "SET #at = #from_ms, #state = :waiting REMOVE #reason"
     acts = [[update(RUNS, key_of(run), change, when=AS_SEEN, waiting="waiting", **as_seen(run))] for run in held]
@@ -42,23 +35,24 @@ def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
 def extend(store: MonitorParts, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
     when = f"{AS_LEASED} AND #at >= :now"
     values: dict[str, Any] = {"out": "out", "attempt": attempt, "now": now_ms, "until": until_ms}
-    return store.db.write(update(RUNS, run_key(*split_handle(handle)), "SET #at = :until", when=when, **values)).won
+    return store.db.write(
+        update(RUNS, keys.run_key(*keys.split_handle(handle)), "SET #at = :until", when=when, **values)
+    ).won
 
 
 def release(store: MonitorParts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
     change = "SET #state = :retry, #at = :now, #reason = :reason"
     values: dict[str, Any] = {"retry": "retry", "now": now_ms, "reason": GIVEN_BACK, "out": "out"}
-    released = [False] * len(fences)
-    for wave in waves(handle for handle, _ in fences):
-        acts = [
-            [update(RUNS, run_key(*split_handle(handle)), change, when=AS_LEASED, attempt=attempt, **values)]
-            for handle, attempt in (fences[position] for position in wave)
-        ]
-        for position, happened in zip(wave, transact_acts(store.db, acts), strict=True):
-            released[position] = happened
+
+    def write(some: list[tuple[int, int]]) -> list[bool]:
+        runs = [(keys.run_key(*keys.split_handle(handle)), attempt) for handle, attempt in some]
+        acts = [[update(RUNS, key, change, when=AS_LEASED, attempt=attempt, **values)] for key, attempt in runs]
+        return transact_acts(store.db, acts)
+
+    released = in_waves(fences, lambda fence: fence[0], write)
     for (handle, _), happened in zip(fences, released, strict=True):
         if happened:
-            generation, _ = split_handle(handle)
-            store.ready_checks.moved(check_queue(generation), runs_of(generation), now_ms)
+            generation, _ = keys.split_handle(handle)
+            store.ready_checks.moved(keys.check_queue(generation), keys.runs_of(generation), now_ms)
     store.change_counter.bump()
     return released

@@ -9,23 +9,13 @@ from paceline.adapters.aws.cache.index_cache import IndexCache
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
 from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
 from paceline.adapters.aws.monitors.claims import claim, facts_of
-from paceline.adapters.aws.monitors.keys import (
-    behind_front,
-    check_queue,
-    is_outgoing,
-    kept_shard,
-    lane_key,
-    run_key,
-    runs_of,
-    split_handle,
-    waves,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.runs import AS_LEASED
-from paceline.adapters.aws.monitors.transactions import Act, Again, transact_acts
+from paceline.adapters.aws.monitors.transactions import Act, Again, in_waves, transact_acts
 from paceline.adapters.aws.uptime import fold_settled
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.leases import ended
@@ -40,20 +30,22 @@ _STORED = ("state", "started_ms", "latency_ms", "code", "reason", "detail")
 
 def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]:
     checks = store.ready_checks
-    won = [False] * len(settlements)
-    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
-    for wave in waves(split_handle(item.handle)[0] for item in settlements):
-        batch = Endings(store.db, [settlements[position] for position in wave])
-        for position, happened in zip(wave, batch.write(), strict=True):
-            won[position] = happened
+
+    def write(some: list[Settlement]) -> list[bool]:
+        batch = Endings(store.db, some)
+        won = batch.write()
         if batch.has_told():
             store.alerts_added()
         batch.note(checks)
         for run in batch.offer(store.alarms):
-            if not is_outgoing(run["queue"]):
+            if not keys.is_outgoing(run["queue"]):
                 checks.moved(run["shard"], run["pk"], run["at"])
+        return won
+
+    # Two runs of one monitor, such as one that was settled before and the one that is out, share their lane.
+    won = in_waves(settlements, lambda item: keys.split_handle(item.handle)[0], write)
     fold_settled(
-        store, (split_handle(item.handle) for item, happened in zip(settlements, won, strict=True) if happened)
+        store, (keys.split_handle(item.handle) for item, happened in zip(settlements, won, strict=True) if happened)
     )
     return won
 
@@ -131,17 +123,17 @@ class Endings:
         """Notes that these runs have left the index, before those that came to the front are noted."""
         for ending, happened in zip(self._endings, self._won, strict=True):
             if happened and ending.state is not None:
-                checks.moved(check_queue(ending.generation), runs_of(ending.generation), None)
+                checks.moved(keys.check_queue(ending.generation), keys.runs_of(ending.generation), None)
 
     def offer(self, sender: AlarmSender) -> list[Item]:
         """Offers runs that came to the front or are tried again to checkers that read the queue. Returns these runs."""
-        keys = [
-            run_key(ending.generation, self._coming(position))
+        item_keys = [
+            keys.run_key(ending.generation, self._coming(position))
             for position, ending in enumerate(self._endings)
             if self._won[position] and (ending.state is None or self._newest[position] > ending.counter)
         ]
         now_ms = max((ending.ended_ms for ending in self._endings), default=0)
-        runs = [run for run in self._db.get_many(RUNS, keys).values() if "at" in run] if keys else []
+        runs = [run for run in self._db.get_many(RUNS, item_keys).values() if "at" in run] if item_keys else []
         sender.offer(runs, now_ms=now_ms)
         return runs
 
@@ -172,14 +164,14 @@ class Endings:
             return  # the act is lost
         self._newest[position] = lane["newest"]
         if lane["newest"] > lane["front"]:
-            self._read_following(position, behind_front(lane))
+            self._read_following(position, keys.behind_front(lane))
 
     def _read_following(self, position: int, counter: int) -> None:
         """Reads the run that comes to the front, and computes from when it keeps to its monitor's pace."""
         ending = self._endings[position]
-        keys = [run_key(ending.generation, counter - 1), run_key(ending.generation, counter)]
-        found = self._db.get_many(RUNS, keys)
-        run = found.get(keys[1])
+        item_keys = [keys.run_key(ending.generation, counter - 1), keys.run_key(ending.generation, counter)]
+        found = self._db.get_many(RUNS, item_keys)
+        run = found.get(item_keys[1])
         if run is None:
             return  # the act then fails, and is asked again
         paced_ms = 0
@@ -188,7 +180,7 @@ class Endings:
             paced_ms = follow_ms(
                 cadence_of(read_spec(monitor["spec"])) if monitor is not None else None,
                 started_ms=ending.started_ms,
-                previous_due_ms=found[keys[0]]["due_ms"] if keys[0] in found else run["due_ms"],
+                previous_due_ms=found[item_keys[0]]["due_ms"] if item_keys[0] in found else run["due_ms"],
                 due_ms=run["due_ms"],
                 generation=ending.generation,
             )
@@ -211,7 +203,7 @@ class Endings:
         values: dict[str, Any] = {
             "next": self._coming(position),
             "settled": ending.state,
-            "kept": kept_shard(generation),
+            "kept": keys.kept_shard(generation),
         }
         values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
         when = "#front = :counter AND #newest = :newest"
@@ -219,7 +211,7 @@ class Endings:
         when = f"{when} AND {turn.when}" if turn.when else when
         change = f"{change}, {turn.sets}" if turn.sets else change
         change = f"{change} REMOVE {turn.removes}" if turn.removes else change
-        act = [ending.action, update(RUNS, lane_key(generation), change, when=when, **values, **turn.values)]
+        act = [ending.action, update(RUNS, keys.lane_key(generation), change, when=when, **values, **turn.values)]
         if newest > counter:
             act.append(self._come_to_front(position))
         self._acts[position], self._told[position] = [*act, *turn.actions], bool(turn.alerts)
@@ -231,16 +223,16 @@ class Endings:
             return come_to_front(ending.generation, self._coming(position))
         change = "SET #shard = #queue, #at = :paced, #from_ms = :paced, #state = :later, #reason = :reason"
         values: dict[str, Any] = {"paced": run["paced_ms"], "later": "later", "reason": QUEUED}
-        return update(RUNS, run_key(ending.generation, run["counter"]), change, when=PRESENT, **values)
+        return update(RUNS, keys.run_key(ending.generation, run["counter"]), change, when=PRESENT, **values)
 
 
 def come_to_front(generation: int, counter: int) -> Action:
-    return update(RUNS, run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
+    return update(RUNS, keys.run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
 
 
 def _ending(item: Settlement) -> Ending:
-    generation, counter = split_handle(item.handle)
-    outcome, key = item.outcome, run_key(generation, counter)
+    generation, counter = keys.split_handle(item.handle)
+    outcome, key = item.outcome, keys.run_key(generation, counter)
     fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
     when = f"{AS_LEASED} AND #at >= :ended"
     if isinstance(outcome, Retry):

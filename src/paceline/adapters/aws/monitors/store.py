@@ -22,8 +22,9 @@ from paceline.adapters.aws.monitors import runs as open_runs
 from paceline.adapters.aws.monitors import users as monitor_users
 from paceline.adapters.aws.monitors.alerting import health, late
 from paceline.adapters.aws.monitors.parts import MonitorParts
+from paceline.core.monitors.definition import Monitor
+from paceline.core.monitors.lists.query import FAILING, Facet
 from paceline.core.store_status import StoreStatus
-from paceline.core.users import Token, TokenAdded, User, UserEdit
 
 
 class AwsMonitorStore(MonitorParts):
@@ -31,38 +32,15 @@ class AwsMonitorStore(MonitorParts):
 
     # -- users and tokens
 
-    def add_user(self, user: User) -> bool:
-        return monitor_users.add_user(self._database, self._numbers, user)
-
-    def user(self, user_id: str) -> User | None:
-        return monitor_users.user(self._database, user_id)
-
-    def users(self, *, after: str, limit: int) -> list[User]:
-        return monitor_users.users(self._database, after=after, limit=limit)
-
-    def edit_user(self, user_id: str, edit: UserEdit) -> User | None:
-        edited = monitor_users.edit_user(self._database, self._numbers, self.alarms, user_id, edit)
-        if edited is not None and edit.disabled is not None:
-            self.change_counter.bump(also_self=True)
-        return edited
-
-    def remove_user(self, user_id: str) -> bool:
-        removed = monitor_users.remove_user(self._database, self._numbers, self.alarms, user_id)
-        if removed:
-            self.change_counter.bump(also_self=True)
-        return removed
-
-    def add_token(self, token: Token, *, tokens_max: int) -> TokenAdded:
-        return monitor_users.add_token(self._database, token, tokens_max=tokens_max)
-
-    def token(self, token_id: str) -> tuple[Token, User] | None:
-        return monitor_users.token(self._database, token_id)
-
-    def tokens(self, user_id: str) -> list[Token]:
-        return monitor_users.tokens(self._database, user_id)
-
-    def remove_token(self, user_id: str, token_id: str) -> bool:
-        return monitor_users.remove_token(self._database, user_id, token_id)
+    add_user = monitor_users.add_user
+    user = monitor_users.user
+    users = monitor_users.users
+    edit_user = monitor_users.edit_user
+    remove_user = monitor_users.remove_user
+    add_token = monitor_users.add_token
+    token = monitor_users.token
+    tokens = monitor_users.tokens
+    remove_token = monitor_users.remove_token
 
     # -- definitions and their changes
 
@@ -70,9 +48,12 @@ class AwsMonitorStore(MonitorParts):
     rewrite_specs = definitions.rewrite_specs
     remove_monitors = definitions.remove_monitors
     monitor = definitions.monitor
-    monitors = definitions.monitors
+
+    def monitors(self, owner: str, *, after: str, limit: int, having: Facet | None = None) -> list[Monitor]:
+        read = health.failing_monitors if having == FAILING else definitions.monitors
+        return read(self, owner, after=after, limit=limit)
+
     monitors_by_generation = definitions.monitors_by_generation
-    monitors_with = definitions.monitors_with
     narrowed = definitions.narrowed
     index_monitors = definitions.index_monitors
     changes = recorded_changes.changes
@@ -110,7 +91,6 @@ class AwsMonitorStore(MonitorParts):
     monitor_runs = history.monitor_runs
     glances = history.glances
     health_records = health.health_records
-    failing_monitors = health.failing_monitors
     hours_to_close = health.hours_to_close
     late_runs = late.late_runs
     change_health = health.change_health
@@ -124,6 +104,7 @@ class AwsMonitorStore(MonitorParts):
     # -- upkeep
 
     purge = upkeep.purge
+    leases = upkeep.leases
     verify_monitors = verify.verify_monitors
 
     @cached_property

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar
 
+from paceline.adapters.aws.client.connect import busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, Transacted
 from paceline.adapters.aws.client.items import Action, Item
-from paceline.errors import StoreUnavailable
 
 ACTS_MAX = 30
 """Acts of one transaction. More would save little, and it would conflict with others more often."""
 ROUNDS_MAX = 40
 BESIDE_MAX = 1
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 Act = Sequence[Action]
 Again = Callable[[int, Sequence[bool], Sequence[Item | None]], "Act | None"]
@@ -24,6 +29,22 @@ def nothing_beside(_acts: Sequence[int]) -> Sequence[Action]:
 
 def lost_for_good(_act: int, _lost: Sequence[bool], _items: Sequence[Item | None]) -> Act | None:
     return None
+
+
+def in_waves(items: Sequence[T], key: Callable[[T], Hashable], write: Callable[[list[T]], list[R]]) -> list[R]:
+    """Writes items in waves: no key is twice in one, and items of a key stay in order. Returns what came of each."""
+    waves: list[list[int]] = []
+    seen: Counter[Hashable] = Counter()
+    for position, item in enumerate(items):
+        wave = seen[key(item)]
+        seen[key(item)] += 1
+        if wave == len(waves):
+            waves.append([])
+        waves[wave].append(position)
+    done: dict[int, R] = {}
+    for positions in waves:
+        done.update(zip(positions, write([items[position] for position in positions]), strict=True))
+    return [done[position] for position in range(len(items))]
 
 
 def transact_acts(
@@ -54,7 +75,7 @@ def transact_acts(
             left = dict(_after_loss(left, done, again))
             if not left:
                 return
-        raise StoreUnavailable("AWS: too many write to the same entries and runs at once: try again in a moment.")
+        raise busy("the same entries and runs")
 
     db.threads.fan_out(try_pack, _packs(acts, spare))
     return won

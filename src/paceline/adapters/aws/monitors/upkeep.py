@@ -13,27 +13,10 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.changes import count_changes
 from paceline.adapters.aws.monitors.claims import AS_SEEN, facts_of
 from paceline.adapters.aws.monitors.history import fronts_of
-from paceline.adapters.aws.monitors.keys import (
-    COUNTER_MASK,
-    LANE,
-    all_queues,
-    behind_front,
-    check_queues,
-    entry_key,
-    is_outgoing,
-    kept_shard,
-    kept_shards,
-    lane_key,
-    owners_of,
-    run_key,
-    runs_of,
-    tally_keys,
-    uptime_key,
-    user_key,
-)
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.reoffer import owners
 from paceline.adapters.aws.monitors.settlements import come_to_front
@@ -72,7 +55,7 @@ def purge(store: MonitorParts, *, settled_before_ms: int, due_before_ms: int, no
 
 def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
     """Deletes settled runs. A lane is in the index with the time when its oldest kept run ended, or an hour later."""
-    rows = _indexed(db, kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
+    rows = _indexed(db, keys.kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
     deleted = 0
     while rows and deleted < limit:
         some = min(THREADS, limit - deleted, len(rows))
@@ -98,12 +81,12 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     if last == lane["newest"]:
         # The entry tells when its newest run was due, as long as there is a record of it.
         change, values = "REMOVE #last_due_ms", {"counter": last + 1}
-        db.write(update(SCHEDULERS, entry_key(generation), change, when="#counter = :counter", **values))
-        if db.get(SCHEDULERS, entry_key(generation)) is None and not left:
+        db.write(update(SCHEDULERS, keys.entry_key(generation), change, when="#counter = :counter", **values))
+        if db.get(SCHEDULERS, keys.entry_key(generation)) is None and not left:
             if "listed" in lane:  # among the failing ones, by an outcome before it was removed
                 db.write(delete(ITEMS, Key(*lane["listed"]), when="#generation = :generation", generation=generation))
             db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
-            db.write(delete(RUNS, uptime_key(generation)))
+            db.write(delete(RUNS, keys.uptime_key(generation)))
             return len(old)
     kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None
     if len(old) == limit and left:
@@ -147,7 +130,7 @@ def _has_expired(run: Item, due_before_ms: int) -> bool:
         due_ms=run["due_ms"],
         state=run["state"],
         at_ms=run["at"],
-        outgoing=is_outgoing(run["queue"]),
+        outgoing=keys.is_outgoing(run["queue"]),
         due_before_ms=due_before_ms,
     )
 
@@ -156,23 +139,23 @@ def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms
     """Ends the front and those behind it that are old, in one transaction. The next one comes to the front."""
     db = store.db
     generation, first = front["generation"], front["counter"]
-    lane = db.get(RUNS, lane_key(generation))
+    lane = db.get(RUNS, keys.lane_key(generation))
     if lane is None or lane["front"] != first:
         return 0
     runs = [front, *_runs_from(db, generation, first + 1, limit=min(limit, RUNS_AT_ONCE) - 1)]
     old = [run for run in runs if run["due_ms"] < due_before_ms]
-    last = max(old[-1]["counter"], behind_front(lane) - 1)
+    last = max(old[-1]["counter"], keys.behind_front(lane) - 1)
     ends = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
     change = """SET #front = :next, #settled = :dead, #shard = if_not_exists(#shard, :kept),
                     #at = if_not_exists(#at, :now)"""
-    values = {"next": last + 1, "dead": "dead", "kept": kept_shard(generation), "now": now_ms}
+    values = {"next": last + 1, "dead": "dead", "kept": keys.kept_shard(generation), "now": now_ms}
     act = [*ends, _lane_update(lane, change, **values)]
     if last < lane["newest"]:
         act.append(come_to_front(generation, last + 1))
     if not db.transact(act).won:
         return 0
-    if last < lane["newest"] and is_outgoing(front["queue"]):
-        fronts = db.get_many(RUNS, [run_key(generation, last + 1)]).values()
+    if last < lane["newest"] and keys.is_outgoing(front["queue"]):
+        fronts = db.get_many(RUNS, [keys.run_key(generation, last + 1)]).values()
         store.alarms.offer([run for run in fronts if "at" in run], now_ms=now_ms)
     return len(ends)
 
@@ -186,16 +169,16 @@ def _end(run: Item, now_ms: int) -> Action:
 def _forget_owners(db: Database, *, now_ms: int) -> None:
     """Forgets owners who are gone, once their last run is gone and none can have been made since."""
     rows = list(owners(db))
-    users = db.get_many(ITEMS, [user_key(row["owner"]) for row in rows])
+    users = db.get_many(ITEMS, [keys.user_key(row["owner"]) for row in rows])
     for row in rows:
-        number, user = int(row["sk"]), users.get(user_key(row["owner"]))
+        number, user = int(row["sk"]), users.get(keys.user_key(row["owner"]))
         if user is not None and user["number"] == number:
             continue
         if "gone_ms" not in row:
             db.write(update(ITEMS, key_of(row), "SET #gone_ms = :now", when=PRESENT, now=now_ms))
-        elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, all_queues(row)):
+        elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, keys.all_queues(row)):
             for name in row.get("names", ()):
-                db.write(delete(ITEMS, Key(owners_of(name), row["sk"])))
+                db.write(delete(ITEMS, Key(keys.owners_of(name), row["sk"])))
             db.write(delete(ITEMS, key_of(row)))
 
 
@@ -205,27 +188,23 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
 
 def _open_shards(db: Database) -> list[str]:
     """Returns all shards that may have open runs."""
-    checks = check_queues(last_generation(db))
-    return [*checks, *(shard for row in owners(db) for shard in all_queues(row))]
+    checks = keys.check_queues(last_generation(db))
+    return [*checks, *(shard for row in owners(db) for shard in keys.all_queues(row))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
     """Returns rows of the index in order, up to the limit, a hint."""
-    if first_ms > last_ms or limit <= 0:
-        return []
 
     def read(shard: str) -> list[Item]:
-        where = "#shard = :shard AND #at BETWEEN :first AND :last"
-        return db.query(RUNS, where, index=READY_INDEX, limit=limit, shard=shard, first=first_ms, last=last_ms)
+        return db.page(RUNS, shard, limit=limit, index=READY_INDEX, first=first_ms, last=last_ms)
 
     rows = [row for page in db.threads.fan_out(read, shards) for row in page]
     return sorted(rows, key=lambda row: int(row["at"]))[:limit]
 
 
 def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(counter), "last": padded(COUNTER_MASK)}
-    return db.query(RUNS, where, limit=limit, only=only, pk=runs_of(generation), **bounds)
+    first, last = padded(counter), padded(keys.COUNTER_MASK)
+    return db.page(RUNS, keys.runs_of(generation), limit=limit, only=only, first=first, last=last)
 
 
 # -- the clock was set back
@@ -238,8 +217,8 @@ def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_m
     for shard in _open_shards(db):
         rows = _indexed(db, [shard], first_ms=0, last_ms=_FOREVER_MS, limit=COUNTED_MAX)
         for at in range(0, len(rows), PAGE_MAX):
-            keys = map(key_of, rows[at : at + PAGE_MAX])
-            fronts = [run for run in db.get_many(RUNS, keys).values() if "shard" in run]
+            item_keys = map(key_of, rows[at : at + PAGE_MAX])
+            fronts = [run for run in db.get_many(RUNS, item_keys).values() if "shard" in run]
             now_ms = read_ms()  # after the runs were read: none of them was written later
             acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, waits=bounds))]
             moved += sum(transact_acts(db, acts))
@@ -262,7 +241,7 @@ def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
 
 def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
     """Moves runs behind the fronts. One that only waits for the run before it does not wait for the clock."""
-    lanes = db.get_many(RUNS, [lane_key(run["generation"]) for run in fronts]).values()
+    lanes = db.get_many(RUNS, [keys.lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
     acts: list[Act] = []
     for lane in lanes:
@@ -300,7 +279,7 @@ class Counts:
         self._known: tuple[float, OpenRuns] | None = None
 
     def read(self, *, next_due_ms: int | None) -> StoreStatus:
-        tallies = self._db.get_many(ITEMS, tally_keys()).values()
+        tallies = self._db.get_many(ITEMS, keys.tally_keys()).values()
         runs = self._open_runs()
         return StoreStatus(
             users=sum(int(tally.get("users", 0)) for tally in tallies),
@@ -329,21 +308,21 @@ class Counts:
         return runs
 
     def _count_shard(self, shard: str) -> int:
-        return self._db.count(RUNS, "#shard = :shard", index=READY_INDEX, limit=SHARD_COUNTED_MAX, shard=shard)
+        return self._db.count(RUNS, shard, limit=SHARD_COUNTED_MAX, index=READY_INDEX)
 
 
 def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
-    lanes = db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values()
+    lanes = db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values()
     fronts = fronts_of(db, lanes)
     out = sum(run["state"] == "out" for run in fronts.values())
-    behind = sum(lane["newest"] - behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
+    behind = sum(lane["newest"] - keys.behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
     waiting = [waiting_since_ms(_times(run)) for run in (*fronts.values(), *_first_behind(db, lanes, fronts))]
     resting = _resting(db, fronts.values())
     starts: dict[bool, list[int]] = {False: [], True: []}
     for run in fronts.values():
         start_ms = could_start_ms(_times(run), disabled=run["generation"] in resting)
         if start_ms is not None:
-            starts[is_outgoing(run["queue"])].append(start_ms)
+            starts[keys.is_outgoing(run["queue"])].append(start_ms)
     oldest_ms, *starts_ms = (
         min((ms for ms in times if ms is not None), default=None) for times in (waiting, starts[False], starts[True])
     )
@@ -352,13 +331,13 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
 
 def _first_behind(db: Database, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
     """Returns the run behind each front that is out."""
-    keys = [
-        run_key(lane["generation"], behind_front(lane))
+    item_keys = [
+        keys.run_key(lane["generation"], keys.behind_front(lane))
         for lane in lanes
         if (front := fronts.get(lane["generation"])) and front["state"] == "out"
-        if behind_front(lane) <= lane["newest"]
+        if keys.behind_front(lane) <= lane["newest"]
     ]
-    return db.get_many(RUNS, keys).values() if keys else ()
+    return db.get_many(RUNS, item_keys).values() if item_keys else ()
 
 
 def _times(run: Item) -> OpenTimes:
@@ -371,16 +350,17 @@ def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
     A check whose monitor is gone starts, to end at once; an outgoing run stays in its owner's queue.
     """
     runs = list(runs)
-    users = db.get_many(ITEMS, {user_key(run["owner"]) for run in runs})
+    users = db.get_many(ITEMS, {keys.user_key(run["owner"]) for run in runs})
     disabled = {user["number"] for user in users.values() if user["disabled"]}
     resting = [run for run in runs if run["user"] in disabled]
     facts = facts_of(db, resting)
-    return {run["generation"] for run in resting if is_outgoing(run["queue"]) or facts[run["generation"]].monitor}
+    return {run["generation"] for run in resting if keys.is_outgoing(run["queue"]) or facts[run["generation"]].monitor}
 
 
-def leases(db: Database, *, now_ms: int) -> Leases:
+def leases(store: MonitorParts, *, now_ms: int) -> Leases:
     """Counts leases: fronts that the index has after now, and that are out when they are read."""
+    db = store.db
     rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
-    fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], LANE) for row in rows]).values())
+    fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values())
     ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]
     return Leases(len(ends), max(ends, default=None))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import (
     ABSENT,
@@ -17,6 +16,7 @@ from paceline.adapters.aws.client.items import (
     Key,
     check,
     delete,
+    item_at,
     key_of,
     padded,
     put,
@@ -25,24 +25,12 @@ from paceline.adapters.aws.client.items import (
 )
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
-from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
-from paceline.adapters.aws.monitors.keys import (
-    FAN,
-    USERS,
-    as_key,
-    change_key,
-    changes_of,
-    monitor_key,
-    monitors_of,
-    tally_key,
-    token_key,
-    tokens_of,
-    user_key,
-)
+from paceline.adapters.aws.monitors import keys
+from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.runs import unhold
 from paceline.core.admins import Standing, gives_up_admin, last_admin_words
 from paceline.core.users import Token, TokenAdded, User, UserEdit
-from paceline.errors import LastAdmin, StoreUnavailable
+from paceline.errors import LastAdmin
 
 TOKENS_MAX = 1_000
 USERS_PAGE = 1_000
@@ -50,9 +38,9 @@ AS_STANDING = "#role = :was AND #disabled = :off"
 Act = Literal["removed", "disabled", "enabled"]
 
 
-def add_user(db: Database, numbers: Numbers, user: User) -> bool:
-    number = numbers.take("user", 1)[0]
-    item = as_key(user_key(user.id)) | {
+def add_user(store: MonitorParts, user: User) -> bool:
+    number = store.numbers.take("user", 1)[0]
+    item = item_at(keys.user_key(user.id)) | {
         "id": user.id,
         "number": number,
         "role": user.role,
@@ -62,66 +50,68 @@ def add_user(db: Database, numbers: Numbers, user: User) -> bool:
         "monitors": 0,
         "queues": 1,
     }
-    listed = put(ITEMS, {"pk": USERS, "sk": user.id})
-    return db.transact([put(ITEMS, item, when=ABSENT), listed, tally(user.id, users=1, monitors=0)]).won
+    listed = put(ITEMS, {"pk": keys.USERS, "sk": user.id})
+    return store.db.transact([put(ITEMS, item, when=ABSENT), listed, tally(user.id, users=1, monitors=0)]).won
 
 
-def user(db: Database, name: str) -> User | None:
-    item = db.get(ITEMS, user_key(name))
+def user(store: MonitorParts, user_id: str) -> User | None:
+    item = store.db.get(ITEMS, keys.user_key(user_id))
     return to_user(item) if item else None
 
 
-def users(db: Database, *, after: str, limit: int) -> list[User]:
-    listed = behind(db, USERS, after, limit=limit)
-    found = db.get_many(ITEMS, [user_key(row["sk"]) for row in listed])
-    return [to_user(found[key]) for row in listed if (key := user_key(row["sk"])) in found]
+def users(store: MonitorParts, *, after: str, limit: int) -> list[User]:
+    listed = store.db.page(ITEMS, keys.USERS, limit=limit, after=after)
+    found = store.db.get_many(ITEMS, [keys.user_key(row["sk"]) for row in listed])
+    return [to_user(found[key]) for row in listed if (key := keys.user_key(row["sk"])) in found]
 
 
-def edit_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str, edit: UserEdit) -> User | None:
+def edit_user(store: MonitorParts, user_id: str, edit: UserEdit) -> User | None:
     wanted: dict[str, Any] = {"role": edit.role, "daily_credits": edit.daily_credits, "disabled": edit.disabled}
     given = {field: value for field, value in wanted.items() if value is not None}
     change, values = setting(given)
     for _ in attempts():
-        item = db.get(ITEMS, user_key(name))
+        item = store.db.get(ITEMS, keys.user_key(user_id))
         if item is None or not given:
             return to_user(item) if item else None
         believed = f"#number = :number AND {AS_STANDING}"
         values |= {"number": item["number"], "was": item["role"], "off": item["disabled"]}
-        actions = [update(ITEMS, user_key(name), change, when=believed, **values)]
+        actions = [update(ITEMS, keys.user_key(user_id), change, when=believed, **values)]
         after = Standing(edit.role or item["role"], item["disabled"] if edit.disabled is None else edit.disabled)
-        actions += _other_admin(db, item, after)
+        actions += _other_admin(store, item, after)
         if edit.disabled is not None:
-            fan = fan_item(numbers, item, "disabled" if edit.disabled else "enabled")
+            fan = fan_item(store.numbers, item, "disabled" if edit.disabled else "enabled")
             actions.append(put(ITEMS, fan))
-        if db.transact(actions).won:
+        if store.db.transact(actions).won:
             if edit.disabled is not None:
-                expand(db, numbers, sender, fan)
-            return user(db, name)
-    raise StoreUnavailable(f"AWS: user {name!r} is written to all the time: try again in a moment.")
+                expand(store, fan)
+                store.change_counter.bump(also_self=True)
+            return user(store, user_id)
+    raise busy(f"user {user_id!r}")
 
 
-def remove_user(db: Database, numbers: Numbers, sender: AlarmSender, name: str) -> bool:
+def remove_user(store: MonitorParts, user_id: str) -> bool:
     for _ in attempts():
-        item = db.get(ITEMS, user_key(name))
+        item = store.db.get(ITEMS, keys.user_key(user_id))
         if item is None:
             return False
-        fan = fan_item(numbers, item, "removed")
+        fan = fan_item(store.numbers, item, "removed")
         believed = f"#number = :number AND #monitors = :monitors AND {AS_STANDING}"
         mine = {"number": item["number"], "monitors": item["monitors"], "was": item["role"], "off": item["disabled"]}
         actions = [
-            delete(ITEMS, user_key(name), when=believed, **mine),
-            *_other_admin(db, item, None),
-            delete(ITEMS, Key(USERS, name)),
+            delete(ITEMS, keys.user_key(user_id), when=believed, **mine),
+            *_other_admin(store, item, None),
+            delete(ITEMS, Key(keys.USERS, user_id)),
             put(ITEMS, fan),
-            tally(name, users=-1, monitors=-item["monitors"]),
+            tally(user_id, users=-1, monitors=-item["monitors"]),
         ]
-        if db.transact(actions).won:
-            expand(db, numbers, sender, fan)
+        if store.db.transact(actions).won:
+            expand(store, fan)
+            store.change_counter.bump(also_self=True)
             return True
-    raise StoreUnavailable(f"AWS: monitors of {name!r} are written to all the time: try again in a moment.")
+    raise busy(f"monitors of {user_id!r}")
 
 
-def _other_admin(db: Database, item: Item, after: Standing | None) -> list[Action]:
+def _other_admin(store: MonitorParts, item: Item, after: Standing | None) -> list[Action]:
     """Return a check that another admin exists, if the change takes an admin away. Raises LastAdmin if none does.
 
     The check is part of the transaction: of two admins who demote each other at once, one loses and reads again.
@@ -129,44 +119,37 @@ def _other_admin(db: Database, item: Item, after: Standing | None) -> list[Actio
     if not gives_up_admin(Standing(item["role"], item["disabled"]), after):
         return []
     last = ""
-    while page := users(db, after=last, limit=USERS_PAGE):
+    while page := users(store, after=last, limit=USERS_PAGE):
         for other in page:
             if other.id != item["id"] and Standing(other.role, other.disabled).is_active_admin:
-                return [check(ITEMS, user_key(other.id), when=AS_STANDING, was="admin", off=False)]
+                return [check(ITEMS, keys.user_key(other.id), when=AS_STANDING, was="admin", off=False)]
         last = page[-1].id
     raise LastAdmin(last_admin_words(item["id"]))
 
 
-def behind(db: Database, pk: str, after: str, *, limit: int) -> list[Item]:
-    """Return a partition's items strictly after the given one."""
-    if not after:  # no key is empty, and DynamoDB does not compare with what cannot be
-        return db.query(ITEMS, "#pk = :pk", limit=limit, pk=pk)
-    return db.query(ITEMS, "#pk = :pk AND #sk > :after", limit=limit, pk=pk, after=after)
-
-
-def add_token(db: Database, token: Token, *, tokens_max: int) -> TokenAdded:
+def add_token(store: MonitorParts, token: Token, *, tokens_max: int) -> TokenAdded:
     for _ in attempts():
-        owner = db.get(ITEMS, user_key(token.user))
+        owner = store.db.get(ITEMS, keys.user_key(token.user))
         if owner is None:
             return "no_user"
-        tokens_now = _count_tokens(db, owner)
+        tokens_now = _count_tokens(store.db, owner)
         if tokens_now >= tokens_max:
             return "full"
-        if db.transact(_token_actions(token, owner, tokens_now=tokens_now)).won:
+        if store.db.transact(_token_actions(token, owner, tokens_now=tokens_now)).won:
             return "added"
-    raise StoreUnavailable(f"AWS: tokens of {token.user!r} are written to all the time: try again in a moment.")
+    raise busy(f"tokens of {token.user!r}")
 
 
 def _count_tokens(db: Database, owner: Item) -> int:
     """Return the count in the user's item; an item of an earlier version has none, and they are counted."""
     if "tokens" in owner:
         return int(owner["tokens"])
-    return len(db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=tokens_of(owner["number"])))
+    return len(db.page(ITEMS, keys.tokens_of(owner["number"]), limit=TOKENS_MAX))
 
 
 def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action]:
     number = owner["number"]
-    item = as_key(token_key(token.id)) | {
+    item = item_at(keys.token_key(token.id)) | {
         "id": token.id,
         "user": number,
         "owner": token.user,
@@ -179,7 +162,7 @@ def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action
     return [
         _set_tokens(owner, tokens_now + 1),
         put(ITEMS, item, when=ABSENT),
-        put(ITEMS, {"pk": tokens_of(number), "sk": token.id}),
+        put(ITEMS, {"pk": keys.tokens_of(number), "sk": token.id}),
     ]
 
 
@@ -190,7 +173,7 @@ def _set_tokens(owner: Item, tokens: int) -> Action:
     when = f"#number = :number AND {counted}"
     return update(
         ITEMS,
-        user_key(owner["id"]),
+        keys.user_key(owner["id"]),
         "SET #tokens = :tokens",
         when=when,
         number=owner["number"],
@@ -199,37 +182,37 @@ def _set_tokens(owner: Item, tokens: int) -> Action:
     )
 
 
-def token(db: Database, token_id: str) -> tuple[Token, User] | None:
-    item = db.get(ITEMS, token_key(token_id))
-    owner = db.get(ITEMS, user_key(item["owner"])) if item else None
+def token(store: MonitorParts, token_id: str) -> tuple[Token, User] | None:
+    item = store.db.get(ITEMS, keys.token_key(token_id))
+    owner = store.db.get(ITEMS, keys.user_key(item["owner"])) if item else None
     if item is None or owner is None or owner["number"] != item["user"]:
         return None
     return _token(item), to_user(owner)
 
 
-def tokens(db: Database, name: str) -> list[Token]:
-    owner = db.get(ITEMS, user_key(name))
+def tokens(store: MonitorParts, user_id: str) -> list[Token]:
+    owner = store.db.get(ITEMS, keys.user_key(user_id))
     if owner is None:
         return []
-    listed = db.query(ITEMS, "#pk = :pk", limit=TOKENS_MAX, pk=tokens_of(owner["number"]))
-    found = db.get_many(ITEMS, [token_key(row["sk"]) for row in listed])
+    listed = store.db.page(ITEMS, keys.tokens_of(owner["number"]), limit=TOKENS_MAX)
+    found = store.db.get_many(ITEMS, [keys.token_key(row["sk"]) for row in listed])
     return sorted((_token(item) for item in found.values()), key=lambda one: (one.created_ms, one.id))
 
 
-def remove_token(db: Database, name: str, token_id: str) -> bool:
+def remove_token(store: MonitorParts, user_id: str, token_id: str) -> bool:
     for _ in attempts():
-        owner, item = db.get(ITEMS, user_key(name)), db.get(ITEMS, token_key(token_id))
+        owner, item = store.db.get(ITEMS, keys.user_key(user_id)), store.db.get(ITEMS, keys.token_key(token_id))
         if owner is None or item is None or item["user"] != owner["number"]:
             return False
         number = owner["number"]
         actions = [
-            delete(ITEMS, token_key(token_id), when="#user = :user", user=number),
-            delete(ITEMS, Key(tokens_of(number), token_id)),
-            _set_tokens(owner, _count_tokens(db, owner) - 1),
+            delete(ITEMS, keys.token_key(token_id), when="#user = :user", user=number),
+            delete(ITEMS, Key(keys.tokens_of(number), token_id)),
+            _set_tokens(owner, _count_tokens(store.db, owner) - 1),
         ]
-        if db.transact(actions).won:
+        if store.db.transact(actions).won:
             return True
-    raise StoreUnavailable(f"AWS: tokens of {name!r} are written to all the time: try again in a moment.")
+    raise busy(f"tokens of {user_id!r}")
 
 
 # -- what concerns all monitors of a user
@@ -237,39 +220,39 @@ def remove_token(db: Database, name: str, token_id: str) -> bool:
 
 def fan_item(numbers: Numbers, owner: Item, act: Act) -> Item:
     """Return the item that is written with the act: if this process dies, the next reader of changes goes on."""
-    sk = FAN + padded(numbers.take("change", 1)[0])
-    return {"pk": changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
+    sk = keys.FAN + padded(numbers.take("change", 1)[0])
+    return {"pk": keys.changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
 
 
-def expand(db: Database, numbers: Numbers, sender: AlarmSender, fan: Item) -> None:
+def expand(store: MonitorParts, fan: Item) -> None:
     """Records a change for each monitor of the user. Done twice, or by two at once, it does no harm."""
-    number = fan["user"]
+    db, number = store.db, fan["user"]
     only = "#pk, #sk, #generation"
-    rows = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, only=only, pk=monitors_of(number))
-    seqs = numbers.take("change", len(rows)) if rows else []
+    rows = list(db.walk(ITEMS, keys.monitors_of(number), only=only))
+    seqs = store.numbers.take("change", len(rows)) if rows else []
     db.write_many(
         put(ITEMS, change_item(row["generation"], seq, number=number, owner=fan["owner"], monitor=row["sk"]))
         for row, seq in zip(rows, seqs, strict=True)
     )
     if fan["act"] == "removed":
         # Only now that each change is recorded: what is deleted is not found again.
-        db.write_many(delete(ITEMS, monitor_key(number, row["sk"])) for row in rows)
+        db.write_many(delete(ITEMS, keys.monitor_key(number, row["sk"])) for row in rows)
         _delete_tokens(db, number)
     if fan["act"] == "enabled":
         # Their messages may have been dropped while the owner was disabled.
-        sender.offer(unhold(db, [row["generation"] for row in rows]), now_ms=None)
+        store.alarms.offer(unhold(db, [row["generation"] for row in rows]), now_ms=None)
     db.write(delete(ITEMS, key_of(fan)))
 
 
 def change_item(generation: int, seq: int, *, number: int, owner: str, monitor: str) -> Item:
     facts = {"generation": generation, "seq": seq, "user": number, "owner": owner, "monitor": monitor}
-    return as_key(change_key(generation)) | facts
+    return item_at(keys.change_key(generation)) | facts
 
 
 def tally(name: str | int, *, users: int, monitors: int) -> Action:
     """Keeps the numbers of users and monitors, on a shard of the user's own."""
     change = "ADD #users :users, #monitors :monitors"
-    return update(ITEMS, tally_key(name), change, when="", users=users, monitors=monitors)
+    return update(ITEMS, keys.tally_key(name), change, when="", users=users, monitors=monitors)
 
 
 def to_user(item: Item) -> User:
@@ -284,9 +267,9 @@ def to_user(item: Item) -> User:
 
 
 def _delete_tokens(db: Database, number: int) -> None:
-    listed = db.query(ITEMS, "#pk = :pk", limit=sys.maxsize, pk=tokens_of(number))
-    keys: Sequence[Key] = [key for row in listed for key in (token_key(row["sk"]), key_of(row))]
-    db.write_many(delete(ITEMS, key) for key in keys)
+    listed = db.walk(ITEMS, keys.tokens_of(number))
+    item_keys: Sequence[Key] = [key for row in listed for key in (keys.token_key(row["sk"]), key_of(row))]
+    db.write_many(delete(ITEMS, key) for key in item_keys)
 
 
 def _token(item: Item) -> Token:

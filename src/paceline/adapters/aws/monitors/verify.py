@@ -9,28 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS, SCHEDULERS
-from paceline.adapters.aws.monitors.keys import (
-    COUNTER_MASK,
-    FAN,
-    LANE,
-    UPTIME,
-    behind_front,
-    change_key,
-    due_of,
-    due_shard,
-    entry_key,
-    lane_key,
-    monitor_key,
-    monitors_of,
-    runs_of,
-    uptime_key,
-    user_key,
-)
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core import findings
 from paceline.core.findings import SHOWN_MAX
@@ -70,7 +54,7 @@ def read_names(db: Database) -> Names:
             names.users[item["number"]] = item
         elif kind == "monitors":
             names.monitors[item["generation"]] = (int(rest), item["sk"])
-        elif kind == "changes" and item["sk"].startswith(FAN):
+        elif kind == "changes" and item["sk"].startswith(keys.FAN):
             names.fanned.add(item["user"])
         elif kind == "changes":
             names.changed.add(item["generation"])
@@ -101,7 +85,11 @@ def _entry_problems(db: Database, names: Names) -> Iterator[str]:
 def _entry_problem(db: Database, shown: Counter[str], generation: int, number: int, monitor_id: str) -> Iterator[str]:
     """Read a suspect again, all of it at once, and yield what is wrong with it."""
     monitor, change, entry = db.get_together(
-        [(ITEMS, monitor_key(number, monitor_id)), (ITEMS, change_key(generation)), (SCHEDULERS, entry_key(generation))]
+        [
+            (ITEMS, keys.monitor_key(number, monitor_id)),
+            (ITEMS, keys.change_key(generation)),
+            (SCHEDULERS, keys.entry_key(generation)),
+        ]
     )
     there = monitor is not None and monitor["generation"] == generation
     finding = findings.entry_finding(monitor=there, entry=entry is not None, change=change is not None)
@@ -112,7 +100,10 @@ def _entry_problem(db: Database, shown: Counter[str], generation: int, number: i
 
 def _is_indexed(entry: Item) -> bool:
     generation = entry["generation"]
-    return (entry.get("shard"), entry.get("due")) == (due_shard(generation), due_of(entry["due_ms"], generation))
+    return (entry.get("shard"), entry.get("due")) == (
+        keys.due_shard(generation),
+        keys.due_of(entry["due_ms"], generation),
+    )
 
 
 def _user_problems(db: Database, names: Names) -> list[str]:
@@ -127,11 +118,11 @@ def _user_problems(db: Database, names: Names) -> list[str]:
 
 def _is_counted(db: Database, name: str) -> bool:
     """Returns whether a user's number of monitors is right, or was written to while they were counted."""
-    before = db.get(ITEMS, user_key(name))
+    before = db.get(ITEMS, keys.user_key(name))
     if before is None:
         return True
-    counted = db.count(ITEMS, "#pk = :pk", limit=1 << 40, pk=monitors_of(before["number"]))
-    return counted == before["monitors"] or db.get(ITEMS, user_key(name)) != before
+    counted = db.count(ITEMS, keys.monitors_of(before["number"]), limit=1 << 40)
+    return counted == before["monitors"] or db.get(ITEMS, keys.user_key(name)) != before
 
 
 # -- runs
@@ -143,14 +134,14 @@ def _run_problems(db: Database) -> list[str]:
     folded: dict[int, int] = {}
     newest: dict[int, int] = {}
     kinds = "begins_with(#pk, :monitor) OR begins_with(#pk, :uptime)"
-    ours = db.scan(RUNS, filtered=kinds, monitor="m#", uptime=f"{UPTIME}#")
+    ours = db.scan(RUNS, filtered=kinds, monitor="m#", uptime=f"{keys.UPTIME}#")
     for pk, group in groupby(ours, key=lambda item: str(item["pk"])):
         kind, _, number = pk.partition("#")
         items, generation = list(group), int(number)
-        if kind == UPTIME:
+        if kind == keys.UPTIME:
             folded[generation] = items[0]["counter"]
             continue
-        for lane in (item for item in items if item["sk"] == LANE):
+        for lane in (item for item in items if item["sk"] == keys.LANE):
             newest[generation] = lane["newest"]
         if len(problems) < SHOWN_MAX and lane_problem(items) is not None:
             problems += _still_wrong(db, generation)
@@ -160,17 +151,16 @@ def _run_problems(db: Database) -> list[str]:
 
 def _is_ahead(db: Database, generation: int) -> bool:
     """Reads a roll-up and its lane again, both at once: a run may have been made and folded after the scan."""
-    rollup, lane = db.get_together([(RUNS, uptime_key(generation)), (RUNS, lane_key(generation))])
+    rollup, lane = db.get_together([(RUNS, keys.uptime_key(generation)), (RUNS, keys.lane_key(generation))])
     return rollup is not None and lane is not None and bool(rollup["counter"] > lane["newest"])
 
 
 def _still_wrong(db: Database, generation: int) -> list[str]:
     """Reads a lane's runs between two equal reads of lane and entry: then nothing was made or settled meanwhile."""
-    where = "#pk = :pk AND #sk BETWEEN :first AND :last"
-    bounds: dict[str, Any] = {"first": padded(0), "last": padded(COUNTER_MASK)}
+    first, last = padded(0), padded(keys.COUNTER_MASK)
     for _ in range(3):
         before = _lane_and_entry(db, generation)
-        runs = db.query(RUNS, where, limit=1 << 40, pk=runs_of(generation), **bounds)
+        runs = list(db.walk(RUNS, keys.runs_of(generation), first=first, last=last))
         if _lane_and_entry(db, generation) == before:
             lane, entry = before
             problem = lane_problem([*runs, *([lane] if lane else [])], entry)
@@ -179,18 +169,18 @@ def _still_wrong(db: Database, generation: int) -> list[str]:
 
 
 def _lane_and_entry(db: Database, generation: int) -> tuple[Item | None, Item | None]:
-    lane, entry = db.get_together([(RUNS, lane_key(generation)), (SCHEDULERS, entry_key(generation))])
+    lane, entry = db.get_together([(RUNS, keys.lane_key(generation)), (SCHEDULERS, keys.entry_key(generation))])
     return lane, entry
 
 
 def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None:
     """What is wrong with a monitor's runs, in plain words."""
     found = {Key(item["pk"], item["sk"]).sk: item for item in items}
-    lane = found.pop(LANE, None)
+    lane = found.pop(keys.LANE, None)
     runs = {item["counter"]: item for item in found.values()}
     if lane is None:
         return "promise 10: runs have no lane, and none of them will be claimed" if runs else None
-    front, newest, behind = lane["front"], lane["newest"], behind_front(lane)
+    front, newest, behind = lane["front"], lane["newest"], keys.behind_front(lane)
     if entry is not None and entry["counter"] != newest + 1:
         return findings.COUNTER_BEHIND
     if any(counter not in runs for counter in range(front, newest + 1)) or any(counter > newest for counter in runs):

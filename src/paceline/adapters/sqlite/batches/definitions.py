@@ -22,6 +22,8 @@ from paceline.core.batches.spread import place_of, places_of
 from paceline.core.batches.values import RECORDS_READ_MAX, BatchPut, RecordPut
 
 _COLUMNS = "id, name, revision, spec, created_ms, updated_ms, deleting_ms, deleted_runs, deleted_records"
+_RECORD = """SELECT record.name, provider.name, endpoint, body, active, options
+             FROM record JOIN provider ON provider.id = record.provider"""
 
 
 def put(db: Connection, name: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
@@ -75,22 +77,10 @@ def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, 
 
 def record(db: Connection, batch: Batch, name: str) -> RecordSpec | None:
     row = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active, options
-           FROM record JOIN provider ON provider.id = record.provider
-           WHERE record.batch = ? AND record.name = ? AND record.deleted = 0""",
+        f"{_RECORD} WHERE record.batch = ? AND record.name = ? AND record.deleted = 0",
         (batch.number, name),
     ).fetchone()
     return _record(row) if row else None
-
-
-def records(db: Connection, batch: Batch, *, after: str, limit: int) -> list[RecordSpec]:
-    rows = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active, options
-           FROM record JOIN provider ON provider.id = record.provider
-           WHERE record.batch = ? AND record.name > ? AND record.deleted = 0 ORDER BY record.name LIMIT ?""",
-        (batch.number, after, limit),
-    )
-    return [_record(row) for row in rows]
 
 
 def afters(db: Connection, batch: Batch, names: Collection[str]) -> dict[str, str | None]:
@@ -108,16 +98,14 @@ def record_numbers(db: Connection, batch: Batch) -> array[int]:
 
 def records_of(db: Connection, numbers: Sequence[int]) -> list[RecordSpec]:
     rows = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active, options
-           FROM record JOIN provider ON provider.id = record.provider
-           WHERE record.id IN carray(?) AND record.deleted = 0 ORDER BY record.id""",
+        f"{_RECORD} WHERE record.id IN carray(?) AND record.deleted = 0 ORDER BY record.id",
         (integers(numbers),),
     )
     return [_record(row) for row in rows]
 
 
 def find_records(
-    db: Connection, batch: Batch, *, provider: str | None, active: bool | None, after: str, limit: int
+    db: Connection, batch: Batch, *, provider: str | None = None, active: bool | None = None, after: str, limit: int
 ) -> tuple[list[RecordSpec], str | None]:
     rows = db.execute(
         """SELECT record.name, provider.name, active FROM record JOIN provider ON provider.id = record.provider
@@ -129,9 +117,7 @@ def find_records(
     more = len(found) > limit or len(rows) == RECORDS_READ_MAX
     last = page[-1] if len(found) > limit else rows[-1][0] if rows else ""
     wanted = db.execute(
-        """SELECT record.name, provider.name, endpoint, body, active, options
-           FROM record JOIN provider ON provider.id = record.provider
-           WHERE record.batch = ? AND record.name IN carray(?) AND record.deleted = 0 ORDER BY record.name""",
+        f"{_RECORD} WHERE record.batch = ? AND record.name IN carray(?) AND record.deleted = 0 ORDER BY record.name",
         (batch.number, apsw.carray(tuple(page) or ("",))),
     )
     return [_record(row) for row in wanted], last if more else None

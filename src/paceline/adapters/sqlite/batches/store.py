@@ -47,7 +47,6 @@ class SqliteBatchStore:
     batches = reads(definitions.batches)
     put_records = writes(definitions.put_records)
     record = peeks(definitions.record)
-    records = reads(definitions.records)
     find_records = reads(definitions.find_records)
     afters = peeks(definitions.afters)
     record_numbers = reads(definitions.record_numbers)

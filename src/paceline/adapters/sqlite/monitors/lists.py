@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import tally
 from paceline.adapters.sqlite.keys import GENERATION_BITS, GENERATION_MASK, LANE_BITS, RESTING_SLOT, due_bound
+from paceline.adapters.sqlite.monitors import definitions
+from paceline.adapters.sqlite.monitors.alerting import health
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.monitors.definition import Monitor
-from paceline.core.monitors.lists.query import Facet, MonitorQuery, facets_of, search_text, trigrams
+from paceline.core.monitors.lists.query import FAILING, Facet, MonitorQuery, facets_of, search_text, trigrams
 from paceline.core.monitors.stored import StoredMonitor
 
 PENDING_MAX = 1_000
@@ -30,15 +32,17 @@ def monitors_by_generation(db: Connection, generations: Sequence[int]) -> dict[i
     return {monitor.generation: monitor for monitor in found}
 
 
-def monitors_with(db: Connection, facet: Facet, owner: str, *, after: str, limit: int) -> list[Monitor] | None:
-    pending = _pending(db)
-    if pending is None:
-        return None
+def monitors(db: Connection, owner: str, *, after: str, limit: int, having: Facet | None = None) -> list[Monitor]:
+    if having == FAILING:
+        return health.failing(db, owner, after=after, limit=limit)
+    pending = _pending(db) if having is not None else None
+    if having is None or pending is None:
+        return definitions.monitors(db, owner, after=after, limit=limit)
     user = db.execute("SELECT id FROM user WHERE name = ?", (owner,)).get
     found = db.execute(
         """SELECT generation FROM facet CROSS JOIN monitor USING (generation)
            WHERE facet.owner = ? AND facet.facet = ? AND facet.name > ? ORDER BY facet.name LIMIT ?""",
-        (user, _text(facet), after, limit),
+        (user, _text(having), after, limit),
     ).fetchall()
     if pending:
         found += db.execute(
@@ -46,8 +50,8 @@ def monitors_with(db: Connection, facet: Facet, owner: str, *, after: str, limit
                ORDER BY name LIMIT ?""",
             (integers(pending), user, after, limit),
         ).fetchall()
-    monitors = monitors_by_generation(db, [row[0] for row in found]).values()
-    return sorted(monitors, key=lambda one: one.id)[:limit]
+    there = monitors_by_generation(db, [row[0] for row in found]).values()
+    return sorted(there, key=lambda one: one.id)[:limit]
 
 
 def narrowed(db: Connection, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:

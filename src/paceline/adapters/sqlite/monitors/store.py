@@ -72,9 +72,8 @@ class SqliteMonitorStore:
 
     remove_monitors = writes(definitions.remove)
     monitor = peeks(definitions.monitor)
-    monitors = reads(definitions.monitors)
+    monitors = reads(lists.monitors)
     monitors_by_generation = peeks(lists.monitors_by_generation)
-    monitors_with = reads(lists.monitors_with)
     narrowed = reads(lists.narrowed)
 
     def index_monitors(self, *, limit: int) -> bool:
@@ -188,7 +187,6 @@ class SqliteMonitorStore:
     monitor_runs = _reads(history.monitor_runs)
     glances = _reads(history.glances)
     health_records = reads(health.records)
-    failing_monitors = reads(health.failing)
     hours_to_close = reads(health.to_close)
     late_runs = reads(late.late_runs)
     change_health = writes(health.change)

@@ -153,8 +153,12 @@ def trigrams(text: str) -> list[str]:
 class Facet(NamedTuple):
     """One property that a store may keep an index of."""
 
-    name: Literal["tag", "kind"]
+    name: Literal["tag", "kind", "health"]
     value: str
+
+
+FAILING = Facet("health", "failing")
+"""Of monitors whose health record says that they fail; they may be paused or late as well."""
 
 
 def facets_of(monitor: Monitor) -> list[Facet]:

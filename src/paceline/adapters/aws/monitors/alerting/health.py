@@ -15,10 +15,9 @@ from paceline.adapters.aws.alerts import adding
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, Key, check, delete, joined, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, RUNS
+from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claims import Facts, facts_of
-from paceline.adapters.aws.monitors.keys import lane_key, monitor_key, run_key, split_handle, to_monitor, user_key
 from paceline.adapters.aws.monitors.parts import MonitorParts
-from paceline.adapters.aws.monitors.users import behind
 from paceline.core.alerts.alert import Alert
 from paceline.core.monitors.alerting.found import Remembered
 from paceline.core.monitors.alerting.observe import observe, verdict
@@ -73,15 +72,15 @@ class Following:
 
     def read(self, positions: Iterable[int]) -> dict[int, Item | None]:
         """Reads lanes, and the definitions as they are now. Returns the lanes by position."""
-        handles = {position: split_handle(self._settlements[position].handle) for position in positions}
-        keys = {
-            position: (lane_key(generation), run_key(generation, counter))
+        handles = {position: keys.split_handle(self._settlements[position].handle) for position in positions}
+        item_keys = {
+            position: (keys.lane_key(generation), keys.run_key(generation, counter))
             for position, (generation, counter) in handles.items()
         }
-        found = self._db.get_many(RUNS, {key for pair in keys.values() for key in pair})
-        runs = [found[run] for _, run in keys.values() if run in found]
+        found = self._db.get_many(RUNS, {key for pair in item_keys.values() for key in pair})
+        runs = [found[run] for _, run in item_keys.values() if run in found]
         facts = facts_of(self._db, runs) if runs else {}
-        for position, (lane, _) in keys.items():
+        for position, (lane, _) in item_keys.items():
             self._lanes[position] = found.get(lane)
             self._facts[position] = facts.get(handles[position][0], Facts(None, None))
         return {position: self._lanes[position] for position in handles}
@@ -100,7 +99,7 @@ class Following:
         monitor, user = self._facts[position]
         if monitor is None or user is None:
             return Turn()  # it is gone, and its record with it
-        generation, counter = split_handle(item.handle)
+        generation, counter = keys.split_handle(item.handle)
         spec = read_spec(monitor["spec"])
         seen = observe(item, counter=counter, check=spec.check)
         lane = self._lanes[position] or {}
@@ -120,7 +119,7 @@ def turn_of(change: HealthChange, monitor: Item, *, number: int, told: Iterable[
     if change.before == change.after and not change.alerts:
         return Turn(when, values=values)
     believed = {"generation": change.generation, "revision": monitor["revision"]}
-    key = monitor_key(number, change.monitor)
+    key = keys.monitor_key(number, change.monitor)
     actions = [check(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed)]
     actions += _listing(change, number)
     for alert in change.alerts:
@@ -168,14 +167,18 @@ def _close_key(closes_ms: int, generation: int) -> Key:
 
 def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[bool]:
     db = store.db
-    users = db.get_many(ITEMS, {user_key(one.owner) for one in changes})
-    numbers = {one.owner: users[user_key(one.owner)]["number"] for one in changes if user_key(one.owner) in users}
-    keys = {one.generation: monitor_key(numbers[one.owner], one.monitor) for one in changes if one.owner in numbers}
-    monitors = db.get_many(ITEMS, keys.values())
+    users = db.get_many(ITEMS, {keys.user_key(one.owner) for one in changes})
+    numbers = {
+        one.owner: users[keys.user_key(one.owner)]["number"] for one in changes if keys.user_key(one.owner) in users
+    }
+    item_keys = {
+        one.generation: keys.monitor_key(numbers[one.owner], one.monitor) for one in changes if one.owner in numbers
+    }
+    monitors = db.get_many(ITEMS, item_keys.values())
     records = health_records(store, [one.generation for one in changes])
 
     def write(one: HealthChange) -> bool:
-        monitor = monitors.get(keys[one.generation]) if one.generation in keys else None
+        monitor = monitors.get(item_keys[one.generation]) if one.generation in item_keys else None
         if monitor is None or monitor["generation"] != one.generation or not is_unchanged(one, records):
             return False
         return _write(db, one, monitor, number=numbers[one.owner])
@@ -195,8 +198,8 @@ def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) ->
     values = {"first": 0, "none": -1, "generation": change.generation}
     when = turn.when
     if change.open_run is not None:
-        when, values = f"{when} AND #front = :front", values | {"front": split_handle(change.open_run)[1]}
-    lane = update(RUNS, lane_key(change.generation), text, when=when, **values, **turn.values)
+        when, values = f"{when} AND #front = :front", values | {"front": keys.split_handle(change.open_run)[1]}
+    lane = update(RUNS, keys.lane_key(change.generation), text, when=when, **values, **turn.values)
     return db.transact([lane, *turn.actions]).won
 
 
@@ -204,23 +207,23 @@ def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) ->
 
 
 def health_records(store: MonitorParts, generations: Sequence[int]) -> dict[int, HealthRecord]:
-    lanes = store.db.get_many(RUNS, [lane_key(generation) for generation in generations]).values()
+    lanes = store.db.get_many(RUNS, [keys.lane_key(generation) for generation in generations]).values()
     return {lane["generation"]: decode_health(lane["health"]) for lane in lanes if "health" in lane}
 
 
 def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list[Monitor]:
     """Reads the list and the definitions. A line of a monitor that was removed is passed over; the purge deletes it."""
     db = store.db
-    user = db.get(ITEMS, user_key(owner))
+    user = db.get(ITEMS, keys.user_key(owner))
     found: list[Monitor] = []
     for _ in range(PAGES_MAX if user else 0):
         assert user is not None
-        lines = behind(db, key_list(user["number"], "").pk, after, limit=limit - len(found))
-        keys = [monitor_key(user["number"], line["sk"]) for line in lines]
-        items = db.get_many(ITEMS, keys)
+        lines = db.page(ITEMS, key_list(user["number"], "").pk, limit=limit - len(found), after=after)
+        item_keys = [keys.monitor_key(user["number"], line["sk"]) for line in lines]
+        items = db.get_many(ITEMS, item_keys)
         found += [
-            to_monitor(owner, items[key])
-            for key, line in zip(keys, lines, strict=True)
+            keys.to_monitor(owner, items[key])
+            for key, line in zip(item_keys, lines, strict=True)
             if key in items and items[key]["generation"] == line["generation"]
         ]
         if not lines or len(found) == limit:
@@ -230,12 +233,11 @@ def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int)
 
 
 def hours_to_close(store: MonitorParts, *, now_ms: int, limit: int) -> list[Remembered]:
-    where = "#pk = :pk AND #sk < :until"
-    lines = store.db.query(ITEMS, where, limit=limit, pk=CLOSES, until=padded(now_ms + 1))
+    lines = store.db.page(ITEMS, CLOSES, limit=limit, before=padded(now_ms + 1))
     facts = facts_of(store.db, lines) if lines else {}
     records = health_records(store, list(facts))
     return [
-        Remembered(to_monitor(user["id"], monitor), records[generation])
+        Remembered(keys.to_monitor(user["id"], monitor), records[generation])
         for generation, (monitor, user) in facts.items()
         if monitor is not None and user is not None and generation in records
     ]

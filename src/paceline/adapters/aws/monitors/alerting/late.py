@@ -27,8 +27,7 @@ def late_runs(store: MonitorParts, *, before_ms: int, after: int, limit: int) ->
     shards = [*check_queues(last_generation(db)), *(shard for row in owners(db) for shard in all_queues(row))]
 
     def read(shard: str) -> list[Item]:
-        where = "#shard = :shard AND #at < :before"
-        return db.query(RUNS, where, index=READY_INDEX, limit=SHARD_ROWS_MAX, shard=shard, before=before_ms)
+        return db.page(RUNS, shard, limit=SHARD_ROWS_MAX, index=READY_INDEX, before=before_ms)
 
     rows: list[Item] = []
     at = after
