@@ -98,7 +98,7 @@ class _Folding:
                     for row in runs
                 ]
                 db.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", runs)
-                db.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ends)
+                db.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", ends)
             made = RUNS_EACH * monitors
             db.execute(
                 "UPDATE lane SET tail = ?, position = ?, ended = ? WHERE id = ?", (made, made, made, CHECKS_LANE)

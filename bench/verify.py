@@ -81,7 +81,7 @@ class _Past:
                 ]
                 ends = [(row[0], "ok", 1, due_ms, due_ms + 40, 40.0, 200, "", "{}") for row in runs]
                 db.executemany("INSERT INTO run VALUES (?, ?, ?, ?, ?)", runs)
-                db.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ends)
+                db.executemany("INSERT INTO outcome VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)", ends)
             made = RUNS_EACH * monitors
             later = RUNS_EACH * MINUTE_MS // SLOT_MS << GENERATION_BITS
             db.execute(

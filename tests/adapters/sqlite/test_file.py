@@ -156,7 +156,7 @@ DAMAGES: dict[str, tuple[str, str]] = {
     ),
     "a counter set back": ("UPDATE due SET counter = 0", "promise 4"),
     "a settled run that is open": (
-        "INSERT INTO outcome SELECT handle, 'ok', 1, 0, 0, NULL, NULL, '', '{}' FROM open",
+        "INSERT INTO outcome SELECT handle, 'ok', 1, 0, 0, NULL, NULL, '', '{}', NULL, NULL FROM open",
         "both settled and open",
     ),
     "a lease of nothing": ("UPDATE open SET handle = handle + 77", "has no record"),

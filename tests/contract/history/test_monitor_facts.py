@@ -5,14 +5,25 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from paceline.core.monitors.due import ExtraRun
-from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import RemoveMonitor
+from paceline.core.monitors.outcome import Done, Unknown
+from paceline.core.monitors.values import RemoveMonitor, Settlement
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 from paceline.core.verify.rules import Rules
 from paceline.ports import Store
 from paceline.steps.history.notes import note_retention, note_set_back
 from paceline.steps.history.verify import store_facts, verify
-from tests.contract.support.stage import DAY_MS, LEASE_MS, MINUTE_MS, T0_MS, armed, claim, make_runs, put, settle
+from tests.contract.support.stage import (
+    DAY_MS,
+    LEASE_MS,
+    MINUTE_MS,
+    POST,
+    T0_MS,
+    armed,
+    claim,
+    make_runs,
+    put,
+    settle,
+)
 
 LATER_MS = T0_MS + 10_000
 
@@ -37,7 +48,7 @@ def test_monitor_facts_are_definition_entry_and_runs_as_they_are_stored(store: S
     claim(store, now_ms=LATER_MS)
     number = monitor.generation
     assert facts_of(store) == [
-        MonitorFact(number, "ann", "a", True, False, failures=1),
+        MonitorFact(number, "ann", "a", True, False, failures=1, edited_ms=T0_MS, target="example.org:80"),
         EntryFact(number, 2, T0_MS + MINUTE_MS, MINUTE_MS, base_ms=T0_MS),
         RunFact(number, 0, T0_MS, "failed", 0, 1, T0_MS + 1_000, T0_MS + 1_000, reason="no"),
         RunFact(number, 1, LATER_MS, "out", 0, 1, LATER_MS, until_ms=LATER_MS + LEASE_MS, extra=True),
@@ -48,7 +59,13 @@ def test_monitor_facts_are_definition_entry_and_runs_as_they_are_stored(store: S
 def test_monitor_facts_tell_of_a_definition_without_an_entry_and_of_a_recorded_change(store: Store) -> None:
     created = put(store, "a").monitor
     assert created is not None
-    assert facts_of(store) == [MonitorFact(created.generation, "ann", "a", True, True, failures=0)]
+    defined = MonitorFact(
+        *(created.generation, "ann", "a", True, True),
+        failures=0,
+        edited_ms=T0_MS,
+        target="example.org:80",
+    )
+    assert facts_of(store) == [defined]
     assert judged(store) == set()
 
 
@@ -78,3 +95,32 @@ def test_shortest_retention_that_was_ever_in_force_is_noted(store: Store) -> Non
         note_retention(store, keep_ms=keep_ms, expire_ms=expire_ms)
     (fact,) = store_facts(store)
     assert (fact.keep_ms, fact.expire_ms) == (100, 40)  # type: ignore[attr-defined]
+
+
+def test_outcome_of_a_later_attempt_says_when_it_was_claimed_and_what_was_lost_before(store: Store) -> None:
+    make_runs(store, armed(store, "a", check=POST))
+    claim(store)
+    again_ms = T0_MS + 2 * LEASE_MS
+    (item,) = claim(store, now_ms=again_ms)
+    assert settle(store, [item], Unknown("it was cut short"), now_ms=again_ms) == [True]
+    run = next(fact for fact in facts_of(store) if isinstance(fact, RunFact))
+    assert (run.attempt, run.claimed_ms, run.lost) == (2, again_ms, True)
+    assert judged(store, now_ms=again_ms) == set()
+
+
+def test_verify_notices_a_post_that_was_made_again_after_a_lost_attempt(store: Store) -> None:
+    make_runs(store, armed(store, "a", check=POST))
+    claim(store)
+    again_ms = T0_MS + 2 * LEASE_MS
+    settle(store, claim(store, now_ms=again_ms), now_ms=again_ms)
+    assert judged(store, now_ms=again_ms) == {"once"}
+
+
+def test_verify_notices_an_outcome_that_an_earlier_attempt_reported(store: Store) -> None:
+    make_runs(store, armed(store, "a"))
+    claim(store)
+    again_ms = T0_MS + 2 * LEASE_MS
+    (item,) = claim(store, now_ms=again_ms)
+    forged = Settlement(item.handle, item.attempt, Done(ok=True), started_ms=T0_MS, ended_ms=again_ms)
+    assert store.settle([forged]) == [True]
+    assert judged(store, now_ms=again_ms) == {"once"}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from paceline.core.verify.facts import Fact, LimitFact, MeasurementFact, MeterFact, PostingFact
+from paceline.core.jobs.accounts import meter_name
+from paceline.core.verify.facts import AccountLimitFact, Fact, LimitFact, MeasurementFact, MeterFact, PostingFact
 from paceline.core.verify.verdict import Counterexample, Finding
 
 JOB_ENDED = frozenset({"done", "failed", "cancelled"})
+STOPPED = 4
+"""What RIPE says of a measurement that has ended as it should."""
 Line = tuple[int, str]
 """An attempt and a meter: what was held by one send on one meter."""
 
@@ -21,6 +24,8 @@ class BudgetJudge:
         self._broken: list[Counterexample] = []
         self._meters: dict[str, MeterFact] = {}
         self._limits: dict[str, list[LimitFact]] = {}
+        self._declared: dict[str, int] = {}
+        """The most that was ever declared for a meter of an account."""
         self._held: Counter[str] = Counter()
         self._spent: Counter[str] = Counter()
         self._measurement: MeasurementFact | None = None
@@ -30,6 +35,10 @@ class BudgetJudge:
         match fact:
             case LimitFact():
                 self._limits.setdefault(fact.user, []).append(fact)
+            case AccountLimitFact():
+                for meter in ("concurrent", "results", "credits"):
+                    name = meter_name(fact.account, meter)
+                    self._declared[name] = max(self._declared.get(name, 0), getattr(fact, meter))
             case MeterFact():
                 self._judged += 1
                 self._meters[fact.name] = fact
@@ -88,7 +97,11 @@ class BudgetJudge:
     def _judge_slot(
         self, name: str, measurement: MeasurementFact, lines: dict[Line, dict[str, PostingFact]]
     ) -> Iterator[Counterexample]:
-        """What a send holds of its account is open as long as its slot is held, and no longer."""
+        """What a send holds of its account is open as long as its slot is held, and no longer.
+
+        One that ended well gives its slot back at once only if RIPE has said that it has stopped. If its results could
+        not be counted, RIPE's newest word is not stored, but there is a reason.
+        """
         for (attempt, meter), line in lines.items():
             known = self._meters.get(meter)
             if attempt == 0 or known is None or known.window != "until_released" or "hold" not in line:
@@ -99,6 +112,11 @@ class BudgetJudge:
                     f"{name}: its slot is held and the line is closed, or the other way round",
                     (measurement, line["hold"]),
                 )
+            at_once = not is_open and line["settle"].at_ms == measurement.ended_ms and attempt == measurement.attempt
+            plain = measurement.state == "done" and not measurement.reason
+            if plain and at_once and any(status != STOPPED for status in measurement.statuses):
+                says = f"{name} gave its slot back when it ended, and RIPE still counted it as running"
+                yield Counterexample(says, (measurement, line["settle"]))
 
     def _judge_meters(self) -> Iterator[Counterexample]:
         for meter in self._meters.values():
@@ -111,6 +129,10 @@ class BudgetJudge:
                 yield Counterexample(says, (meter,))
             if meter.released is not None and meter.released != meter.spent:
                 yield Counterexample(f"{meter.name}: the releases come to {meter.released}", (meter,))
+            if meter.limit > self._declared.get(meter.name, meter.limit):
+                most = self._declared[meter.name]
+                says = f"{meter.name}: its limit is {meter.limit}, and never more than {most} was declared"
+                yield Counterexample(says, (meter,))
             noted = [one for one in self._limits.get(meter.user, ()) if meter.user]
             limit = max([meter.limit, *(one.daily_credits for one in noted)])
             if meter.user and meter.held + meter.spent > limit:
@@ -139,8 +161,8 @@ def _judge_own_line(
 
 
 def _judge_price(name: str, measurement: MeasurementFact) -> Iterator[Counterexample]:
-    """No more is charged than the results cost that were delivered."""
-    if measurement.settled is None or measurement.state != "done":
+    """No more is charged than the delivered results cost, unless there is a reason: nobody could count them."""
+    if measurement.settled is None or measurement.state != "done" or measurement.reason:
         return
     pairs = zip(measurement.delivered, measurement.prices, strict=False)
     cost = min(sum(count * price for count, price in pairs), measurement.credits)

@@ -54,6 +54,13 @@ class MonitorFact(Fact, frozen=True, gc=False):
     """Its roll-up has all outcomes up to this counter."""
     folded_ms: int = 0
     """When the newest of these ended."""
+    edited_ms: int = 0
+    """When its definition was written last. What it checks says nothing about runs of before."""
+    target: str = ""
+    outgoing: bool = False
+    """A checker of its owner's takes its runs."""
+    repeatable: bool = True
+    """A check that was cut short may be made again."""
 
 
 class EntryFact(Fact, frozen=True, gc=False):
@@ -89,6 +96,10 @@ class RunFact(Fact, frozen=True, gc=False):
     open_too: bool = False
     """It has an outcome and is still among those that have none."""
     reason: str = ""
+    claimed_ms: int | None = None
+    """Ended, and not at its first attempt: when the attempt was claimed that the outcome is of."""
+    lost: bool = False
+    """The lease of an earlier attempt ran out, and nobody knows how far that attempt came."""
 
 
 # -- batches
@@ -154,6 +165,28 @@ class LimitFact(Fact, frozen=True, gc=False):
     until_ms: int
 
 
+class AccountLimitFact(Fact, frozen=True, gc=False, tag="account_limit"):
+    """Limits of an account that its operator has declared. They come before the meters, which have the present ones."""
+
+    account: str
+    concurrent: int
+    results: int
+    credits: int
+
+
+class StrayFact(Fact, frozen=True, gc=False):
+    """A measurement that ran at RIPE under our mark, and that is not the one which its measurement here became.
+
+    Reconciliation noted it when it stopped it. They come before the jobs.
+    """
+
+    account: str
+    atlas_id: int
+    job: str
+    index: int
+    seen_ms: int
+
+
 class MeterFact(Fact, frozen=True, gc=False):
     """A meter as it is stored. All meters come before the jobs. ``opened``: of postings that were removed since."""
 
@@ -187,6 +220,12 @@ class JobFact(Fact, frozen=True, gc=False):
     finished_ms: int | None = None
     purged: bool = False
     """It is being removed."""
+    owner: int = 0
+    """The number of its user."""
+    digest: bool = False
+    """There is a digest of it, which is made of jobs that are submitted under an idempotency key."""
+    key: bool = False
+    """There is an idempotency key."""
 
 
 class MeasurementFact(Fact, frozen=True, gc=False):
@@ -233,6 +272,8 @@ AnyFact = (
     | ProviderFact
     | CallFact
     | LimitFact
+    | AccountLimitFact
+    | StrayFact
     | MeterFact
     | JobFact
     | MeasurementFact

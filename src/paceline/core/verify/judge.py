@@ -11,6 +11,7 @@ from paceline.core.verify.completion import CompletionJudge
 from paceline.core.verify.facts import CallFact, DayFact, EntryFact, Fact, MonitorFact, ProviderFact, RunFact
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
+from paceline.core.verify.submissions import SubmissionJudge
 from paceline.core.verify.verdict import Finding
 
 _LIFE_JUDGES = (once.judge_life, order.judge_life, grid.judge_life, lost.judge_life)
@@ -48,7 +49,7 @@ class JobJudges:
     """The judges of jobs: they hold sums and speak at the end."""
 
     def __init__(self) -> None:
-        self._judges = (BudgetJudge(), CompletionJudge())
+        self._judges = (BudgetJudge(), CompletionJudge(), SubmissionJudge())
 
     def see(self, fact: Fact) -> Iterable[Finding]:
         for judge in self._judges:

@@ -59,6 +59,20 @@ def _each(life: Life, rules: Rules) -> Iterator[Counterexample]:
             lease_ms = run.until_ms - run.started_ms
             if lease_ms < LEASE_MS_MIN and not rules.clock.touches(run.started_ms, run.until_ms):
                 yield Counterexample(f"{run_name(life, run)} is out under a lease of {lease_ms} ms", (run,))
+        if run.claimed_ms is not None:
+            yield from _later_attempt(life, run, rules)
+
+
+def _later_attempt(life: Life, run: RunFact, rules: Rules) -> Iterator[Counterexample]:
+    """Judges an outcome of a second or later attempt: that attempt reported it, and it was allowed to begin."""
+    assert run.claimed_ms is not None
+    if run.started_ms is not None and rules.clock.is_before(run.started_ms, run.claimed_ms):
+        says = f"{run_name(life, run)} started before attempt {run.attempt} was claimed: an earlier one reported it"
+        yield Counterexample(says, (run,))
+    known = not life.monitor.repeatable and life.monitor.edited_ms + rules.clock.tolerance_ms < run.claimed_ms
+    if run.lost and known and run.state in ("ok", "failed"):
+        says = f"{run_name(life, run)} was carried out again, and an earlier attempt may have reached its target"
+        yield Counterexample(says, (life.monitor, run))
 
 
 class CallJudge:

@@ -1,10 +1,10 @@
-"""Notes without which history cannot be judged: when the clock was set back, and how long runs were kept."""
+"""Notes without which history cannot be judged: set-backs of the clock, retentions, limits, strays at RIPE."""
 
 from __future__ import annotations
 
 import msgspec
 
-from paceline.core.verify.facts import RetentionFact, SetBackFact
+from paceline.core.verify.facts import RetentionFact, SetBackFact, StrayFact
 from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
 
@@ -22,7 +22,16 @@ class Limits(msgspec.Struct, frozen=True):
     before: tuple[tuple[int, int], ...] = ()
 
 
+class AccountLimits(msgspec.Struct, frozen=True):
+    """Limits that were declared for an account: concurrent, results, credits; the newest ones, each once."""
+
+    declared: tuple[tuple[int, int, int], ...] = ()
+
+
 LIMITS = Collection("daily_credits", Limits)
+ACCOUNT_LIMITS = Collection("account_limits", AccountLimits)
+STRAYS = Collection("stray", StrayFact)
+STRAY_KEPT_MS = 400 * 86_400_000
 
 
 def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) -> None:
@@ -33,6 +42,23 @@ def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) 
         return Limits(before[-LIMITS_MAX:])
 
     LIMITS.edit(store, user, longer)
+
+
+def note_account_limits(store: ItemStore, account: str, *limits: tuple[int, int, int]) -> None:
+    """Note limits that an operator declares for an account, before they are written."""
+
+    def longer(known: AccountLimits | None) -> AccountLimits:
+        before = (known or AccountLimits()).declared
+        return AccountLimits((*(one for one in before if one not in limits), *dict.fromkeys(limits))[-LIMITS_MAX:])
+
+    known = ACCOUNT_LIMITS.get(store, account)
+    if known is None or not set(limits) <= set(known.declared):
+        ACCOUNT_LIMITS.edit(store, account, longer)
+
+
+def note_stray(store: ItemStore, stray: StrayFact) -> None:
+    """Note a measurement at RIPE that nobody here follows; it stays noted after RIPE has stopped it."""
+    STRAYS.put(store, str(stray.atlas_id), stray, expires_ms=stray.seen_ms + STRAY_KEPT_MS)
 
 
 def note_set_back(store: ItemStore, *, from_ms: int, to_ms: int) -> None:

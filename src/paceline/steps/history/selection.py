@@ -15,6 +15,7 @@ from paceline.core.verify.facts import (
     ProviderFact,
     RetentionFact,
     SetBackFact,
+    StrayFact,
 )
 from paceline.errors import NotFound
 
@@ -45,6 +46,8 @@ def only_job(facts: Iterable[Fact], job: str) -> Iterator[Fact]:
     number: int | None = None
     for fact in facts:
         match fact:
+            case StrayFact() if fact.job == job:
+                yield fact
             case JobFact() if fact.id == job:
                 number = fact.number
                 yield fact

@@ -7,13 +7,22 @@ from itertools import chain
 
 import msgspec
 
-from paceline.core.verify.facts import CallFact, Fact, LimitFact, MeasurementFact, RetentionFact, RunFact, SetBackFact
+from paceline.core.verify.facts import (
+    AccountLimitFact,
+    CallFact,
+    Fact,
+    LimitFact,
+    MeasurementFact,
+    RetentionFact,
+    RunFact,
+    SetBackFact,
+)
 from paceline.core.verify.judge import Judges
 from paceline.core.verify.rules import Clock, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.errors import MalformedBody
 from paceline.ports import Store
-from paceline.steps.history.notes import LIMITS, RETENTION, SET_BACKS, SHORTEST
+from paceline.steps.history.notes import ACCOUNT_LIMITS, LIMITS, RETENTION, SET_BACKS, SHORTEST, STRAYS
 from paceline.steps.move.stream import Head, HistoryLine, Tail, read_line
 
 REPORT_EVERY = 10_000
@@ -39,16 +48,20 @@ def note_facts(store: Store) -> Iterator[Fact]:
         yield retention
 
 
-def limit_facts(store: Store) -> Iterator[Fact]:
-    """Yields the limits that users had before, which come before the meters."""
+def job_notes(store: Store) -> Iterator[Fact]:
+    """Yields what comes before the meters: limits that users and accounts had, and what was a stray at RIPE."""
     for found in LIMITS.walk(store):
         for daily_credits, until_ms in found.value.before if found.value else ():
             yield LimitFact(found.key, daily_credits, until_ms)
+    for one in ACCOUNT_LIMITS.walk(store):
+        for limits in one.value.declared if one.value else ():
+            yield AccountLimitFact(one.key, *limits)
+    yield from (stray.value for stray in STRAYS.walk(store) if stray.value is not None)
 
 
 def store_facts(store: Store) -> Iterator[Fact]:
     """Yields all facts of a store, the notes first."""
-    return chain(note_facts(store), store.monitor_facts(), store.call_facts(), limit_facts(store), store.job_facts())
+    return chain(note_facts(store), store.monitor_facts(), store.call_facts(), job_notes(store), store.job_facts())
 
 
 Select = Callable[[Iterable[Fact]], Iterable[Fact]]

@@ -15,8 +15,9 @@ from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import LIMIT_MAX, AccountSpec, AddKey, SeenAccount, StoredKey
 from paceline.core.parsing import decode, text_problem
 from paceline.errors import AlreadyExists, AtlasUnavailable, FieldProblem, InvalidInput, NotFound, RevisionMismatch
-from paceline.ports import Atlas, JobStore, Vault
+from paceline.ports import Atlas, JobStore, Store, Vault
 from paceline.steps.edit import edit, unless_changed
+from paceline.steps.history.notes import ACCOUNT_LIMITS, note_account_limits
 
 KEY_CHARS_MIN = 8
 KEY_CHARS_MAX = 256
@@ -25,14 +26,14 @@ _SPEC = msgspec.json.Decoder(AccountSpec)
 
 
 def put_account(
-    store: JobStore, account_id: str, body: bytes, *, seen: SeenAccount | None = None
+    store: Store, account_id: str, body: bytes, *, seen: SeenAccount | None = None
 ) -> Literal["created", "replaced", "unchanged"]:
     """An account from JSON. What is not given has the limit that RIPE gives everybody."""
     return put_account_spec(store, account_id, decode(_SPEC, body), seen=seen)
 
 
 def put_account_spec(
-    store: JobStore, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None
+    store: Store, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None
 ) -> Literal["created", "replaced", "unchanged"]:
     """With ``seen``, only onto that, else RevisionMismatch."""
     limits = {
@@ -49,14 +50,24 @@ def put_account_spec(
         problems.append(problem)
     if problems:
         raise InvalidInput.of(*problems)
+    _note_limits(store, account_id, spec)
     done = store.put_account(account_id, spec, seen=seen)
     if done == "revision_mismatch":
         raise RevisionMismatch(f"Account {account_id!r} is not as you have seen it. Read it again and retry.")
     return done
 
 
+def _note_limits(store: Store, account_id: str, spec: AccountSpec) -> None:
+    """Notes the limits for those who judge history; with the first note also those of before."""
+    specs = [spec]
+    if ACCOUNT_LIMITS.get(store, account_id) is None:
+        before = store.account(account_id, now_ms=0)
+        specs += [spec_of(before)] if before is not None else []
+    note_account_limits(store, account_id, *((one.concurrent, one.daily_results, one.daily_credits) for one in specs))
+
+
 def edit_account(
-    store: JobStore, account_id: str, changes: Mapping[str, Any], *, now_ms: int
+    store: Store, account_id: str, changes: Mapping[str, Any], *, now_ms: int
 ) -> Literal["created", "replaced", "unchanged"]:
     """Changes what is named and keeps the rest; tries again if somebody wrote in between."""
 

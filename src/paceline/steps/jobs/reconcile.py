@@ -14,7 +14,9 @@ from paceline.core.jobs.atlas import Lost, Marker, Refused, parse_marker_prefix,
 from paceline.core.jobs.atlas_replies import Listed, Unanswered
 from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import StoredMeasurement
-from paceline.ports import Atlas, Clock, JobStore, Vault
+from paceline.core.verify.facts import StrayFact
+from paceline.ports import Atlas, Clock, JobStore, Store, Vault
+from paceline.steps.history.notes import note_stray
 from paceline.steps.jobs.account_queries import Quarantined, Trouble, ask_as_owner
 from paceline.steps.jobs.account_walk import walk_accounts
 
@@ -43,7 +45,7 @@ class Reconciled(NamedTuple):
     paused_until_ms: int | None = None
 
 
-def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_ms: int, clock: Clock) -> Reconciled:
+def reconcile(store: Store, atlas: Atlas, vault: Vault, *, site: str, settle_ms: int, clock: Clock) -> Reconciled:
     """Looks once at every account, also at disabled ones, which may still have measurements running."""
 
     def visit(report: Reconciled, account: Account) -> tuple[Reconciled, Unanswered | None]:
@@ -57,6 +59,9 @@ def reconcile(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, settle_
         strays, left = _strays(store, asked.answer, site=site, young_ms=young_ms)
         report = report._replace(asked=report.asked + 1, left=report.left + left)
         for listed, marker, why in strays:
+            if why == "it is not the one that its measurement became":
+                seen_ms = clock.now_ms()
+                note_stray(store, StrayFact(account.id, listed.id, marker.job, marker.index, seen_ms))
             report, failed = _stop(atlas, asked.key.secret, account.id, listed, marker, why, report)
             if failed is not None:
                 return report, failed

@@ -75,6 +75,36 @@ def miscount_job(db: apsw.Connection, random: Random) -> None:
     db.execute("UPDATE job SET done = done - 1, failed = failed + 1 WHERE id = ?", (job,))
 
 
+def forget_idempotency_key(db: apsw.Connection, random: Random) -> None:
+    (job,) = pick(db, random, "SELECT id FROM job WHERE idempotency IS NOT NULL AND purged = 0")
+    db.execute("UPDATE job SET idempotency = NULL WHERE id = ?", (job,))
+
+
+def raise_account_limit(db: apsw.Connection, random: Random) -> None:
+    """Nobody has declared it."""
+    (meter,) = pick(db, random, "SELECT id FROM meter WHERE name GLOB 'account/*'")
+    db.execute('UPDATE meter SET "limit" = "limit" * 3 WHERE id = ?', (meter,))
+
+
+def free_slot_while_it_runs(db: apsw.Connection, random: Random) -> None:
+    """RIPE's last word on a measurement that gave its slot back is that it runs."""
+    (handle,) = pick(
+        db,
+        random,
+        """SELECT DISTINCT measurement.id FROM measurement
+           JOIN posting ON hold = measurement.id << 14 | attempt AND kind = 'settle' AND at_ms = ended_ms
+           WHERE state = 'done' AND measurement.reason = ''""",
+    )
+    db.execute("UPDATE atlas_measurement SET status = 2 WHERE measurement = ?", (handle,))
+
+
+def run_twice_at_ripe(db: apsw.Connection, random: Random) -> None:
+    """Reconciliation has noted a second measurement under the same mark."""
+    (job,) = pick(db, random, "SELECT name FROM job WHERE purged = 0")
+    stray = f'{{"kind": "stray", "account": "wide", "atlas_id": 7, "job": "{job}", "index": 0, "seen_ms": 1}}'
+    db.execute("INSERT INTO item (kind, key, value) VALUES ('stray', '7', ?)", (stray.encode(),))
+
+
 def _edit(promise: str, act: Act) -> Edit:
     return Edit(act.__name__, frozenset({promise}), act)
 
@@ -88,6 +118,10 @@ JOB_EDITS = (
     _edit("within budget", charge_more),
     _edit("within budget", settle_another_sum),
     _edit("within budget", exceed_the_day),
+    _edit("within budget", raise_account_limit),
+    _edit("within budget", free_slot_while_it_runs),
+    _edit("once", forget_idempotency_key),
+    _edit("once", run_twice_at_ripe),
     _edit("nothing lost", forge_success),
     _edit("nothing lost", delete_measurement),
     _edit("nothing lost", miscount_job),

@@ -210,6 +210,28 @@ def roll_up_too_far(db: apsw.Connection, random: Random) -> None:
     db.execute("UPDATE uptime SET counter = counter + 100000 WHERE generation = ?", (generation,))
 
 
+_AGAIN = """SELECT outcome.handle FROM outcome JOIN run USING (handle) JOIN monitor USING (generation)
+           WHERE outcome.attempt > 1 AND claimed_ms IS NOT NULL"""
+
+
+def report_by_an_earlier_attempt(db: apsw.Connection, random: Random) -> None:
+    """The outcome of a second attempt began before that attempt was claimed."""
+    (handle,) = pick(db, random, _AGAIN)
+    db.execute("UPDATE outcome SET claimed_ms = started_ms + 5000 WHERE handle = ?", (handle,))
+
+
+def repeat_what_was_lost(db: apsw.Connection, random: Random) -> None:
+    """A POST whose first attempt was cut short is said to have been made again."""
+    (handle,) = pick(db, random, _AGAIN)
+    db.execute("UPDATE outcome SET state = 'ok', lost = 1 WHERE handle = ?", (handle,))
+    check = '{"kind": "http", "url": "http://example.org/", "method": "POST"}'
+    db.execute(
+        """UPDATE monitor SET updated_ms = 0, spec = json_set(spec, '$.check', json(?))
+           WHERE generation = (SELECT generation FROM run WHERE handle = ?)""",
+        (check, handle),
+    )
+
+
 def _edit(promises: str, act: Act) -> Edit:
     return Edit(act.__name__, frozenset(promises.split(", ")), act)
 
@@ -237,4 +259,6 @@ MONITOR_EDITS = (
     _edit("once", open_again),
     _edit("nothing lost", misremember_health),
     _edit("once", roll_up_too_far),
+    _edit("once", report_by_an_earlier_attempt),
+    _edit("once", repeat_what_was_lost),
 )

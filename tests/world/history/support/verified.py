@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
 from paceline.core.verify.rules import Rules
@@ -11,7 +13,7 @@ from paceline.steps.history.verify import Report, verify
 from tests.world.support.actors import EXPIRE_MS, KEEP_MS
 from tests.world.support.broken import Broken
 from tests.world.support.job_world import JobWorld
-from tests.world.support.seeded import Seeded
+from tests.world.support.seeded import Damage, Opener, Seeded
 from tests.world.support.world import World
 
 GOES_ON = (Broken, AssertionError, LookupError)
@@ -27,8 +29,32 @@ def judged(world: Seeded, store: Store | None = None) -> Report:
     return verify(store, rules, progress=lambda _done, _total: None)
 
 
+class Blind:
+    """Books that are kept by somebody who does not notice what goes wrong in them."""
+
+    def __init__(self, books: Any) -> None:
+        self._books = books
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._books, name)
+        if not callable(found):
+            return found
+
+        def kept(*args: Any, **more: Any) -> Any:
+            with suppress(*GOES_ON):
+                return found(*args, **more)
+
+        return kept
+
+
 class BlindWorld(World):
     """The same story, told by somebody who does not notice what goes wrong."""
+
+    def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
+        super().__init__(seed, folder, damage=damage, opener=opener)
+        self.ledger = cast("Any", Blind(self.ledger))
+        for watched in self._watched:
+            watched._ledger = self.ledger
 
     def begin(self) -> None:
         self._set_clock(self.now_ms)
@@ -67,6 +93,12 @@ class SteadyJobWorld(JobWorld):
 
 class BlindJobWorld(JobWorld):
     """The story of jobs, told by somebody who does not notice what goes wrong."""
+
+    def __init__(self, seed: int, folder: Path, **more: Any) -> None:
+        super().__init__(seed, folder, **more)
+        self.books = cast("Any", Blind(self.books))
+        for watched in self._watched:
+            watched._books = self.books
 
     def judged(self) -> Report:
         return judged(self)

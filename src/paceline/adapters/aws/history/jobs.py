@@ -63,7 +63,8 @@ def _job(item: Item) -> JobFact:
     names = ("measurements", "open", "done", "failed", "cancelled", "reserved", "settled", "refunded", "created_ms")
     kept = {name: item[name] for name in names}
     finished_ms, purged = item.get("finished_ms"), bool(item["purged"])
-    return JobFact(item["number"], item["name"], finished_ms=finished_ms, purged=purged, **kept)
+    more = {"owner": item["owner"], "digest": bool(item["digest"]), "key": item.get("idempotency") is not None}
+    return JobFact(item["number"], item["name"], finished_ms=finished_ms, purged=purged, **kept, **more)
 
 
 def _measurement(row: Item) -> MeasurementFact:

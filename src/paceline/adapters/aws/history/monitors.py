@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import RUNS, SCHEDULERS
@@ -16,7 +18,10 @@ from paceline.adapters.aws.monitors.keys import LANE, UPTIME, handle_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.verify import Names, read_names
 from paceline.core.monitors.alerting.stored import decode_health
+from paceline.core.monitors.checks import OutgoingCheck, repeatable
 from paceline.core.monitors.leases import TERMINAL
+from paceline.core.monitors.places import target_of
+from paceline.core.monitors.stored import read_spec
 from paceline.core.monitors.uptime.rollup import decode_rollup
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 
@@ -24,7 +29,8 @@ from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
     """Yields the facts of each generation that has runs, then those of the others."""
     db = store.db
-    names = read_names(db)
+    checks = _Checks()
+    names = read_names(db, checks.see)
     entries: dict[int, EntryFact] = {}
     for item in db.scan(SCHEDULERS):
         entries[item["generation"]] = _entry(item)
@@ -37,15 +43,34 @@ def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
         generation, items = int(pk.partition("#")[2]), list(group)
         lane = next((item for item in items if item["sk"] == LANE), None)
         told.add(generation)
-        yield _monitor(names, generation, lane, rollups.get(generation))
+        yield checks.told(_monitor(names, generation, lane, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
         runs = [item for item in items if item["sk"] != LANE]
         yield from (_run(item) for item in sorted(runs, key=lambda item: int(item["counter"])))
     for generation in sorted((names.monitors.keys() | entries.keys() | names.changed) - told):
-        yield _monitor(names, generation, None, rollups.get(generation))
+        yield checks.told(_monitor(names, generation, None, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
+
+
+class _Checks:
+    """What definitions check, by generation."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[int, str, bool, bool]] = {}
+
+    def see(self, item: Item) -> None:
+        check = read_spec(item["spec"]).check
+        facts = (item["updated_ms"], target_of(check), isinstance(check, OutgoingCheck), repeatable(check))
+        self._known[item["generation"]] = facts
+
+    def told(self, fact: MonitorFact) -> MonitorFact:
+        known = self._known.get(fact.generation) if fact.defined else None
+        if known is None:
+            return fact
+        edited_ms, target, outgoing, may_repeat = known
+        return replace(fact, edited_ms=edited_ms, target=target, outgoing=outgoing, repeatable=may_repeat)
 
 
 def _rollups(db: Database) -> Iterator[tuple[int, tuple[int, int]]]:
@@ -95,4 +120,6 @@ def _run(item: Item) -> RunFact:
         extra=bool(item.get("extra")),
         open_too=ended and "shard" in item,
         reason=item.get("reason", ""),
+        claimed_ms=item.get("claimed_ms") if ended else None,
+        lost=ended and bool(item.get("lost")),
     )

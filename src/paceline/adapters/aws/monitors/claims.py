@@ -347,7 +347,10 @@ def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
 
 
 def _take(run: Item, *, now_ms: int, until_ms: int) -> Action:
-    change = "SET #state = :out, #attempt = :next, #at = :until, #started_ms = :now, #lost = :lost REMOVE #reason"
+    change = "SET #state = :out, #attempt = :next, #at = :until, #started_ms = :now, #lost = :lost"
+    if run["attempt"]:
+        change += ", #claimed_ms = :now"  # an outcome overwrites started_ms
+    change += " REMOVE #reason"
     values: dict[str, Any] = {
         "out": "out",
         "next": run["attempt"] + 1,

@@ -7,7 +7,7 @@ itself, all at once, and reported only if it is wrong then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -45,7 +45,8 @@ def _definition_problems(db: Database) -> list[str]:
     return [*_entry_problems(db, names), *_user_problems(db, names)]
 
 
-def read_names(db: Database) -> Names:
+def read_names(db: Database, see: Callable[[Item], None] = lambda _monitor: None) -> Names:
+    """``see`` is given each definition."""
     names = Names({}, {}, set(), set())
     ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
     for item in db.scan(ITEMS, filtered=ours, user="user#", monitors="monitors#", changes="changes#"):
@@ -54,6 +55,7 @@ def read_names(db: Database) -> Names:
             names.users[item["number"]] = item
         elif kind == "monitors":
             names.monitors[item["generation"]] = (int(rest), item["sk"])
+            see(item)
         elif kind == "changes" and item["sk"].startswith(keys.FAN):
             names.fanned.add(item["user"])
         elif kind == "changes":

@@ -22,7 +22,7 @@ _EXPIRIES = """
 SELECT meter.name, amount, at_ms FROM posting LEFT JOIN meter ON meter.id = posting.meter WHERE hold < 0"""
 _JOBS = """
 SELECT id << 28, 0, id, name, measurements, open, done, failed, cancelled, reserved, settled, refunded, created_ms,
-       finished_ms, purged > 0 FROM job ORDER BY id"""
+       finished_ms, purged > 0, owner, digest <> '', idempotency IS NOT NULL FROM job ORDER BY id"""
 _MEASUREMENTS = """
 SELECT measurement.id << 14, 1, measurement.id, state, attempt, measurement.credits, slot, account.name, intent_ms,
        ended_ms, settled, body, measurement.reason
@@ -43,7 +43,15 @@ def read_facts(db: Connection) -> Iterator[Fact]:
     for row in merge(*parts, key=itemgetter(0, 1)):
         kind = row[1]
         if kind == 0:
-            yield JobFact(**dict(zip(JobFact.__struct_fields__, (*row[2:14], bool(row[14])), strict=True)))
+            yield JobFact(
+                **dict(
+                    zip(
+                        JobFact.__struct_fields__,
+                        (*row[2:14], bool(row[14]), row[15], bool(row[16]), bool(row[17])),
+                        strict=True,
+                    )
+                )
+            )
         elif kind == 1:
             yield _measurement(db, row[2:])
         else:

@@ -10,13 +10,15 @@ from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
-from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK
+from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK, check_of
 from paceline.core.monitors.alerting.stored import decode_health
+from paceline.core.monitors.checks import OutgoingCheck, repeatable
 from paceline.core.monitors.uptime.rollup import decode_rollup
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 
 _MONITORS = """
-SELECT generation, 0, user.name, monitor.name, health.record, uptime.counter, uptime.rollup
+SELECT generation, 0, user.name, monitor.name, health.record, uptime.counter, uptime.rollup, monitor.updated_ms,
+       monitor.spec
 FROM monitor JOIN user ON user.id = monitor.owner
 LEFT JOIN health USING (generation) LEFT JOIN uptime USING (generation)
 ORDER BY generation"""
@@ -29,7 +31,7 @@ ORDER BY number"""  # noqa: S608  numbers of our own
 _RUNS = """
 SELECT run.generation, 3, run.counter, run.due_ms, run.handle, outcome.state, outcome.attempt, outcome.started_ms,
        outcome.ended_ms, outcome.reason, open.state, open.attempt, open.started_ms, open.at_ms, open.reason,
-       extra.handle IS NOT NULL
+       extra.handle IS NOT NULL, outcome.claimed_ms, outcome.lost
 FROM run LEFT JOIN outcome USING (handle) LEFT JOIN open USING (handle) LEFT JOIN extra USING (handle)
 ORDER BY run.generation, run.counter, run.handle"""
 Row = tuple[Any, ...]
@@ -65,10 +67,14 @@ def _generation(generation: int, rows: Iterator[Row], positions: dict[int, int])
 def _monitor(generation: int, columns: Row, *, changed: bool) -> MonitorFact:
     if not columns:
         return MonitorFact(generation, changed=changed)
-    owner, name, health, folded, rollup = columns
+    owner, name, health, folded, rollup, edited_ms, spec = columns
     failures = decode_health(health).failures if health else 0
     folded_ms = (decode_rollup(rollup).at_ms or 0) if rollup else 0
-    return MonitorFact(generation, owner, name, True, changed, failures, -1 if folded is None else folded, folded_ms)
+    check, target, _ = check_of(spec)
+    return MonitorFact(
+        *(generation, owner, name, True, changed, failures, -1 if folded is None else folded, folded_ms),
+        *(edited_ms, target, isinstance(check, OutgoingCheck), repeatable(check)),
+    )
 
 
 def _entry(generation: int, row: Row) -> EntryFact:
@@ -81,7 +87,8 @@ def _entry(generation: int, row: Row) -> EntryFact:
 
 
 def _run(row: Row, positions: dict[int, int]) -> RunFact:
-    generation, _, counter, due_ms, handle, state, attempt, started_ms, ended_ms, reason, *rest, extra = row
+    generation, _, counter, due_ms, handle, state, attempt, started_ms, ended_ms, reason, *rest = row
+    *rest, extra, claimed_ms, lost = rest
     open_state, open_attempt, open_started_ms, at_ms, open_reason = rest
     if state is not None:
         open_too = open_state is not None
@@ -98,6 +105,8 @@ def _run(row: Row, positions: dict[int, int]) -> RunFact:
             bool(extra),
             open_too,
             reason,
+            claimed_ms,
+            bool(lost),
         )
     if open_state is not None:
         return RunFact(

@@ -23,13 +23,14 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
         _end(db, [(item.handle, *ended(item)) for item in settlements])
         follow(db, settlements)
         return [True] * len(settlements)
-    leases = {
-        row[0]: Lease(*row[1:])
+    claims = {
+        row[0]: row
         for row in db.execute(
-            "SELECT handle, attempt, at_ms FROM open WHERE handle IN carray(?) AND state = 'out'",
+            "SELECT handle, attempt, at_ms, started_ms, lost FROM open WHERE handle IN carray(?) AND state = 'out'",
             (integers(item.handle for item in settlements),),
         )
     }
+    leases = {handle: Lease(*row[1:3]) for handle, row in claims.items()}
     won: list[bool] = []
     ends: list[Settlement] = []
     again: list[tuple[Any, ...]] = []
@@ -47,6 +48,11 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
     count_out(db, gone=[handle for _, _, handle in again])
     _end(db, [(item.handle, *ended(item)) for item in ends])
+    # Of a first attempt there is nothing to remember, and nearly all are.
+    later = [claims[item.handle] for item in ends if item.attempt > 1]
+    db.executemany(
+        "UPDATE outcome SET claimed_ms = ?, lost = ? WHERE handle = ?", [(row[3], row[4], row[0]) for row in later]
+    )
     follow(db, ends)
     return won
 
