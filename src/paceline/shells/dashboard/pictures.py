@@ -58,6 +58,12 @@ def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -
     return found
 
 
+def axis_time(at_s: int, beside_s: int) -> str:
+    """A time at the end of an axis: the clock's, with the date where the other end lies on another day."""
+    at, beside = datetime.fromtimestamp(at_s, UTC), datetime.fromtimestamp(beside_s, UTC)
+    return f"{at:%H:%M}" if at.date() == beside.date() else f"{at:%-d %b %H:%M}"
+
+
 def bars(values: Sequence[float], top: float, height: float, floor_values: Sequence[float] | None = None) -> str:
     """One path with all bars of a series, each one unit wide. ``floor_values``: what each stands on."""
     path = []
