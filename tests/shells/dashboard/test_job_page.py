@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from paceline.shells.dashboard.views import jobs
-from tests.shells.api.conftest import Client
 from tests.shells.api.support.job_stage import COST, AtlasWorld, atlas_world, job, measurement, submitted
+from tests.shells.dashboard.support.reading import text_of
 
 
 @pytest.fixture
@@ -19,17 +19,9 @@ def stage(tmp_path: Path) -> Iterator[AtlasWorld]:
         yield running
 
 
-def shown(client: Client, path: str) -> str:
-    """The text of a page, without its tags."""
-    answer = client("GET", path)
-    assert answer.status == 200, answer.body
-    body = answer.body.decode().partition('<div id="view">')[2]
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
-
-
 def test_job_that_waits_says_how_much_of_it_waits_why_and_what_it_costs(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(3))
-    text = shown(stage.alice, f"/ui/jobs/{made}")
+    text = text_of(stage.alice, f"/ui/jobs/{made}")
     assert "Place in the queue" in text
     assert re.search(r"Wait to be sent 3 ", text)
     assert f"credits, at most {3 * COST}" in text
@@ -70,7 +62,7 @@ def test_results_of_a_large_job_are_read_no_further_than_a_picture_needs(
     targets = [f"192.0.2.{number}" for number in range(1, 101)]
     made = submitted(stage.alice, job(measurements=[measurement(*targets)]))
     stage.done(stage.send(), spent=100 * COST)
-    text = shown(stage.alice, f"/ui/jobs/{made}/results")
+    text = text_of(stage.alice, f"/ui/jobs/{made}/results")
     assert "There are more than were read for these pictures." in text
     told = re.search(r"(\d+) results of (\d+) measurements", text)
     assert told is not None
@@ -82,4 +74,4 @@ def test_page_of_results_is_hidden_from_other_users_and_says_when_there_are_none
     made = submitted(stage.alice, job())
     bob = stage.world.add("bob")
     assert bob("GET", f"/ui/jobs/{made}/results").status == 404
-    assert "RIPE has no result of this job yet." in shown(stage.alice, f"/ui/jobs/{made}/results")
+    assert "RIPE has no result of this job yet." in text_of(stage.alice, f"/ui/jobs/{made}/results")

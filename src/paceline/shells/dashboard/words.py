@@ -81,6 +81,11 @@ def clock(text: str, now: datetime) -> str:
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%-d %b %H:%M}"
 
 
+def day_name(date: str) -> str:
+    """Returns Monday 16 November of 2026-11-16."""
+    return f"{datetime.fromisoformat(date):%A %-d %B}"
+
+
 def every(monitor: dict[str, object]) -> str:
     """Returns the interval, or the cron expression with its zone."""
     if monitor.get("every"):
