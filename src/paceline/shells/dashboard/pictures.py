@@ -165,6 +165,36 @@ def _steps(values: Sequence[float], top: float, height: float) -> str:
     return "".join(path) + f"H{len(values)}"
 
 
+class ForecastChart(NamedTuple):
+    """What is left over the coming days, if use goes on: ``line`` is what is expected, ``band`` what is possible."""
+
+    height: int
+    line: str
+    band: str
+    values: list[Tick]
+    times: list[Tick]
+
+
+FORECAST_DAYS_MAX = 90
+
+
+def forecast_chart(left: float, a_day: tuple[float, float], now: datetime, height: int = 132) -> ForecastChart:
+    """The fall of ``left`` from now on. ``a_day``: the least and the most that is used in a day."""
+    slow, fast = a_day
+    lasts = left / slow if slow > 0 else FORECAST_DAYS_MAX
+    days = min(max(lasts * 1.1, 1.0), FORECAST_DAYS_MAX)
+    top = nice_top(left)
+
+    def end(used: float) -> tuple[float, float]:
+        """Where the line of so much a day leaves the picture, or meets the ground."""
+        return (100 * left / used / days, 0.0) if used * days > left > 0 else (100.0, left - used * days)
+
+    low, high = end(fast), end(slow)
+    band = line([(0, left), high, (100.0, max(0.0, high[1])), (low[0], low[1])], top, height) + "z"
+    times = time_ticks(now, now + timedelta(days=days), parts=4)
+    return ForecastChart(height, line([(0, left), low], top, height), band, value_ticks(top, height), times)
+
+
 class StatusDay(NamedTuple):
     """One bar of the picture of days: ``tone`` ok, bad or none; the heights of its bad and good parts; its words."""
 
