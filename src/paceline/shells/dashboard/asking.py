@@ -14,7 +14,7 @@ import msgspec
 
 from paceline.core.users import TokenUser
 from paceline.errors import NotFound
-from paceline.shells.api.http.answers import Answer
+from paceline.shells.api.http.answers import Answer, Stream
 from paceline.shells.api.http.app import admit
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Route
@@ -46,6 +46,30 @@ class Api:
         answer = await route.handler(self._call._replace(params=params, query_string=asked, headers={}, body=None))
         assert isinstance(answer, Answer)
         return msgspec.json.decode(answer.body)
+
+    async def lines(self, path: str, /, *, bytes_max: int, within_s: float, **params: str) -> tuple[list[bytes], bool]:
+        """The first whole lines that ``GET path`` streams, and whether there are more.
+
+        The stream is ended after so many bytes, or when its time is over.
+        """
+        route = _GETS[path]
+        admit(self.user, route, params)
+        stream = await route.handler(self._call._replace(params=params, query_string=b"", headers={}, body=None))
+        assert isinstance(stream, Stream)
+        read, loop = b"", asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        page: bytes | None = b""
+        late = loop.call_later(within_s, stream.close)
+        try:
+            while page is not None and len(read) < bytes_max and loop.time() < until_s:
+                page = await loop.run_in_executor(stream.threads, next, stream.pages, None)
+                read += page or b""
+        finally:
+            late.cancel()
+            stream.close()
+        whole, _, rest = read.rpartition(b"\n")
+        more = page is not None or bool(rest) or loop.time() >= until_s
+        return whole.splitlines(), more
 
     async def find(self, path: str, query: Query | None = None, /, **params: str) -> Any | None:
         """The same; None if there is no such thing."""

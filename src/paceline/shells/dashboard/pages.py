@@ -13,7 +13,7 @@ from paceline.shells.api.http.problems import retry_after_s
 from paceline.shells.api.http.route import Route
 from paceline.shells.dashboard import files, signing_in
 from paceline.shells.dashboard.rendering import html, is_part
-from paceline.shells.dashboard.views import accounts, batches, going, jobs, monitors, overview, people, runs
+from paceline.shells.dashboard.views import accounts, batches, day, going, jobs, monitors, overview, people, runs
 
 
 def dashboard_routes() -> tuple[Route, ...]:
@@ -21,6 +21,7 @@ def dashboard_routes() -> tuple[Route, ...]:
         overview.PAGES,
         monitors.PAGES,
         batches.PAGES,
+        day.PAGES,
         jobs.PAGES,
         accounts.PAGES,
         people.PAGES,

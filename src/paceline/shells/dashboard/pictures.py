@@ -58,6 +58,12 @@ def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -
     return found
 
 
+def axis_time(at_s: int, beside_s: int) -> str:
+    """A time at the end of an axis: the clock's, with the date where the other end lies on another day."""
+    at, beside = datetime.fromtimestamp(at_s, UTC), datetime.fromtimestamp(beside_s, UTC)
+    return f"{at:%H:%M}" if at.date() == beside.date() else f"{at:%-d %b %H:%M}"
+
+
 def bars(values: Sequence[float], top: float, height: float, floor_values: Sequence[float] | None = None) -> str:
     """One path with all bars of a series, each one unit wide. ``floor_values``: what each stands on."""
     path = []
@@ -157,6 +163,36 @@ def _steps(values: Sequence[float], top: float, height: float) -> str:
             path.append(f"M0 {y}" if before is None else f"H{index}V{y}")
             before = value
     return "".join(path) + f"H{len(values)}"
+
+
+class ForecastChart(NamedTuple):
+    """What is left over the coming days, if use goes on: ``line`` is what is expected, ``band`` what is possible."""
+
+    height: int
+    line: str
+    band: str
+    values: list[Tick]
+    times: list[Tick]
+
+
+FORECAST_DAYS_MAX = 90
+
+
+def forecast_chart(left: float, a_day: tuple[float, float], now: datetime, height: int = 132) -> ForecastChart:
+    """The fall of ``left`` from now on. ``a_day``: the least and the most that is used in a day."""
+    slow, fast = a_day
+    lasts = left / slow if slow > 0 else FORECAST_DAYS_MAX
+    days = min(max(lasts * 1.1, 1.0), FORECAST_DAYS_MAX)
+    top = nice_top(left)
+
+    def end(used: float) -> tuple[float, float]:
+        """Where the line of so much a day leaves the picture, or meets the ground."""
+        return (100 * left / used / days, 0.0) if used * days > left > 0 else (100.0, left - used * days)
+
+    low, high = end(fast), end(slow)
+    band = line([(0, left), high, (100.0, max(0.0, high[1])), (low[0], low[1])], top, height) + "z"
+    times = time_ticks(now, now + timedelta(days=days), parts=4)
+    return ForecastChart(height, line([(0, left), low], top, height), band, value_ticks(top, height), times)
 
 
 class StatusDay(NamedTuple):

@@ -44,6 +44,12 @@ def count(amount: int, one: str, many: str = "") -> str:
     return f"{number(amount)} {one if amount == 1 else many or one + 's'}"
 
 
+def ordinal(place: int) -> str:
+    """Returns 1st, 2nd, 3rd, 11th."""
+    word = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
+    return f"{number(place)}{word}"
+
+
 def at_least(amount: int, most: int) -> str:
     """Returns a count that was not counted further than to ``most``."""
     return f"{number(most)}+" if amount >= most else number(amount)
@@ -73,6 +79,11 @@ def clock(text: str, now: datetime) -> str:
     """The time of day, with the date where that is not today."""
     at = moment(text)
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%-d %b %H:%M}"
+
+
+def day_name(date: str) -> str:
+    """Returns Monday 16 November of 2026-11-16."""
+    return f"{datetime.fromisoformat(date):%A %-d %B}"
 
 
 def every(monitor: dict[str, object]) -> str:

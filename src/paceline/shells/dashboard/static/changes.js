@@ -8,12 +8,13 @@ export function morph(old, fresh, free) {
   if (old.isEqualNode(fresh) || old.nodeName === "DIALOG" && old.open) return;
   if (old.nodeType !== 1) { if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue; return; }
   if (old.matches("time") && old.dateTime === fresh.dateTime) return;
+  const loaded = old.dataset.part && old.dataset.part === fresh.dataset.part; // paceline.js has filled it
   const typed = old.matches("input, textarea, select");
   for (const { name } of [...old.attributes]) if (!fresh.hasAttribute(name) && !kept(old, name)) old.removeAttribute(name);
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value && !kept(old, name)) old.setAttribute(name, value);
   }
-  if (old.matches("#bulk")) return;
+  if (old.matches("#bulk") || loaded) return;
   if (typed && (old === document.activeElement || old.matches("textarea, [type=checkbox]"))) return;
   if (!free && old.hasAttribute("data-list") && !sameKeys(old, fresh)) return mergeList(old, fresh);
   children(old, fresh, free);
@@ -27,7 +28,7 @@ function kept(node, name) {
   return name === "class" && node.matches("tr.on, .nav.open, .dense") || name === "open";
 }
 
-function children(old, fresh, free) {
+export function children(old, fresh, free) {
   const known = new Map();
   for (const node of old.childNodes) if (keyOf(node)) known.set(keyOf(node), node);
   const staying = new Set([...fresh.childNodes].map(keyOf).filter(Boolean));

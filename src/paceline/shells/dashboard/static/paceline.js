@@ -2,11 +2,12 @@
 // asks for to the REST API of the same origin, and asks every few seconds for what has changed on the page: only that is
 // written, nothing moves. Text only ever goes into text nodes and attributes that the server has escaped.
 
-import { morph } from "./changes.js";
+import { children, morph } from "./changes.js";
 
 const EVERY_MS = 3000;
 const SLOW_FACTOR = 4; // a page that took long is asked for again no sooner than so many times that long later
 const LATER_MAX_MS = 30000;
+const PART_MS = 10000;
 const PAUSE_MS = 200; // between the last key of a search and its question
 const AT_ONCE = 4; // requests for a selection
 const WHOLE_MAX = 10000; // so many that match a filter are selected at most
@@ -14,7 +15,7 @@ const WHOLE_TOLD = 100; // of a large selection, how far it is is told each time
 const $ = (id) => document.getElementById(id);
 const all = (query, root = document) => [...root.querySelectorAll(query)];
 const root = document.documentElement;
-const state = { tag: "", timer: 0, ahead: 0, seen: Date.now(), gone: 0, tries: 0, undo: null, exact: false, asking: 0, whole: null };
+const state = { tag: "", timer: 0, ahead: 0, seen: Date.now(), gone: 0, tries: 0, undo: null, exact: false, asking: 0, whole: null, parts: new WeakMap() };
 
 function remember(name, value) {
   try {
@@ -72,10 +73,12 @@ function spoken(at, now) {
 }
 
 function showTimes() {
-  const now = Date.now() + state.ahead;
+  const now = Date.now() + state.ahead, today = new Date(now).toISOString().slice(0, 10);
   for (const time of all("time[datetime]")) {
     const exact = time.title.replace(/ \d{4} /, " ").replace(" UTC", "");
-    const text = state.exact || time.dataset.form === "clock" ? exact : spoken(Date.parse(time.dateTime), now) ?? exact;
+    const isToday = time.dateTime.startsWith(today);
+    const clock = isToday ? exact.replace(/^\d+ \w+ /, "") : exact; // a date is shown where it is not today
+    const text = state.exact ? exact : time.dataset.form === "clock" ? clock : spoken(Date.parse(time.dateTime), now) ?? exact;
     if (time.textContent !== text) time.textContent = text;
   }
   const updated = document.querySelector("[data-updated]");
@@ -116,7 +119,41 @@ async function refresh({ free = false, url = location.href } = {}) {
   }
   state.seen = Date.now();
   showTimes();
+  fillParts();
   again(Math.max(EVERY_MS, SLOW_FACTOR * (performance.now() - since)));
+}
+
+// A part of a page that takes long has an address of its own: it is filled once, and again when data-of says that it has
+// changed, but not more often than every PART_MS.
+async function fillParts() {
+  for (const part of all("[data-part]")) {
+    const wanted = `${part.dataset.part} ${part.dataset.of}`;
+    const known = state.parts.get(part) || { at: -PART_MS };
+    if (known.wanted === wanted || performance.now() - known.at < PART_MS) continue;
+    state.parts.set(part, { wanted, at: performance.now() });
+    const answer = await ask("GET", part.dataset.part).catch(() => null);
+    if (!answer || !answer.ok) {
+      part.querySelector(".note").textContent = answer ? await problem(answer) : "Paceline does not answer.";
+      state.parts.set(part, { wanted: "", at: performance.now() });
+      continue;
+    }
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById(part.id);
+    children(part, fresh, true);
+    part.setAttribute("aria-labelledby", fresh.getAttribute("aria-labelledby"));
+  }
+}
+
+async function download(button) {
+  busy(button, true);
+  const answer = await ask("GET", button.dataset.download).catch(() => null);
+  const file = answer && answer.ok ? await answer.blob().catch(() => null) : null;
+  busy(button, false);
+  if (!file) { trouble(answer && !answer.ok ? await problem(answer) : "Paceline does not answer; nothing was saved."); return; }
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(file);
+  link.download = button.dataset.name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
 }
 
 function again(ms) {
@@ -339,6 +376,8 @@ function onClick(event) {
     if (undo) act(null, undo, undefined, { done: "Undone" });
   } else if (at("[data-show]")) {
     refresh({ free: true });
+  } else if ((found = at("[data-download]"))) {
+    download(found);
   } else if ((found = at("[data-ask]"))) {
     $(found.dataset.ask).showModal();
   } else if ((found = at("[data-trial]"))) {
@@ -450,6 +489,7 @@ async function begin() {
   dense();
   watch();
   showTimes();
+  fillParts();
   setInterval(() => { if (!document.hidden) showTimes(); }, 1000);
   again(EVERY_MS);
 }

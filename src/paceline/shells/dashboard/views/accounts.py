@@ -4,53 +4,100 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.core.instants import to_text
+from paceline.core.instants import to_datetime, to_text
 from paceline.core.jobs.meters import DAY_MS
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
+from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api
 from paceline.shells.dashboard.rendering import Place, page
-from paceline.shells.dashboard.words import count
+from paceline.shells.dashboard.words import count, moment
 
 PAGES = Group("Dashboard")
 DAYS_TOLD = 3_650
 """What lasts longer is not told."""
-METERS = (("concurrent", "Slots"), ("daily_results", "Results today"), ("daily_credits", "Credits today"))
+TOLD_MS = 600_000
+"""A forecast is not more exact than this."""
+METERS = (("concurrent", "Slots"), ("daily_results", "Results, 24 h"), ("daily_credits", "Credits, 24 h"))
+SENDS = ("ready", "full", "closed")
+"""States of accounts whose limits count: they send now, or will."""
 
 
 @Route(PAGES, "GET", "/ui/accounts", {200: "text/html"}, access="admin", page=True)
 async def list_accounts(call: Call) -> Answer:
-    """Accounts with their meters and keys."""
+    """Accounts with their meters, how long their balances last, and the keys."""
     api = Api(call)
     listed = await api.get("/v1/accounts", {"limit": 1_000})
-    items = listed["items"]
+    items = [one | {"lasts": _lasts(one)} for one in listed["items"]]
     return await page(
         call,
         "accounts.html",
         Place("accounts", "Accounts"),
         items=items,
         meters=METERS,
-        pool=_pool(items, api.now_ms),
-        heading=_heading(items),
+        totals={name: meter_total(items, name) for name, _ in METERS},
+        pool=pool_forecast(items, api.now_ms),
+        heading=_heading(items, api.now_ms),
     )
 
 
-def _pool(items: list[dict[str, Any]], now_ms: int) -> dict[str, Any] | None:
-    """The balance of all accounts that can be used, what they use a day, and when it ends; None: nothing is known."""
-    known = [one["usage"] for one in items if one["enabled"] and one["usage"]["balance"] is not None]
-    left = sum(usage["balance"]["left"] for usage in known)
-    used = sum(usage["daily_credits"][name] for usage in known for name in ("spent", "held", "foreign"))
-    days = left / used if used > 0 else DAYS_TOLD
-    if days >= DAYS_TOLD:
+def meter_total(accounts: list[dict[str, Any]], name: str) -> dict[str, int]:
+    """One meter of all accounts that can send, added up."""
+    meters = [one["usage"][name] for one in accounts if one["state"] in SENDS]
+    fields = ("spent", "held", "foreign", "limit", "left")
+    return {"accounts": len(meters), **{field: sum(meter[field] for meter in meters) for field in fields}}
+
+
+def pool_forecast(accounts: list[dict[str, Any]], now_ms: int) -> dict[str, Any] | None:
+    """The balance of all accounts that can be used, and when it ends at the use of the last 24 hours.
+
+    ``ends``: at the earliest, if all that is held is spent; ``latest``: if none of it is; None: not within ten years.
+    Nothing at all if no balance is known.
+    """
+    known = [one["usage"] for one in accounts if one["enabled"] and one["usage"]["balance"] is not None]
+    if not known:
         return None
-    return {"left": left, "used": used, "ends": to_text(now_ms + int(days * DAY_MS))}
+    left = sum(usage["balance"]["left"] for usage in known)
+    slow = sum(usage["daily_credits"][name] for usage in known for name in ("spent", "foreign"))
+    fast = slow + sum(usage["daily_credits"]["held"] for usage in known)
+    return {
+        "left": left,
+        "used": fast,
+        "ends": _ends(left, fast, now_ms),
+        "latest": _ends(left, slow, now_ms),
+        "chart": pictures.forecast_chart(left, (slow, fast), to_datetime(now_ms)),
+    }
 
 
-def _heading(items: list[dict[str, Any]]) -> str:
+def _ends(left: int, a_day: int, now_ms: int) -> str | None:
+    days = left / a_day if a_day > 0 else DAYS_TOLD
+    at_ms = now_ms + int(days * DAY_MS)
+    return None if days >= DAYS_TOLD else to_text(at_ms - at_ms % TOLD_MS)  # else no two looks would be the same
+
+
+def _lasts(account: dict[str, Any]) -> str:
+    """What is said of a balance whose end is not foreseen."""
+    meter = account["usage"]["daily_credits"]
+    return "lasts for years" if meter["spent"] + meter["held"] + meter["foreign"] else "not used"
+
+
+def _heading(items: list[dict[str, Any]], now_ms: int) -> dict[str, str]:
+    """The account that runs out first, if that is within a day; else what cannot send."""
     ready = sum(one["state"] == "ready" for one in items)
+    ending = [(one["usage"]["balance_ends"], one["id"]) for one in items if one["enabled"]]
+    soon = [pair for pair in ending if pair[0] and moment(pair[0]).timestamp() * 1_000 < now_ms + DAY_MS]
+    if soon:
+        at, name = min(soon)
+        text = f"{name} runs out of credits within a day, about {moment(at):%H:%M} UTC."
+        return {"text": text, "icon": "late", "tone": "t-warn"}
     if not items:
-        return "There is no account yet."
+        return {"text": "There is no account yet.", "icon": "", "tone": ""}
     if ready == len(items):
-        return "The account is ready." if ready == 1 else f"All {ready} accounts are ready."
-    return f"{count(len(items) - ready, 'account')} of {len(items)} cannot send now."
+        text = "The account is ready." if ready == 1 else f"All {ready} accounts are ready."
+        return {"text": text, "icon": "ok", "tone": "t-ok"}
+    return {
+        "text": f"{count(len(items) - ready, 'account')} of {len(items)} cannot send now.",
+        "icon": "late",
+        "tone": "t-warn",
+    }

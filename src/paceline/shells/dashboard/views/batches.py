@@ -1,4 +1,4 @@
-"""Providers, batches, their days, and dead letters: what an admin looks after."""
+"""Providers, batches and dead letters: what an admin looks after."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from typing import Any
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
-from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.rendering import Place, page
-from paceline.shells.dashboard.views.finding import asked_of, with_share
-from paceline.shells.dashboard.words import count, joined, moment, sentence
+from paceline.shells.dashboard.views.finding import asked_of, named_day, with_share
+from paceline.shells.dashboard.words import count, joined, sentence
 
 PAGES = Group("Dashboard")
 ROWS = 50
 BATCHES = 100
 RUNNING_MAX = 1_000
 DAYS_SHOWN = 3
-CHART_HEIGHT = 140
-STATES = ("waiting", "out", "retry", "aside", "done", "failed", "unknown", "skipped")
 
 
 @Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
@@ -67,39 +64,6 @@ async def list_batches(call: Call) -> Answer:
 @Route(
     PAGES,
     "GET",
-    "/ui/batches/{batch}/{date}",
-    {200: "text/html"},
-    access="admin",
-    page=True,
-    query=("state", "provider", "cursor"),
-)
-async def show_day(call: Call) -> Answer:
-    """One day of a batch: how even it is planned, how far it is, and its runs."""
-    api, names = Api(call), {"batch": call.params["batch"], "date": call.params["date"]}
-    asked = asked_of(call, "state", "provider", "cursor")
-    batch, day, runs = await together(
-        api.get("/v1/batches/{batch}", batch=names["batch"]),
-        api.get("/v1/batches/{batch}/days/{date}", None, **names),
-        api.get("/v1/batches/{batch}/days/{date}/runs", {"limit": ROWS, **asked}, **names),
-    )
-    return await page(
-        call,
-        "day.html",
-        Place("batches", names["date"], (("Batches", "/ui/batches"), (names["batch"], "/ui/batches"))),
-        batch=batch,
-        day=day,
-        runs=runs["items"],
-        next_cursor=runs["next_cursor"],
-        asked=asked,
-        states=STATES,
-        chart=_chart(day, api.now_ms),
-        heading=_day_heading(day),
-    )
-
-
-@Route(
-    PAGES,
-    "GET",
     "/ui/dead",
     {200: "text/html"},
     access="admin",
@@ -136,38 +100,8 @@ def _providers_heading(items: list[dict[str, Any]]) -> str:
     return f"{sentence(joined(parts))}."
 
 
-def _day_heading(day: dict[str, Any]) -> str:
-    totals, dead = day["totals"], day["totals"]["failed"] + day["totals"]["unknown"]
-    left = sum(totals[state] for state in ("waiting", "out", "retry", "aside"))
-    gave_up = f", {count(dead, 'run')} gave up" if dead else ""
-    if left:
-        return f"{count(left, 'run')} of {day['runs']:,} still to do{gave_up}."
-    return f"All {count(day['runs'], 'run')} ended{gave_up}." if day["runs"] else "Nothing was planned."
-
-
 async def _add_days(api: Api, batch: dict[str, Any], running: dict[str, Any] | None) -> None:
     """Adds ``running``, the day whose window began last, if it is planned, and ``days``, the newest others."""
     found = await api.get("/v1/batches/{batch}/days", {"limit": DAYS_SHOWN + 1}, batch=batch["id"])
-    others = [_named(day) for day in found["items"] if running is None or day["date"] != running["date"]]
+    others = [named_day(day) for day in found["items"] if running is None or day["date"] != running["date"]]
     batch["running"], batch["days"] = running, others[:DAYS_SHOWN]
-
-
-def _named(day: dict[str, Any]) -> dict[str, Any]:
-    """The day with the name by which its address calls it."""
-    return day | {"name": f"{day['date']}~{day['rerun']}" if day["rerun"] else day["date"]}
-
-
-def _chart(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """The plan of the day in windows, and where now stands in it."""
-    values = [window["runs"] for window in day["histogram"]]
-    start, end = moment(day["start"]), moment(day["end"])
-    top = pictures.nice_top(max(values, default=0))
-    share = (now_ms / 1_000 - start.timestamp()) / max((end - start).total_seconds(), 1)
-    return {
-        "height": CHART_HEIGHT,
-        "bars": pictures.bars(values, top, CHART_HEIGHT),
-        "windows": max(len(values), 1),
-        "values": pictures.value_ticks(top, CHART_HEIGHT),
-        "times": pictures.time_ticks(start, end),
-        "now": round(100 * share, 2) if 0 <= share <= 1 else None,
-    }

@@ -73,3 +73,8 @@ def with_share(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
         "left": sum(totals[state] for state in ("waiting", "out", "retry", "aside")),
         "gave_up": totals["failed"] + totals["unknown"],
     }
+
+
+def named_day(day: dict[str, Any]) -> dict[str, Any]:
+    """The day with the name by which its address calls it."""
+    return day | {"name": f"{day['date']}~{day['rerun']}" if day["rerun"] else day["date"]}

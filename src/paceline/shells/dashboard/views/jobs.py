@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import quote
+
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.route import Group, Route
+from paceline.shells.dashboard import result_figures
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.rendering import Place, page
 from paceline.shells.dashboard.views.finding import asked_of, whose_of
-from paceline.shells.dashboard.words import number
+from paceline.shells.dashboard.words import count, number
 
 PAGES = Group("Dashboard")
 ROWS = 50
-STATES = ("queued", "parked", "sending", "unknown", "ongoing", "done", "failed", "cancelled")
+STATES = ("failed", "unknown", "parked", "sending", "ongoing", "queued", "done", "cancelled")
+"""What needs a look comes first."""
+RESULTS_BYTES_MAX = 4_000_000
+RESULTS_S_MAX = 20.0
+"""So much of a job's results is read for a picture: RIPE is asked for one measurement after the other."""
 
 
 @Route(PAGES, "GET", "/ui/jobs", {200: "text/html"}, page=True, query=("whose", "cursor"))
@@ -38,11 +46,12 @@ async def list_jobs(call: Call) -> Answer:
 
 @Route(PAGES, "GET", "/ui/jobs/{job}", {200: "text/html"}, page=True, query=("state", "from"))
 async def show_job(call: Call) -> Answer:
-    """One job: progress, cost, and its measurements with account and reason."""
+    """One job: progress, place in the queue, cost, results, and its measurements with account and reason."""
     api, asked = Api(call), asked_of(call, "state", "from")
     job = await api.get("/v1/jobs/{job}", {"measurements": "true"}, job=call.params["job"])
     why = None if job["finished"] else await api.find("/v1/jobs/{job}/why", job=call.params["job"])
     found = [one for one in job["measurements"] if asked["state"] in ("", one["state"])]
+    found.sort(key=lambda one: (STATES.index(one["state"]), one["index"]))
     start = int(asked["from"]) if asked["from"].isdigit() and len(asked["from"]) < 9 else 0
     return await page(
         call,
@@ -51,7 +60,9 @@ async def show_job(call: Call) -> Answer:
         job=job,
         why=why,
         total=sum(job["counts"].values()),
-        shown=found[start : start + ROWS],
+        sent=any(one["atlas_ids"] for one in job["measurements"]),
+        delivered=sum(one["results"] for one in job["measurements"]),
+        shown=[one | {"reason": _reason(one)} for one in found[start : start + ROWS]],
         found=len(found),
         start=start,
         rows=ROWS,
@@ -59,6 +70,38 @@ async def show_job(call: Call) -> Answer:
         states=STATES,
         heading=_heading(job["counts"], finished=job["finished"], success=job["success"]),
     )
+
+
+@Route(PAGES, "GET", "/ui/jobs/{job}/results", {200: "text/html"}, page=True)
+async def show_results(call: Call) -> Answer:
+    """The latencies of a job's results as small pictures. RIPE has the results, so the job's page loads this later."""
+    api, name = Api(call), call.params["job"]
+    job = await api.get("/v1/jobs/{job}", {"measurements": "false"}, job=name)
+    read, more = await call.api.kept.get(f"results {api.user.id} {name}", lambda: _read_results(api, name))
+    crumbs = (("Jobs", "/ui/jobs"), (job["title"] or name, f"/ui/jobs/{quote(name, safe='')}"))
+    return await page(
+        call,
+        "results.html",
+        Place("jobs", "Results", crumbs),
+        job=job,
+        figures=result_figures.figures(read),
+        height=result_figures.HEIGHT,
+        more=more,
+    )
+
+
+async def _read_results(api: Api, job: str) -> tuple[Any, bool]:
+    path = "/v1/jobs/{job}/results"
+    lines, more = await api.lines(path, bytes_max=RESULTS_BYTES_MAX, within_s=RESULTS_S_MAX, job=job)
+    return result_figures.read_lines(lines), more
+
+
+def _reason(measurement: dict[str, Any]) -> str:
+    """Why the measurement is in its state; how many results have come, where nothing else is to be said."""
+    if measurement["reason"] or measurement["state"] not in ("ongoing", "done"):
+        return str(measurement["reason"])
+    came = count(measurement["results"], "result") if measurement["results"] else "no result yet"
+    return f"{came} from {count(measurement['probes'], 'probe')}"
 
 
 def _heading(counts: dict[str, int], *, finished: bool, success: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from paceline.shells.api.http.answers import Answer
@@ -11,6 +10,7 @@ from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.pictures import ahead_chart
 from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.views.accounts import meter_total, pool_forecast
 from paceline.shells.dashboard.views.finding import attention_monitors, whose_of, with_share
 from paceline.shells.dashboard.words import count, joined, number, sentence
 
@@ -54,19 +54,12 @@ async def _of_admins(api: Api) -> dict[str, Any]:
         "closed": closed,
         "providers_paused": sum(one["standing"]["state"] == "paused" for one in providers["items"]),
         "accounts": accounts["items"],
-        "credits": _credits(accounts["items"]),
+        "aside": [one for one in accounts["items"] if one["state"] == "quarantined"],
+        "credits": meter_total(accounts["items"], "daily_credits"),
+        "pool": pool_forecast(accounts["items"], api.now_ms),
         "dead": _groups(dead["items"]),
         "days": [with_share(day, api.now_ms) for day in days["items"]],
     }
-
-
-def _credits(accounts: list[dict[str, Any]]) -> dict[str, int]:
-    """The day's credits of all accounts that can send."""
-    meters = [one["usage"]["daily_credits"] for one in accounts if one["state"] in ("ready", "full", "closed")]
-    total = Counter[str]()
-    for one in meters:
-        total.update({name: one[name] for name in ("spent", "held", "foreign", "limit", "left")})
-    return {"accounts": len(meters), **{name: total[name] for name in ("spent", "held", "foreign", "limit", "left")}}
 
 
 def _groups(dead: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -90,8 +83,8 @@ def _heading(values: dict[str, Any]) -> dict[str, str]:
         wrong.append(f"{count(len(values['closed']), 'provider is', 'providers are')} closed")
     if monitors["late"]:
         wrong.append(f"{_some(monitors, 'late')} late")
-    if status and (aside := [one for one in status["accounts_aside"] if one["state"] == "quarantined"]):
-        wrong.append(f"{count(len(aside), 'account is', 'accounts are')} quarantined")
+    if status and values["aside"]:
+        wrong.append(f"{count(len(values['aside']), 'account is', 'accounts are')} quarantined")
     if not monitors["total"]:
         second = "There is no monitor yet."
     elif monitors["more"]:

@@ -1,0 +1,159 @@
+"""One day of a batch: whether it is even and on plan, when it ends, who is behind, and its runs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from paceline.core.batches.progress import day_progress
+from paceline.core.instants import to_datetime, to_text
+from paceline.shells.api.http.answers import Answer
+from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.route import Group, Route
+from paceline.shells.dashboard import pictures
+from paceline.shells.dashboard.asking import Api, together
+from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.views.finding import asked_of, named_day
+from paceline.shells.dashboard.words import count, milliseconds, moment
+
+PAGES = Group("Dashboard")
+ROWS = 50
+CHART_HEIGHT = 140
+DAYS_LOOKED_AT = 100
+STANDINGS_MAX = 20
+"""Of so many of the day's providers it is asked whether they are open."""
+STATES = ("failed", "unknown", "retry", "out", "waiting", "aside", "done", "skipped")
+LEFT = ("waiting", "out", "retry", "aside")
+
+
+@Route(
+    PAGES,
+    "GET",
+    "/ui/batches/{batch}/{date}",
+    {200: "text/html"},
+    access="admin",
+    page=True,
+    query=("state", "provider", "cursor"),
+)
+async def show_day(call: Call) -> Answer:
+    """One day of a batch: how even it is, how far it is, when it ends, and its runs."""
+    api, names = Api(call), {"batch": call.params["batch"], "date": call.params["date"]}
+    asked = asked_of(call, "state", "provider", "cursor")
+    batch, day, runs, days = await together(
+        api.get("/v1/batches/{batch}", batch=names["batch"]),
+        api.get("/v1/batches/{batch}/days/{date}", None, **names),
+        api.get("/v1/batches/{batch}/days/{date}/runs", {"limit": ROWS, **asked}, **names),
+        api.get("/v1/batches/{batch}/days", {"limit": DAYS_LOOKED_AT}, batch=names["batch"]),
+    )
+    standings = await _standings(api, day["providers"][:STANDINGS_MAX])
+    now = to_datetime(api.now_ms)
+    progress = _progress(day, day, api.now_ms, paused=batch["paused"])
+    lanes = [one | _lane(one, day, batch, standings.get(one["provider"]), api.now_ms) for one in day["providers"]]
+    return await page(
+        call,
+        "day.html",
+        Place("batches", names["date"], (("Batches", "/ui/batches"), (names["batch"], "/ui/batches"))),
+        batch=batch,
+        day=day,
+        progress=progress,
+        lanes=lanes,
+        runs=[run | {"reason": _reason(run, standings.get(run["provider"]), now)} for run in runs["items"]],
+        next_cursor=runs["next_cursor"],
+        asked=asked,
+        states=STATES,
+        beside=_beside(days["items"], names["date"]),
+        chart=_chart(day, api.now_ms),
+        heading=_heading(day),
+    )
+
+
+async def _standings(api: Api, providers: list[dict[str, Any]]) -> dict[str, Any]:
+    """How each provider stands; nothing of those that were removed."""
+    names = [one["provider"] for one in providers]
+    found = await together(*(api.find("/v1/providers/{provider}", provider=name) for name in names))
+    return {name: one["standing"] for name, one in zip(names, found, strict=True) if one is not None}
+
+
+def _progress(part: dict[str, Any], day: dict[str, Any], now_ms: int, *, paused: bool) -> dict[str, Any]:
+    """How far the day is, or one provider's part of it: ``planned``, ``behind``, ``left``, and ``eta`` or None.
+
+    ``stands``: where its plan stands now, in percent, while the day's window is on.
+    """
+    start_ms, end_ms = (int(moment(day[name]).timestamp() * 1_000) for name in ("start", "end"))
+    left = sum(part["totals"][state] for state in LEFT)
+    found = day_progress(runs=part["runs"], left=left, start_ms=start_ms, end_ms=end_ms, now_ms=now_ms)
+    ends = None if paused or found.ends_ms is None else found.ends_ms
+    return {
+        "planned": found.planned,
+        "behind": found.behind,
+        "left": left,
+        "late": bool(found.behind > max(1, part["runs"] / 100)),
+        "stands": round(100 * (now_ms - start_ms) / max(end_ms - start_ms, 1), 2)
+        if start_ms <= now_ms <= end_ms
+        else None,
+        "eta": ends and {"from": to_text(ends[0]), "to": to_text(ends[1])},
+    }
+
+
+def _lane(
+    part: dict[str, Any], day: dict[str, Any], batch: dict[str, Any], standing: dict[str, Any] | None, now_ms: int
+) -> dict[str, Any]:
+    """A provider's progress, and what holds it: its standing where that is not open."""
+    held = standing if standing is not None and standing["state"] != "open" else None
+    return _progress(part, day, now_ms, paused=batch["paused"] or held is not None) | {"held": held}
+
+
+def _reason(run: dict[str, Any], standing: dict[str, Any] | None, now: datetime) -> str:
+    """Why the run is in its state. The list has no reason for what waits: that is said from its due time."""
+    if run["state"] == "done" and not run["reason"]:
+        return f"answered {run['status_code'] or ''} in {milliseconds(run['latency_ms'])}".replace("  ", " ")
+    if run["reason"] or run["state"] not in LEFT:
+        return str(run["reason"])
+    if run["state"] == "out":
+        return "its provider is being called"
+    if standing is not None and standing["state"] == "paused":
+        return "its provider is paused"
+    if standing is not None and standing["state"] == "closed":
+        return f"its provider is closed: {standing['reason']}"
+    return "its time has not come" if moment(run["due"]) > now else "waits for its turn at its provider"
+
+
+def _beside(days: list[dict[str, Any]], date: str) -> dict[str, str]:
+    """The names of the days before and after this one, as far as they are planned."""
+    names = [named_day(day)["name"] for day in days]
+    at = names.index(date) if date in names else -1
+    found = {}
+    if at > 0:
+        found["after"] = names[at - 1]
+    if 0 <= at < len(names) - 1:
+        found["before"] = names[at + 1]
+    return found
+
+
+def _heading(day: dict[str, Any]) -> str:
+    totals, dead = day["totals"], day["totals"]["failed"] + day["totals"]["unknown"]
+    left = sum(totals[state] for state in LEFT)
+    gave_up = f", {count(dead, 'run')} gave up" if dead else ""
+    if left:
+        return f"{count(left, 'run')} of {day['runs']:,} still to do{gave_up}."
+    return f"All {count(day['runs'], 'run')} ended{gave_up}." if day["runs"] else "Nothing was planned."
+
+
+def _chart(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
+    """The plan of the day in windows: those whose time has come, those to come, and where now stands."""
+    values = [window["runs"] for window in day["histogram"]]
+    start, end = moment(day["start"]), moment(day["end"])
+    top = pictures.nice_top(max(values, default=0))
+    share = (now_ms / 1_000 - start.timestamp()) / max((end - start).total_seconds(), 1)
+    passed = min(max(int(share * len(values)) + 1, 0), len(values)) if share >= 0 else 0
+    return {
+        "height": CHART_HEIGHT,
+        "come": pictures.bars([*values[:passed], *[0] * (len(values) - passed)], top, CHART_HEIGHT),
+        "bars": pictures.bars([*[0] * passed, *values[passed:]], top, CHART_HEIGHT),
+        "windows": max(len(values), 1),
+        "values": pictures.value_ticks(top, CHART_HEIGHT),
+        "times": pictures.time_ticks(start, end),
+        "now": round(100 * share, 2) if 0 <= share <= 1 else None,
+        "least": min(values, default=0),
+        "most": max(values, default=0),
+    }
