@@ -24,7 +24,7 @@ FLOOR ?= 60
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full coverage test-on functions site licences lock clean
+.PHONY: help install up browser pictures test quick check format lint types contracts bench bench-full coverage test-on image-test functions site licences lock clean
 
 help:  ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,10 @@ test-on:  ## core, steps, the store on SQLite and the API on another Python: mak
 	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
 	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
 	build/on/$(notdir $(PYTHON))/bin/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract tests/adapters tests/shells/api $(ARGS)
+
+image-test: $(STAMP)  ## builds the container image and runs it, as root, with buildah and podman; takes three minutes
+	@scripts/install-image-tools
+	PACELINE_IMAGE_BASE="$${PACELINE_IMAGE_BASE:-build/image/base.tar}" $(BIN)/python -m pytest -q tests/deploy/test_image.py $(ARGS)
 
 coverage: $(STAMP)  ## which lines and branches the tests reach without AWS; fails below the floors
 	rm -rf build/coverage

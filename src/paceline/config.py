@@ -137,6 +137,10 @@ class Settings(BaseSettings):
     checks_per_target_max: int | None = Field(
         None, ge=1, description="How many checks of one host and port are out at once; four fifths of all if not given."
     )
+    drain_timeout: Duration = Field(
+        "10s",
+        description="How long a stop waits for checks and calls in flight before it gives back those it can.",
+    )
     check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
     calls_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many calls to providers are out at once.")
     call_lease: Duration = Field(

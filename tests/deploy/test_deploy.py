@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from paceline.core.durations import parse_duration_ms
 from paceline.core.monitors.checks import TIMEOUT_MS_MAX
 
 ROOT = Path(__file__).parents[2]
@@ -79,10 +80,22 @@ def seconds(text: str) -> int:
     return int(text.removesuffix("s"))
 
 
-def test_every_stop_waits_longer_than_the_longest_check() -> None:
+def drain_times() -> set[str]:
+    """What each place sets `drain_timeout` to."""
+    unit = re.findall(
+        r"^Environment=PACELINE_DRAIN_TIMEOUT=(\w+)$", (DEPLOY / "systemd/paceline.service").read_text(), re.MULTILINE
+    )
+    settings = [manifest["data"] for manifest in MANIFESTS if manifest["kind"] == "ConfigMap"]
+    settings.append(COMPOSE["services"]["paceline"]["environment"])
+    return {*unit, *(one["PACELINE_DRAIN_TIMEOUT"] for one in settings)}
+
+
+def test_every_stop_waits_for_the_longest_check_and_then_for_what_is_given_back() -> None:
     times = stop_times_s()
     assert len(times) == 4
-    assert min(times.values()) * 1_000 > TIMEOUT_MS_MAX
+    (drain,) = drain_times()
+    assert parse_duration_ms(drain) == TIMEOUT_MS_MAX
+    assert min(times.values()) * 1_000 >= TIMEOUT_MS_MAX + 30_000
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -23,6 +23,7 @@ TARGETS |= {
     "quick",
     "coverage",
     "test-on",
+    "image-test",
     "site",
     "licences",
 }

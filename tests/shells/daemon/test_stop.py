@@ -61,6 +61,21 @@ def test_second_signal_gives_back_checks_in_flight_without_waiting_for_them(tmp_
         store.close()
 
 
+def test_stop_waits_for_a_check_as_long_as_the_setting_says_and_then_gives_it_back(tmp_path: Path) -> None:
+    new_user(tmp_path, "ann")
+    with socket.create_server(("127.0.0.1", 0)) as hangs:
+        url = f"http://127.0.0.1:{hangs.getsockname()[1]}/"
+        store = put(tmp_path, "m", f'{{"check": {{"kind": "http", "url": "{url}", "timeout": "60s"}}, "every": "1d"}}')
+        process = start_process(tmp_path, "worker", PACELINE_CHECK_LEASE="3m", PACELINE_DRAIN_TIMEOUT="2s")
+        wait_for(lambda: store.status().runs_out == 1, lambda: log(tmp_path))
+        began_s = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert 2 <= time.monotonic() - began_s < 2 + SOON_S
+        assert [(run.state, run.attempt) for run in runs_of(store, "m")] == [("waiting", 1)]
+        store.close()
+
+
 def test_signal_during_a_request_that_never_ends_leaves_no_traceback(tmp_path: Path) -> None:
     port, token = free_port(), new_user(tmp_path, "ann")
     process = start_daemon(tmp_path, port)

@@ -18,6 +18,7 @@ import uvicorn
 import uvloop
 
 from paceline import __version__
+from paceline.core.monitors.definition import duration_ms
 from paceline.errors import StoreUnavailable, WrongSetting
 from paceline.shells.api import ApiHooks, LoopHealth, build_app
 from paceline.shells.api.http.serving import server_config
@@ -40,8 +41,8 @@ log = structlog.get_logger("paceline")
 GRACE_S = 5
 CUT_S = 1.0
 """So long a request that was cut short may take to end."""
-DRAIN_S = 10.0
-"""So long checks and calls may still take, and so long again to be settled."""
+SETTLE_S = 10.0
+"""So long what has ended by then may take to be written."""
 BACKLOG = 2_048
 FILES_MAX = 65_536
 FILES_S = 1.0
@@ -71,6 +72,7 @@ class Engine:
         self._checks = InFlight(Checks(system, self._provider, metrics), clock=clock, remote=remote)
         calls = Calls(system, self._caller, metrics, chance=random.SystemRandom().random)
         self._calls = InFlight(calls, clock=clock, remote=remote)
+        self._drain_s = duration_ms(system.settings.drain_timeout) / 1_000
         self._arrived = arrived
         self._plans = Planner(system, metrics, planned=self._planned, keep_on=self._keep_planning)
         self._ticks = Ticker(system, metrics, made=self._made, keep_on=self._keep_ticking)
@@ -112,7 +114,8 @@ class Engine:
 
     def drain(self) -> None:
         """No new runs, no new claims, no new sends; what is in flight settles or is given back."""
-        for loop in self.loops:
+        ending = [loop for loop in self.loops if loop is not self._beating]  # a process that drains is not gone
+        for loop in ending:
             loop.stop()
         self._checks.wake()
         self._calls.wake()
@@ -122,13 +125,17 @@ class Engine:
         alerts = threading.Thread(target=_end, args=(self._alerts.drain,), name="paceline-drain-alerts")
         alerts.start()
         for loop in self._own_loops:
-            loop.join(JOIN_S)
-        calls = threading.Thread(target=_end, args=(_draining(self._calls, "calls_drained"),), name="paceline-drain")
+            if loop in ending:
+                loop.join(JOIN_S)
+        calls_end = _draining(self._calls, "calls_drained", wait_s=self._drain_s)
+        calls = threading.Thread(target=_end, args=(calls_end,), name="paceline-drain")
         calls.start()
-        _end(_draining(self._checks, "drained"))
+        _end(_draining(self._checks, "drained", wait_s=self._drain_s))
         calls.join()
         jobs.join()
         alerts.join()
+        self._beating.stop()
+        self._beating.join(JOIN_S)
         self._heartbeat.end()
         self._provider.close()
         self._caller.close()
@@ -328,8 +335,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _draining(loop: InFlight[Any, Any], event: str) -> Callable[[], None]:
-    return lambda: log.info(event, **loop.drain(wait_s=DRAIN_S, settle_s=DRAIN_S)._asdict())
+def _draining(loop: InFlight[Any, Any], event: str, *, wait_s: float) -> Callable[[], None]:
+    return lambda: log.info(event, **loop.drain(wait_s=wait_s, settle_s=SETTLE_S)._asdict())
 
 
 def _end(drain: Callable[[], None]) -> None:
