@@ -57,7 +57,7 @@ def peeks(act: Act[P, T]) -> Method[P, T]:
     return method
 
 
-def glances(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
+def cached_peeks(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
     """A method that runs ``act``, a single statement, only if something was committed since it was run last.
 
     For what loops ask several times a second, whether anything happens or not. ``act`` must not depend on the time.

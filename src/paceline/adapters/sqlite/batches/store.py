@@ -17,7 +17,7 @@ from paceline.adapters.sqlite.batches import days as days_sql
 from paceline.adapters.sqlite.batches import providers as providers_sql
 from paceline.adapters.sqlite.batches import settlements as settlements_sql
 from paceline.adapters.sqlite.database import Database
-from paceline.adapters.sqlite.methods import glances, peeks, reads, writes
+from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.values import (
     ClaimedCall,
@@ -82,7 +82,7 @@ class SqliteBatchStore:
             now_ms = self._db.write_ms(now_ms)
             return claims.claim(db, self._policies, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
-    next_call_ms = glances(claims.next_ms)
+    next_call_ms = cached_peeks(claims.next_ms)
 
     def claim_for_worker(
         self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int, run: int | None = None

@@ -8,7 +8,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from paceline.adapters.sqlite.database import Connection, Database
 from paceline.adapters.sqlite.items import ItemsInside
-from paceline.adapters.sqlite.methods import glances, peeks, reads, writes
+from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
 from paceline.adapters.sqlite.monitors import advances as advances_sql
 from paceline.adapters.sqlite.monitors import (
@@ -83,7 +83,7 @@ class SqliteMonitorStore:
         with self._db.write() as db:
             return lists.index(db, limit=limit)
 
-    _any_change = glances(entries_sql.any_change)
+    _any_change = cached_peeks(entries_sql.any_change)
 
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
         if not self._any_change():
@@ -108,7 +108,7 @@ class SqliteMonitorStore:
     entries = _reads(entries_sql.entries)
     schedulers = _reads(entries_sql.schedulers)
     due = _reads(entries_sql.due)
-    next_due_ms = glances(entries_sql.first_due_ms)
+    next_due_ms = cached_peeks(entries_sql.first_due_ms)
 
     def commit(self, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
         with self._db.write() as db:
@@ -153,7 +153,7 @@ class SqliteMonitorStore:
             self._checks.forget()
             raise
 
-    next_run_ms = glances(check_claims.next_run_ms)
+    next_run_ms = cached_peeks(check_claims.next_run_ms)
 
     def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
         with self._db.write() as db:

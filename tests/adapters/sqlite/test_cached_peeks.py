@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.sqlite.database import MEMORY, Connection, Database
-from paceline.adapters.sqlite.methods import glances
+from paceline.adapters.sqlite.methods import cached_peeks
 
 
 class Notes:
@@ -18,7 +18,7 @@ class Notes:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.looks = 0
-        self.glance = glances(self._read)
+        self.total = cached_peeks(self._read)
 
     def _read(self, db: Connection) -> int:
         self.looks += 1
@@ -45,42 +45,42 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "notes.db")
 
 
-def test_glance_without_a_commit_in_between_reads_nothing(path: str) -> None:
+def test_cached_peek_without_a_commit_in_between_reads_nothing(path: str) -> None:
     with opened(path) as notes:
         notes.add(1)
-        assert [notes.glance(notes) for _ in range(5)] == [1] * 5
+        assert [notes.total(notes) for _ in range(5)] == [1] * 5
         assert notes.looks == 1
 
 
-def test_glance_sees_each_commit_of_this_process(path: str) -> None:
+def test_cached_peek_sees_each_commit_of_this_process(path: str) -> None:
     with opened(path) as notes:
         for n in range(1, 300):
             notes.add(1)
             if n % 40 == 0:
                 notes.checkpoint()  # after which the log begins again
-            assert notes.glance(notes) == n
+            assert notes.total(notes) == n
 
 
-def test_glance_sees_each_commit_of_another_connection(path: str) -> None:
+def test_cached_peek_sees_each_commit_of_another_connection(path: str) -> None:
     with opened(path) as notes, opened(path) as other:
         other.add(0)
         for n in range(1, 300):
             other.add(1)
             if n % 40 == 0:
                 other.checkpoint()
-            assert notes.glance(notes) == n
+            assert notes.total(notes) == n
 
 
-def test_glances_of_two_stores_are_kept_apart(tmp_path: Path) -> None:
+def test_cached_peeks_of_two_stores_are_kept_apart(tmp_path: Path) -> None:
     with opened(str(tmp_path / "one.db")) as one, opened(str(tmp_path / "two.db")) as two:
         one.add(1)
         two.add(2)
-        shared = glances(lambda db: int(db.execute("SELECT total(n) FROM note").get))
+        shared = cached_peeks(lambda db: int(db.execute("SELECT total(n) FROM note").get))
         assert [shared(one), shared(two), shared(one), shared(two)] == [1, 2, 1, 2]
 
 
-def test_store_in_memory_is_read_at_each_glance() -> None:
+def test_store_in_memory_is_read_at_each_peek() -> None:
     with opened(MEMORY) as notes:
         notes.add(1)
-        assert [notes.glance(notes), notes.glance(notes)] == [1, 1]
+        assert [notes.total(notes), notes.total(notes)] == [1, 1]
         assert notes.looks == 2
