@@ -23,7 +23,7 @@ ALERT = Alert("al_1", "monitor.failing", NOW_MS, "ada", "web", "status 503", {"f
 
 
 def test_runs_are_open_until_they_have_ended() -> None:
-    counts = [DayCount("shop", "queued", 2), DayCount("bank", "done", 7), DayCount("bank", "failed", 1)]
+    counts = [DayCount("shop", "waiting", 2), DayCount("bank", "done", 7), DayCount("bank", "failed", 1)]
     assert open_runs(counts) == 2
     assert open_runs(counts[1:]) == 0
 

@@ -14,6 +14,7 @@ from paceline.core.jobs.observations import (
     GONE,
     RETRY_MS_MAX,
     Beyond,
+    Count,
     Gone,
     PriceDiffers,
     begins_ms,
@@ -120,7 +121,7 @@ def test_measurement_that_ripe_has_no_more_fails_and_one_beyond_counting_keeps_i
 
 def test_missing_results_settle_nothing_before_ripe_should_have_listed_the_measurement() -> None:
     unlisted = observe(ITEM, {101: Listed(101, 4)})
-    gone = [5, Gone("RIPE answered 404")]
+    gone: list[Count] = [5, Gone("RIPE answered 404")]
     assert uncounted(ITEM, unlisted, gone, now_ms=NOW_MS) == "RIPE answered 404"
     assert uncounted(ITEM, unlisted, gone, now_ms=NOW_MS + GHOST_MS) == ""
     assert uncounted(ITEM, unlisted, [5, 5], now_ms=NOW_MS) == ""
