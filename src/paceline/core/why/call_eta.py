@@ -33,6 +33,8 @@ class ProviderRules(NamedTuple):
 
 def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: int) -> Eta | None:
     """Returns when the run starts. None: it is not among the runs that were read, or does not start by itself."""
+    if all(call.run != run for call in queue.calls):
+        return None
     sure = [call for call in queue.calls if call.run == run or call.sure]
     found = [
         _start_ms(queue.pace, queue.calls, run, rules, _slowest, now_ms=now_ms),
@@ -86,13 +88,10 @@ def _start_ms(
     pace: Pace, calls: list[QueuedCall], run: int, rules: ProviderRules, end_of: _EndOf, *, now_ms: int
 ) -> int | None:
     """Returns when the run starts if calls end as ``end_of`` says."""
-    played = _Playing(pace, calls, rules, end_of, now_ms)
-    for _ in range(STEPS_PER_CALL * (len(calls) + 1)):
-        if run in played.start():
-            return played.now_ms
-        if not played.go_on():
-            return None
-    return None
+    played, left = _Playing(pace, calls, rules, end_of, now_ms), STEPS_PER_CALL * (len(calls) + 1)
+    while not (started := run in played.start()) and left and played.go_on():
+        left -= 1
+    return played.now_ms if started else None
 
 
 class _Playing:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.core.durations import parse_duration_ms
-from paceline.core.monitors.checks import Check, OutgoingCheck
+from paceline.core.monitors.checks import Check, OutgoingCheck, PolledCheck
 from paceline.core.monitors.overlap import follow_ms
 from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
 from paceline.core.monitors.values import Run
@@ -24,8 +24,7 @@ def run_eta(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_m
 
     None: a checker of its owner takes it.
     """
-    played = _play(runs, check, cadence, now_ms=now_ms)
-    return None if played is None else played[0]
+    return None if isinstance(check, OutgoingCheck) else _play(runs, check, cadence, now_ms=now_ms)[0]
 
 
 def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: int) -> Eta | None:
@@ -40,23 +39,18 @@ def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: 
     soon_ms = max(due_ms, now_ms)
     if not open_runs:
         return Eta(soon_ms, soon_ms)
-    played = _play(open_runs, check, cadence, now_ms=now_ms)
-    if played is None:
-        return None
-    ends_ms = played[1]
+    started, ends_ms = _play(open_runs, check, cadence, now_ms=now_ms)
     if ends_ms < due_ms:
         return Eta(soon_ms, soon_ms)
     if cadence.overlap == "skip":
         last_ms = next_due_ms(cadence, after_ms=ends_ms, due_ms=grid_ms, generation=entry.generation)
         return Eta(soon_ms, max(soon_ms, last_ms))
     gap_ms = max(following_ms - due_ms, 0)
-    return Eta(soon_ms, max(soon_ms, ends_ms, played[0].to_ms + gap_ms))
+    return Eta(soon_ms, max(soon_ms, ends_ms, started.to_ms + gap_ms))
 
 
-def _play(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_ms: int) -> tuple[Eta, int] | None:
+def _play(runs: Sequence[Run], check: PolledCheck, cadence: Cadence | None, *, now_ms: int) -> tuple[Eta, int]:
     """Returns when the last run starts, and when it ends at the latest."""
-    if isinstance(check, OutgoingCheck):
-        return None
     timeout_ms = parse_duration_ms(check.timeout) or 0
     soon_end, late_end, late_start, soon_start, due_ms = now_ms, now_ms, now_ms, now_ms, 0
     for run in runs:
