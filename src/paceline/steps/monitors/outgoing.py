@@ -9,18 +9,9 @@ import msgspec
 
 from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import to_text
+from paceline.core.monitors import outcome as outcomes
 from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck, check_document
 from paceline.core.monitors.dispatch import RetryPolicy, retry_delay_ms
-from paceline.core.monitors.outcome import (
-    DETAIL_BYTES_MAX,
-    REASON_CHARS_MAX,
-    Dead,
-    Done,
-    Outcome,
-    Retry,
-    TerminalState,
-    terminal_state,
-)
 from paceline.core.monitors.values import Claimed, Queue, Run, Settlement, Take
 from paceline.core.parsing import document_problem
 from paceline.core.schema import Instant
@@ -72,12 +63,12 @@ class ReportDetail(NamedTuple):
 
 def read_detail(detail: dict[str, Any]) -> ReportDetail:
     """Returns the reason and the latency in a detail; InvalidInput if it is too large or no valid JSON."""
-    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
-        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    if len(msgspec.json.encode(detail)) > outcomes.DETAIL_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/detail", f"at most {outcomes.DETAIL_BYTES_MAX} bytes of JSON"))
     if problem := document_problem(detail):
         raise InvalidInput.of(FieldProblem("/detail", problem))
     reason = detail.get("reason")
-    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    reason = reason[: outcomes.REASON_CHARS_MAX] if isinstance(reason, str) else ""
     return ReportDetail(reason, _latency_ms(detail.get("latency_ms")))
 
 
@@ -129,7 +120,7 @@ class Recorded(NamedTuple):
     """An outcome that was written."""
 
     handle: int
-    state: TerminalState | Literal["retry"]
+    state: outcomes.TerminalState | Literal["retry"]
     """``retry``: the run will be made again."""
 
 
@@ -151,7 +142,7 @@ def settle_outcomes(
             answers[index] = error
     won = store.settle(list(settlements.values())) if settlements else []
     for (index, item), settled in zip(settlements.items(), won, strict=True):
-        state = "retry" if isinstance(item.outcome, Retry) else terminal_state(item.outcome)
+        state = "retry" if isinstance(item.outcome, outcomes.Retry) else outcomes.terminal_state(item.outcome)
         answers[index] = Recorded(item.handle, state) if settled else stale(reports[index].run)
     return [answers[index] for index in range(len(reports))]
 
@@ -233,14 +224,14 @@ def _leased_run(
     return (*fence, record)
 
 
-def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> Outcome:
+def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> outcomes.Outcome:
     status, (reason, latency_ms) = report.status, read_detail(report.detail)
     if status == "retry":
         if attempt >= policy.attempts_max:
-            return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
+            return outcomes.Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
         delay_ms = max(retry_delay_ms(attempt, policy=policy, chance=report.chance), report.after_ms or 0)
-        return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
-    return Done(
+        return outcomes.Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
+    return outcomes.Done(
         ok=status == "ok",
         reason=reason or ("" if status == "ok" else "the checker reported a failure"),
         latency_ms=latency_ms,
