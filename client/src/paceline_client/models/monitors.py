@@ -10,21 +10,8 @@ import msgspec
 
 from paceline_client.answers import Model
 from paceline_client.durations import Date, Duration, DurationLike
+from paceline_client.models import states
 from paceline_client.models.checks import Check, CheckLike
-from paceline_client.models.states import (
-    BulkDisposition,
-    CheckKind,
-    Health,
-    Missed,
-    MonitorSort,
-    OutcomeDisposition,
-    OutcomeStatus,
-    Overlap,
-    RunOutcome,
-    RunState,
-    SettledState,
-    UpcomingReason,
-)
 from paceline_client.problems import ProblemDocument
 
 
@@ -75,15 +62,15 @@ class Monitor(Model, frozen=True):
     user: str
     check: Check
     jitter: Duration
-    missed: Missed
-    overlap: Overlap
+    missed: states.Missed
+    overlap: states.Overlap
     paused: bool
     tags: list[str]
     alert: AlertPolicy
     attempts: int
     schedule: Schedule
     revision: int
-    health: Health
+    health: states.Health
     failures: int
     created_at: datetime
     updated_at: datetime
@@ -103,8 +90,8 @@ class _MonitorOptions(TypedDict, total=False):
     timezone: str | None
     initial_delay: DurationLike | None
     jitter: DurationLike
-    missed: Missed
-    overlap: Overlap
+    missed: states.Missed
+    overlap: states.Overlap
     paused: bool
     tags: Sequence[str]
     alert: AlertDocument
@@ -130,10 +117,10 @@ class MonitorFilters(TypedDict, total=False):
     """
 
     tag: str | None
-    health: Health | None
-    kind: CheckKind | None
+    health: states.Health | None
+    kind: states.CheckKind | None
     q: str | None
-    sort: MonitorSort | None
+    sort: states.MonitorSort | None
     figures: bool | None
 
 
@@ -147,7 +134,7 @@ class BulkResult(Model, frozen=True):
     """What became of one item; ``error`` says why it was refused."""
 
     id: str | None
-    disposition: BulkDisposition
+    disposition: states.BulkDisposition
     error: ProblemDocument | None = None
 
 
@@ -164,8 +151,8 @@ class Run(Model, frozen=True):
     user: str
     monitor: str
     due: datetime
-    state: RunState
-    outcome: RunOutcome | None
+    state: states.RunState
+    outcome: states.RunOutcome | None
     attempt: int
     reason: str
     latency_ms: float | None
@@ -186,7 +173,7 @@ class Upcoming(Model, frozen=True):
     """When a monitor fires next; ``reason`` says why never."""
 
     items: list[datetime]
-    reason: UpcomingReason | None = None
+    reason: states.UpcomingReason | None = None
 
 
 class Latency(Model, frozen=True):
@@ -266,7 +253,7 @@ class OutcomeItem(TypedDict):
 
     run: str
     lease: str
-    status: OutcomeStatus
+    status: states.OutcomeStatus
     detail: NotRequired[dict[str, Any]]
     after: NotRequired[DurationLike]
 
@@ -275,8 +262,8 @@ class OutcomeResult(Model, frozen=True):
     """What became of one report: ``state`` says how the run ended, ``error`` why the report does not count."""
 
     run: str | None
-    disposition: OutcomeDisposition
-    state: SettledState | None = None
+    disposition: states.OutcomeDisposition
+    state: states.SettledState | None = None
     error: ProblemDocument | None = None
 
 

@@ -8,16 +8,8 @@ from typing import Any
 from paceline_client.answers import Json
 from paceline_client.calls import Call, Plan, Resource, Transport, given, operation
 from paceline_client.durations import DurationLike, duration_text, seconds
+from paceline_client.models import monitors
 from paceline_client.models.batches import BatchRun, ClaimedRecord, RecordClaimAnswer
-from paceline_client.models.monitors import (
-    ClaimAnswer,
-    ClaimedRun,
-    ExtendAnswer,
-    OutcomeItem,
-    OutcomeResult,
-    OutcomesAnswer,
-    Run,
-)
 from paceline_client.models.states import OutcomeStatus
 from paceline_client.models.why import Why
 
@@ -37,14 +29,14 @@ class Outgoing(Resource[Transport]):
         wait: DurationLike = "0s",
         user: str | None = None,
         queue: str | None = None,
-    ) -> Plan[list[ClaimedRun]]:
+    ) -> Plan[list[monitors.ClaimedRun]]:
         """Leases up to ``max`` runs of outgoing monitors; waits for the first, up to ``wait`` (20 s at most).
 
         ``user``: whose, for admins. ``queue``: those of monitors whose check names it. A claim whose answer is lost is
         not made again: its runs come back when their lease is over.
         """
         body = given(max=max, lease=lease, wait=duration_text(wait), user=user, queue=queue)
-        answer = yield from Call("POST", _CLAIM, Json(ClaimAnswer), body=body, wait_s=seconds(wait))
+        answer = yield from Call("POST", _CLAIM, Json(monitors.ClaimAnswer), body=body, wait_s=seconds(wait))
         return answer.items
 
     @operation
@@ -62,13 +54,13 @@ class Outgoing(Resource[Transport]):
         return answer.items
 
     @operation
-    def report(self, outcomes: Sequence[OutcomeItem]) -> Plan[list[OutcomeResult]]:
+    def report(self, outcomes: Sequence[monitors.OutcomeItem]) -> Plan[list[monitors.OutcomeResult]]:
         """Settles up to 1,000 leased runs in one commit; returns a disposition for each.
 
         May be sent again: a report that counted already is ``stale`` the second time.
         """
         body = {"items": [dict(outcome) for outcome in outcomes]}
-        call = Call("POST", "/v1/outgoing/outcomes", Json(OutcomesAnswer), body=body, repeatable=True)
+        call = Call("POST", "/v1/outgoing/outcomes", Json(monitors.OutcomesAnswer), body=body, repeatable=True)
         return (yield from call).items
 
 
@@ -76,9 +68,9 @@ class Runs(Resource[Transport]):
     """Runs, by their id."""
 
     @operation
-    def get(self, run: str) -> Call[Run]:
+    def get(self, run: str) -> Call[monitors.Run]:
         """A run of a monitor."""
-        return Call("GET", _RUN, Json(Run), {"run": run})
+        return Call("GET", _RUN, Json(monitors.Run), {"run": run})
 
     @operation
     def get_of_batch(self, run: str) -> Call[BatchRun]:
@@ -91,10 +83,12 @@ class Runs(Resource[Transport]):
         return Call("GET", f"{_RUN}/why", Json(Why), {"run": run})
 
     @operation
-    def claim(self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None) -> Call[ClaimedRun]:
+    def claim(
+        self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None
+    ) -> Call[monitors.ClaimedRun]:
         """Leases one run, for a checker that was told of it by a message. ``attempt``: only as this one."""
         body = given(attempt=attempt, lease=lease)
-        return Call("POST", f"{_RUN}/claim", Json(ClaimedRun), {"run": run}, body=body)
+        return Call("POST", f"{_RUN}/claim", Json(monitors.ClaimedRun), {"run": run}, body=body)
 
     @operation
     def report(
@@ -105,13 +99,13 @@ class Runs(Resource[Transport]):
         status: OutcomeStatus,
         detail: Mapping[str, Any] | None = None,
         after: DurationLike | None = None,
-    ) -> Call[Run]:
+    ) -> Call[monitors.Run]:
         """Settles a leased run of a monitor. ``after`` is for ``retry``: the run comes again no sooner.
 
         May be sent again: if it counted already, the second answer is ``StaleLease``.
         """
         body = given(lease=lease, status=status, detail=dict(detail or {}), after=after)
-        return Call("POST", f"{_RUN}/outcome", Json(Run), {"run": run}, body=body, repeatable=True)
+        return Call("POST", f"{_RUN}/outcome", Json(monitors.Run), {"run": run}, body=body, repeatable=True)
 
     @operation
     def report_of_batch(
@@ -136,7 +130,7 @@ class Runs(Resource[Transport]):
         return Call("POST", f"{_RUN}/claim", Json(ClaimedRecord), {"run": run}, body=body)
 
     @operation
-    def extend(self, run: str, *, lease: str, by: DurationLike) -> Call[ExtendAnswer]:
+    def extend(self, run: str, *, lease: str, by: DurationLike) -> Call[monitors.ExtendAnswer]:
         """Moves the end of the lease, counted from now."""
         body = {"lease": lease, "by": by}
-        return Call("POST", f"{_RUN}/extend", Json(ExtendAnswer), {"run": run}, body=body, repeatable=True)
+        return Call("POST", f"{_RUN}/extend", Json(monitors.ExtendAnswer), {"run": run}, body=body, repeatable=True)

@@ -8,22 +8,7 @@ from paceline_client.answers import IfChanged, Json, Nothing, Opened, Page, Repl
 from paceline_client.calls import Call, Pages, Resource, Stream, Transport, given, listing, operation
 from paceline_client.durations import DateLike, date_text
 from paceline_client.lines import Lines, Progress
-from paceline_client.models.batches import (
-    BatchRun,
-    Day,
-    DaySummary,
-    Discarded,
-    Planned,
-    Preview,
-    ProviderDay,
-    Record,
-    RecordDocument,
-    RecordsPut,
-    Redriven,
-    Replayed,
-    Rerun,
-    RunningDay,
-)
+from paceline_client.models import batches
 from paceline_client.models.states import BatchRunState, EndState
 from paceline_client.models.why import Why
 
@@ -38,10 +23,10 @@ class Records(Resource[Transport]):
     """Records of a batch. For admins."""
 
     @operation
-    def put(self, batch: str, records: Iterable[RecordDocument]) -> Call[RecordsPut]:
+    def put(self, batch: str, records: Iterable[batches.RecordDocument]) -> Call[batches.RecordsPut]:
         """Puts records in one request; the answer has a disposition for each. For many, see ``load``."""
         items = [given(**record) for record in records]
-        return Call("PUT", _RECORDS, Json(RecordsPut), {"batch": batch}, body={"items": items})
+        return Call("PUT", _RECORDS, Json(batches.RecordsPut), {"batch": batch}, body={"items": items})
 
     @operation
     def why(self, batch: str, record: str) -> Call[Why]:
@@ -52,22 +37,22 @@ class Records(Resource[Transport]):
     def load(
         self,
         batch: str,
-        records: Iterable[RecordDocument] | AsyncIterable[RecordDocument],
+        records: Iterable[batches.RecordDocument] | AsyncIterable[batches.RecordDocument],
         *,
         progress: Progress | None = None,
-    ) -> Call[RecordsPut]:
+    ) -> Call[batches.RecordsPut]:
         """Puts any number of records as a stream, in bounded memory; the answer counts them and names the refused.
 
         What was put stays, also if the rest never comes. ``progress`` is called with how many were handed over. A
         source that can be read again, such as a list, is sent again after a lost connection; a generator is not.
         """
         lines = Lines(records, progress)
-        return Call("PUT", _RECORDS, Json(RecordsPut), {"batch": batch}, lines=lines, wait_s=SLOW_S)
+        return Call("PUT", _RECORDS, Json(batches.RecordsPut), {"batch": batch}, lines=lines, wait_s=SLOW_S)
 
     @operation
-    def get(self, batch: str, record: str) -> Call[Record]:
+    def get(self, batch: str, record: str) -> Call[batches.Record]:
         """The record."""
-        return Call("GET", f"{_RECORDS}/{{record}}", Json(Record), {"batch": batch, "record": record})
+        return Call("GET", f"{_RECORDS}/{{record}}", Json(batches.Record), {"batch": batch, "record": record})
 
     @operation
     def remove(self, batch: str, record: str) -> Call[None]:
@@ -77,64 +62,64 @@ class Records(Resource[Transport]):
     @listing
     def list(
         self, batch: str, *, provider: str | None = None, active: bool | None = None, limit: int | None = None
-    ) -> Pages[Record]:
+    ) -> Pages[batches.Record]:
         """The batch's records in order of id; of one provider, or only those that run or do not."""
         query = {"provider": provider, "active": None if active is None else str(active).lower()}
-        return Pages(Call("GET", _RECORDS, Json(Page[Record]), {"batch": batch}, query), limit)
+        return Pages(Call("GET", _RECORDS, Json(Page[batches.Record]), {"batch": batch}, query), limit)
 
 
 class Days(Resource[Transport]):
     """Days of a batch. For admins."""
 
     @operation
-    def plan(self, batch: str, date: DateLike | None = None) -> Call[Planned]:
+    def plan(self, batch: str, date: DateLike | None = None) -> Call[batches.Planned]:
         """Plans a day, by default the running one: each record once however often it is asked."""
         body = given(date=None if date is None else date_text(date))
         return Call(
-            "POST", f"{_BATCH}/plan", Json(Planned), {"batch": batch}, body=body, repeatable=True, wait_s=SLOW_S
+            "POST", f"{_BATCH}/plan", Json(batches.Planned), {"batch": batch}, body=body, repeatable=True, wait_s=SLOW_S
         )
 
     @operation
-    def preview(self, batch: str, date: DateLike | None = None) -> Call[Preview]:
+    def preview(self, batch: str, date: DateLike | None = None) -> Call[batches.Preview]:
         """How the day would be planned, by default the running one; changes nothing."""
         body, query = given(date=None if date is None else date_text(date)), {"dry_run": "true"}
         path, places = f"{_BATCH}/plan", {"batch": batch}
-        return Call("POST", path, Json(Preview), places, query, body=body, repeatable=True, wait_s=SLOW_S)
+        return Call("POST", path, Json(batches.Preview), places, query, body=body, repeatable=True, wait_s=SLOW_S)
 
     @operation
-    def get(self, batch: str, date: DateLike) -> Call[Day]:
+    def get(self, batch: str, date: DateLike) -> Call[batches.Day]:
         """The day's report: totals by state and provider, evenness, histogram."""
-        return Call("GET", _DAY, Json(Day), {"batch": batch, "date": date_text(date)}, wait_s=SLOW_S)
+        return Call("GET", _DAY, Json(batches.Day), {"batch": batch, "date": date_text(date)}, wait_s=SLOW_S)
 
     @operation
-    def get_if_changed(self, batch: str, date: DateLike, *, if_none_match: str) -> Call[Day | None]:
+    def get_if_changed(self, batch: str, date: DateLike, *, if_none_match: str) -> Call[batches.Day | None]:
         """The day's report, or None if it is still the one with this ETag."""
         headers, places = {"If-None-Match": if_none_match}, {"batch": batch, "date": date_text(date)}
-        return Call("GET", _DAY, IfChanged(Day), places, headers=headers, wait_s=SLOW_S)
+        return Call("GET", _DAY, IfChanged(batches.Day), places, headers=headers, wait_s=SLOW_S)
 
     @listing
-    def running(self, *, limit: int | None = None) -> Pages[RunningDay]:
+    def running(self, *, limit: int | None = None) -> Pages[batches.RunningDay]:
         """The days of all batches that run now: how far each is, and when it ends."""
-        return Pages(Call("GET", "/v1/days", Json(Page[RunningDay]), {}, wait_s=SLOW_S), limit)
+        return Pages(Call("GET", "/v1/days", Json(Page[batches.RunningDay]), {}, wait_s=SLOW_S), limit)
 
     @listing
-    def providers(self, batch: str, date: DateLike, *, limit: int | None = None) -> Pages[ProviderDay]:
+    def providers(self, batch: str, date: DateLike, *, limit: int | None = None) -> Pages[batches.ProviderDay]:
         """The day's providers in order of id, each with its totals and how even its runs are."""
         places = {"batch": batch, "date": date_text(date)}
-        return Pages(Call("GET", f"{_DAY}/providers", Json(Page[ProviderDay]), places, wait_s=SLOW_S), limit)
+        return Pages(Call("GET", f"{_DAY}/providers", Json(Page[batches.ProviderDay]), places, wait_s=SLOW_S), limit)
 
     @operation
     def rerun(
         self, batch: str, date: DateLike, *, state: EndState | None = None, records: Sequence[str] | None = None
-    ) -> Call[Rerun]:
+    ) -> Call[batches.Rerun]:
         """Runs what ended so, or these records, again: once however often it is asked while the rerun is open."""
         places, body = {"batch": batch, "date": date_text(date)}, given(state=state, records=records)
-        return Call("POST", f"{_DAY}/rerun", Json(Rerun), places, body=body, repeatable=True, wait_s=SLOW_S)
+        return Call("POST", f"{_DAY}/rerun", Json(batches.Rerun), places, body=body, repeatable=True, wait_s=SLOW_S)
 
     @listing
-    def list(self, batch: str, *, limit: int | None = None) -> Pages[DaySummary]:
+    def list(self, batch: str, *, limit: int | None = None) -> Pages[batches.DaySummary]:
         """The batch's days, newest first."""
-        return Pages(Call("GET", f"{_BATCH}/days", Json(Page[DaySummary]), {"batch": batch}), limit)
+        return Pages(Call("GET", f"{_BATCH}/days", Json(Page[batches.DaySummary]), {"batch": batch}), limit)
 
     @listing
     def runs(
@@ -145,17 +130,17 @@ class Days(Resource[Transport]):
         state: BatchRunState | None = None,
         provider: str | None = None,
         limit: int | None = None,
-    ) -> Pages[BatchRun]:
+    ) -> Pages[batches.BatchRun]:
         """The day's runs with their results."""
         places, query = {"batch": batch, "date": date_text(date)}, {"state": state, "provider": provider}
-        return Pages(Call("GET", f"{_DAY}/runs", Json(Page[BatchRun]), places, query), limit)
+        return Pages(Call("GET", f"{_DAY}/runs", Json(Page[batches.BatchRun]), places, query), limit)
 
     @listing
     def export(
         self, batch: str, date: DateLike, *, state: BatchRunState | None = None, provider: str | None = None
-    ) -> Stream[BatchRun]:
+    ) -> Stream[batches.BatchRun]:
         """All runs of the day, streamed in one request."""
-        return Stream(_export(batch, date, "ndjson", state, provider), lambda line: decode(BatchRun, line))
+        return Stream(_export(batch, date, "ndjson", state, provider), lambda line: decode(batches.BatchRun, line))
 
     @listing
     def export_csv(
@@ -176,10 +161,10 @@ class DeadLetters(Resource[Transport]):
         batch: str | None = None,
         date: DateLike | None = None,
         limit: int | None = None,
-    ) -> Pages[BatchRun]:
+    ) -> Pages[batches.BatchRun]:
         """Dead letters by provider and due time."""
         query = {"provider": provider, "batch": batch, "date": None if date is None else date_text(date)}
-        return Pages(Call("GET", "/v1/dead", Json(Page[BatchRun]), query=query), limit)
+        return Pages(Call("GET", "/v1/dead", Json(Page[batches.BatchRun]), query=query), limit)
 
     @operation
     def redrive(
@@ -189,15 +174,15 @@ class DeadLetters(Resource[Transport]):
         provider: str | None = None,
         batch: str | None = None,
         date: DateLike | None = None,
-    ) -> Call[Redriven]:
+    ) -> Call[batches.Redriven]:
         """Puts the dead letters back that are named, in their old order and paced, each once."""
         body = _choice(runs=runs, provider=provider, batch=batch, date=date)
-        return Call("POST", "/v1/dead/redrive", Json(Redriven), body=body, wait_s=SLOW_S)
+        return Call("POST", "/v1/dead/redrive", Json(batches.Redriven), body=body, wait_s=SLOW_S)
 
     @operation
-    def replay(self) -> Call[Replayed]:
+    def replay(self) -> Call[batches.Replayed]:
         """Sends messages of the dead queues again, up to 1,000 of each. On AWS."""
-        return Call("POST", "/v1/dead/redrive", Json(Replayed), body={"queues": True}, wait_s=SLOW_S)
+        return Call("POST", "/v1/dead/redrive", Json(batches.Replayed), body={"queues": True}, wait_s=SLOW_S)
 
     @operation
     def discard(
@@ -207,15 +192,15 @@ class DeadLetters(Resource[Transport]):
         provider: str | None = None,
         batch: str | None = None,
         date: DateLike | None = None,
-    ) -> Call[Discarded]:
+    ) -> Call[batches.Discarded]:
         """Discards the dead letters that are named; their results stay in their day."""
         body = _choice(runs=runs, provider=provider, batch=batch, date=date)
-        return Call("POST", "/v1/dead/discard", Json(Discarded), body=body, wait_s=SLOW_S)
+        return Call("POST", "/v1/dead/discard", Json(batches.Discarded), body=body, wait_s=SLOW_S)
 
 
 def _export(batch: str, date: DateLike, form: str, state: str | None, provider: str | None) -> Call[Reply]:
     places, query = {"batch": batch, "date": date_text(date)}, {"format": form, "state": state, "provider": provider}
-    answer = Opened(BatchRun if form == "ndjson" else str)
+    answer = Opened(batches.BatchRun if form == "ndjson" else str)
     return Call("GET", f"{_DAY}/export", answer, places, query, streamed=True, wait_s=SLOW_S)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -17,13 +16,14 @@ from paceline.core.batches.values import CallRun, ClaimedCall, OutCall
 from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_text
 from paceline.core.schema import Date, Instant
-from paceline.errors import NotClaimable, NotFound, OutOfScope, PacelineError, StaleLease
+from paceline.errors import NotClaimable, NotFound, OutOfScope, PacelineError
 from paceline.ports import BatchStore
 from paceline.ports.queued import OffersWork
 from paceline.steps.batches.providers import get_provider
 from paceline.steps.monitors.outgoing import OutcomeReport, read_detail
+from paceline.steps.run_leases import make_lease, no_lease, not_claimable, parse_lease, stale, why_not_claimable
 
-_LEASE = re.compile(r"[0-9a-f]{1,16}\.[0-9]{1,9}")
+HANDLE_MAX = (1 << 62) - 1
 
 
 class RecordItem(msgspec.Struct, frozen=True):
@@ -83,12 +83,12 @@ def claim_call_run(store: BatchStore, ask: CallRunClaim, *, now_ms: int) -> Call
     """Claims one run by its id, if it is the next of its provider; else NotFound or NotClaimable."""
     run = _find(store, ask)
     provider = _outgoing_provider(store, run.provider)
-    if (ended := _why_not(run, ask.attempt, now_ms)) is not None:
-        raise _not_claimable(ask.run, ended)
+    if (ended := why_not_claimable(run, ask.attempt, now_ms=now_ms)) is not None:
+        raise not_claimable(ask.run, ended)
     claimed = store.claim_for_worker(provider.number, now_ms=now_ms, runs_max=1, lease_ms=ask.lease_ms, run=run.handle)
     items = _hand_out(store, provider, claimed, now_ms=now_ms)
     if not items:
-        raise _not_claimable(ask.run, "it waits for its turn, for a place or for the provider's pace")
+        raise not_claimable(ask.run, "it waits for its turn, for a place or for the provider's pace")
     return items[0]
 
 
@@ -101,7 +101,7 @@ def settle_reports(
     """
     answers: dict[int, RecordedCall | PacelineError] = {}
     settlements: dict[int, CallSettlement] = {}
-    fences = [_parse_lease(report.lease) for report in reports]
+    fences = [parse_lease(report.lease, handle_max=HANDLE_MAX) for report in reports]
     out = store.out_calls([fence[0] for fence in fences if fence is not None])
     policies = _Policies(store)
     for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
@@ -117,24 +117,24 @@ def settle_reports(
     if isinstance(store, OffersWork) and any(won):
         store.offer_work({out[item.handle].provider for item in settlements.values()}, now_ms=now_ms)
     for (index, item), settled in zip(settlements.items(), won, strict=True):
-        answers[index] = _recorded(reports[index].run, item) if settled else _stale(reports[index].run)
+        answers[index] = _recorded(reports[index].run, item) if settled else stale(reports[index].run)
     return [answers[index] for index in range(len(reports))]
 
 
 def extend_call_lease(store: BatchStore, run: str, *, lease: str, by_ms: int, provider: str | None, now_ms: int) -> int:
     """Moves the end of a lease. Returns the new end, counted from now."""
-    fence = _parse_lease(lease)
+    fence = parse_lease(lease, handle_max=HANDLE_MAX)
     out = store.out_calls([fence[0]] if fence else [])
     found = _leased_run(out, fence, run, provider=provider, policies=_Policies(store))
     until_ms = now_ms + by_ms
     if not store.extend_call(found.handle, found.attempt, until_ms=until_ms, now_ms=now_ms):
-        raise _stale(run)
+        raise stale(run)
     return until_ms
 
 
 def give_back_calls(store: BatchStore, items: Sequence[CallItem], *, now_ms: int) -> None:
     """Releases runs that were claimed and whose answer reached nobody."""
-    fences = [fence for item in items if (fence := _parse_lease(item.lease)) is not None]
+    fences = [fence for item in items if (fence := parse_lease(item.lease, handle_max=HANDLE_MAX)) is not None]
     if fences:
         store.release_calls(fences, now_ms=now_ms)
 
@@ -193,7 +193,7 @@ def _item(item: ClaimedCall, provider: str) -> CallItem:
     body = None if text is None else msgspec.Raw(text.encode())
     return CallItem(
         run=call_run_id(item.batch, item.record, item.date),
-        lease=f"{item.handle:x}.{item.attempt}",
+        lease=make_lease(item.handle, item.attempt),
         record=RecordItem(item.record, provider, endpoint, body),
         due=to_text(item.due_ms),
         attempt=item.attempt,
@@ -213,23 +213,6 @@ def _find(store: BatchStore, ask: CallRunClaim) -> CallRun:
     return found
 
 
-def _why_not(run: CallRun, attempt: int | None, now_ms: int) -> str | None:
-    """Why the run cannot be claimed, as far as it says so itself."""
-    if run.ended_ms is not None:
-        return f"it has ended as {run.state!r}"
-    if run.state == "aside":
-        return run.reason
-    if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
-        return f"it is out until {to_text(run.until_ms)}, and comes again if its lease runs out"
-    if attempt not in (None, run.attempt + 1):
-        return f"its next attempt is {run.attempt + 1}, not {attempt}"
-    return None
-
-
-def _not_claimable(run: str, why: str) -> NotClaimable:
-    return NotClaimable(f"Run {run[:300]!r} cannot be claimed: {why}. Delete the message that named it.")
-
-
 def _leased_run(
     out: Mapping[int, OutCall],
     fence: tuple[int, int] | None,
@@ -243,16 +226,16 @@ def _leased_run(
     OutOfScope: it is of another provider than the one that is asked for.
     """
     if fence is None or parse_call_run_id(run) is None:
-        raise _no_lease(run)
+        raise no_lease(run)
     found = out.get(fence[0])
     if found is None:
-        raise _stale(run)
+        raise stale(run)
     if call_run_id(found.batch, found.record, found.date) != run:
-        raise _no_lease(run)
+        raise no_lease(run)
     if provider is not None and policies.name(found.provider) != provider:
         raise _another_provider(run, provider)
     if found.attempt != fence[1]:
-        raise _stale(run)
+        raise stale(run)
     return found
 
 
@@ -270,21 +253,5 @@ def _recorded(run: str, item: CallSettlement) -> RecordedCall:
             return RecordedCall(run, "failed")
 
 
-def _parse_lease(lease: str) -> tuple[int, int] | None:
-    if not _LEASE.fullmatch(lease):
-        return None
-    handle, _, attempt = lease.partition(".")
-    number = int(handle, 16)
-    return (number, int(attempt)) if number < 1 << 62 else None
-
-
 def _another_provider(run: str, provider: str | None) -> OutOfScope:
     return OutOfScope(f"This token is for runs of provider {provider!r} only, and {run[:300]!r} is not one of them.")
-
-
-def _no_lease(run: str) -> NotFound:
-    return NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
-
-
-def _stale(run: str) -> StaleLease:
-    return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")

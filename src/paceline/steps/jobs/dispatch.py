@@ -15,26 +15,13 @@ from typing import Literal, NamedTuple, assert_never
 
 import msgspec
 
+from paceline.core.jobs import pool as pools
 from paceline.core.jobs import send_order, values
 from paceline.core.jobs.answers import Gates, cut, judge_answer
 from paceline.core.jobs.atlas import Answer, Created, Marker, client_id, request_body
 from paceline.core.jobs.lookups import NoKey
 from paceline.core.jobs.measurement import kinds_of
 from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, Short
-from paceline.core.jobs.pool import (
-    LOOK_AGAIN_MS,
-    Key,
-    Pool,
-    Refuse,
-    Reservation,
-    Send,
-    Wait,
-    choose,
-    is_exhausted,
-    make_pool,
-    reserve,
-    with_account,
-)
 from paceline.core.leases import may_send
 from paceline.ports import Atlas, Clock, JobStore, Vault
 from paceline.steps.jobs.atlas_keys import OpenKey, open_key
@@ -94,8 +81,8 @@ class _Pass:
 
     def __init__(self, store: JobStore, vault: Vault, settings: DispatchSettings, *, now_ms: int) -> None:
         self.store, self.vault, self.settings, self.now_ms = store, vault, settings, now_ms
-        self.pool = self._look(now_ms + LOOK_AGAIN_MS)
-        self.reserved: Reservation | None = None
+        self.pool = self._look(now_ms + pools.LOOK_AGAIN_MS)
+        self.reserved: pools.Reservation | None = None
         self.reserved_for: int | None = None
         self.parked = self.refused = 0
 
@@ -104,8 +91,8 @@ class _Pass:
         self.reserved_for = item.handle
         self.pool = self._look(self.now_ms + DAY_MS + MINUTE_MS)
         types = kinds_of(item.measurement)
-        if isinstance(choose(item.cost, self.pool, now_ms=self.now_ms, types=types), Wait):
-            self.reserved = reserve(item.cost, self.pool, now_ms=self.now_ms, types=types)
+        if isinstance(pools.choose(item.cost, self.pool, now_ms=self.now_ms, types=types), pools.Wait):
+            self.reserved = pools.reserve(item.cost, self.pool, now_ms=self.now_ms, types=types)
 
     def park(self, items: Sequence[values.StoredMeasurement], *, next_ms: int, reason: str) -> None:
         self.parked += sum(self.store.park(_fences(items), next_ms=next_ms, reason=reason)) if items else 0
@@ -116,8 +103,8 @@ class _Pass:
     def idle(self, reason: str, next_ms: int | None) -> Dispatched:
         return Dispatched("idle", None, reason, next_ms, self.parked, self.refused)
 
-    def _look(self, releases_until_ms: int) -> Pool:
-        return make_pool(self.store.accounts(now_ms=self.now_ms, releases_until_ms=releases_until_ms))
+    def _look(self, releases_until_ms: int) -> pools.Pool:
+        return pools.make_pool(self.store.accounts(now_ms=self.now_ms, releases_until_ms=releases_until_ms))
 
 
 def dispatch_next(
@@ -182,11 +169,11 @@ def _find(run: _Pass, items: Sequence[values.StoredMeasurement]) -> _Post | Disp
                 return found
             case values.Busy():
                 return run.idle("as many are being sent as may be at once", run.now_ms + BUSY_MS)
-            case Refuse():
+            case pools.Refuse():
                 run.refuse([item], reason=found.reason)
-            case Wait():
+            case pools.Wait():
                 waits.append((item, found))
-                if is_exhausted(run.pool, now_ms=run.now_ms):
+                if pools.is_exhausted(run.pool, now_ms=run.now_ms):
                     break
             case _Passed():
                 continue
@@ -198,13 +185,13 @@ def _find(run: _Pass, items: Sequence[values.StoredMeasurement]) -> _Post | Disp
     return run.idle(cut(reason), until_ms)
 
 
-def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | Wait | Refuse | _Passed:
+def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | pools.Wait | pools.Refuse | _Passed:
     """Writes the intent. The key is opened before, so that a key that does not open costs nothing."""
     for _ in range(CHOICES_MAX + sum(len(one.keys) for one in run.pool.ready)):
         reserved = run.reserved if item.handle != run.reserved_for else None
         types = kinds_of(item.measurement)
-        chosen = choose(item.cost, run.pool, now_ms=run.now_ms, types=types, reserved=reserved)
-        if not isinstance(chosen, Send):
+        chosen = pools.choose(item.cost, run.pool, now_ms=run.now_ms, types=types, reserved=reserved)
+        if not isinstance(chosen, pools.Send):
             return chosen
         key = open_key(run.store, run.vault, chosen.account, chosen.key)
         if isinstance(key, NoKey):
@@ -220,7 +207,7 @@ def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | 
                 # Another process was faster there: this account as it is now, and a new choice.
                 account = run.store.account(chosen.account, now_ms=run.now_ms)
                 assert account is not None
-                run.pool = with_account(run.pool, account)
+                run.pool = pools.with_account(run.pool, account)
             case values.Busy():
                 return begun
             case None:
@@ -230,10 +217,10 @@ def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | 
     return _Passed()
 
 
-def _without_key(pool: Pool, chosen: Send, reason: str) -> Pool:
+def _without_key(pool: pools.Pool, chosen: pools.Send, reason: str) -> pools.Pool:
     account = next(one.account for one in pool.ready if one.id == chosen.account)
-    keys = [Key(key.id, "quarantined", reason) if key.id == chosen.key else key for key in account.keys]
-    return with_account(pool, msgspec.structs.replace(account, keys=tuple(keys)))
+    keys = [pools.Key(key.id, "quarantined", reason) if key.id == chosen.key else key for key in account.keys]
+    return pools.with_account(pool, msgspec.structs.replace(account, keys=tuple(keys)))
 
 
 def _send(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -10,30 +9,20 @@ import msgspec
 
 from paceline.core.ids import parse_run_id, run_id
 from paceline.core.instants import to_text
+from paceline.core.monitors import outcome as outcomes
 from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck, check_document
 from paceline.core.monitors.dispatch import RetryPolicy, retry_delay_ms
-from paceline.core.monitors.outcome import (
-    DETAIL_BYTES_MAX,
-    REASON_CHARS_MAX,
-    Dead,
-    Done,
-    Outcome,
-    Retry,
-    TerminalState,
-    terminal_state,
-)
 from paceline.core.monitors.values import Claimed, Queue, Run, Settlement, Take
 from paceline.core.parsing import document_problem
 from paceline.core.schema import Instant
-from paceline.errors import FieldProblem, InvalidInput, NotClaimable, NotFound, PacelineError, StaleLease
+from paceline.errors import FieldProblem, InvalidInput, PacelineError
 from paceline.ports import Store
 from paceline.steps.monitors.send import admit, claim
+from paceline.steps.run_leases import make_lease, no_lease, not_claimable, parse_lease, stale, why_not_claimable
 from paceline.steps.views.report import no_run
 
 LEASE_MS_MIN, LEASE_MS_MAX = 1_000, 43_200_000
 LATENCY_MS_MAX = 10**9
-_LEASE = re.compile(r"[0-7]?[0-9a-f]{1,15}\.[0-9]{1,9}")
-"""The handle is below 2^63. That of a run in a named queue has sixteen digits."""
 
 
 class OutgoingItem(msgspec.Struct, frozen=True):
@@ -74,12 +63,12 @@ class ReportDetail(NamedTuple):
 
 def read_detail(detail: dict[str, Any]) -> ReportDetail:
     """Returns the reason and the latency in a detail; InvalidInput if it is too large or no valid JSON."""
-    if len(msgspec.json.encode(detail)) > DETAIL_BYTES_MAX:
-        raise InvalidInput.of(FieldProblem("/detail", f"at most {DETAIL_BYTES_MAX} bytes of JSON"))
+    if len(msgspec.json.encode(detail)) > outcomes.DETAIL_BYTES_MAX:
+        raise InvalidInput.of(FieldProblem("/detail", f"at most {outcomes.DETAIL_BYTES_MAX} bytes of JSON"))
     if problem := document_problem(detail):
         raise InvalidInput.of(FieldProblem("/detail", problem))
     reason = detail.get("reason")
-    reason = reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+    reason = reason[: outcomes.REASON_CHARS_MAX] if isinstance(reason, str) else ""
     return ReportDetail(reason, _latency_ms(detail.get("latency_ms")))
 
 
@@ -131,7 +120,7 @@ class Recorded(NamedTuple):
     """An outcome that was written."""
 
     handle: int
-    state: TerminalState | Literal["retry"]
+    state: outcomes.TerminalState | Literal["retry"]
     """``retry``: the run will be made again."""
 
 
@@ -144,7 +133,7 @@ def settle_outcomes(
     """
     answers: dict[int, Recorded | PacelineError] = {}
     settlements: dict[int, Settlement] = {}
-    fences = [_parse_lease(report.lease) for report in reports]
+    fences = [parse_lease(report.lease) for report in reports]
     records = store.runs([fence[0] for fence in fences if fence is not None], now_ms=now_ms)
     for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
         try:
@@ -153,8 +142,8 @@ def settle_outcomes(
             answers[index] = error
     won = store.settle(list(settlements.values())) if settlements else []
     for (index, item), settled in zip(settlements.items(), won, strict=True):
-        state = "retry" if isinstance(item.outcome, Retry) else terminal_state(item.outcome)
-        answers[index] = Recorded(item.handle, state) if settled else _stale(reports[index].run)
+        state = "retry" if isinstance(item.outcome, outcomes.Retry) else outcomes.terminal_state(item.outcome)
+        answers[index] = Recorded(item.handle, state) if settled else stale(reports[index].run)
     return [answers[index] for index in range(len(reports))]
 
 
@@ -165,25 +154,25 @@ def record_outcomes(
     recorded = settle_outcomes(store, reports, now_ms=now_ms, policy=policy)
     runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)], now_ms=now_ms)
     return [
-        item if isinstance(item, PacelineError) else runs.get(item.handle) or _stale(report.run)
+        item if isinstance(item, PacelineError) else runs.get(item.handle) or stale(report.run)
         for item, report in zip(recorded, reports, strict=True)
     ]
 
 
 def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
     """The lease's new end, counted from now."""
-    fence = _parse_lease(lease)
+    fence = parse_lease(lease)
     records = store.runs([fence[0]] if fence else [], now_ms=now_ms)
     handle, attempt, _ = _leased_run(records, fence, run, viewer=viewer)
     until_ms = now_ms + by_ms
     if not store.extend(handle, attempt, until_ms=until_ms, now_ms=now_ms):
-        raise _stale(run)
+        raise stale(run)
     return until_ms
 
 
 def give_back(store: Store, items: Sequence[OutgoingItem], *, now_ms: int) -> None:
     """Releases runs that were claimed and whose answer reached nobody."""
-    fences = [fence for item in items if (fence := _parse_lease(item.lease)) is not None]
+    fences = [fence for item in items if (fence := parse_lease(item.lease)) is not None]
     if fences:
         store.release(fences, now_ms=now_ms)
 
@@ -203,27 +192,14 @@ def _refusal(store: Store, ask: RunClaim, take: Take | None, *, now_ms: int) -> 
         run = store.find_run(take.owner, take.monitor, generation=take.generation, counter=take.counter, now_ms=now_ms)
     if run is None:
         return no_run(ask.run)
-    why = _why(run, ask.attempt, now_ms)
+    why = why_not_claimable(run, ask.attempt, now_ms=now_ms)
+    if why is None and run.until_ms is not None and run.until_ms > now_ms:
+        why = f"it may not start before {to_text(run.until_ms)}"
     if why is None:
         monitor = store.monitor(run.owner, run.monitor)
         own = monitor is not None and not isinstance(monitor.spec.check, OutgoingCheck)
         why = "Paceline makes this check itself" if own else "it waits behind an earlier one, or another checker has it"
-    return NotClaimable(f"Run {ask.run[:300]!r} cannot be claimed: {why}. Delete the message that named it.")
-
-
-def _why(run: Run, attempt: int | None, now_ms: int) -> str | None:
-    """None: nothing of it says so."""
-    if run.ended_ms is not None:
-        return f"it has ended as {run.state!r}"
-    if run.state == "held":
-        return run.reason
-    if run.state == "out" and run.until_ms is not None and run.until_ms > now_ms:
-        return f"it is out until {to_text(run.until_ms)}, and comes again if its lease runs out"
-    if attempt not in (None, run.attempt + 1):
-        return f"its next attempt is {run.attempt + 1}, not {attempt}"
-    if run.until_ms is not None and run.until_ms > now_ms:
-        return f"it may not start before {to_text(run.until_ms)}"
-    return None
+    return not_claimable(ask.run, why)
 
 
 def _settlement(
@@ -243,32 +219,19 @@ def _leased_run(
     records: Mapping[int, Run], fence: tuple[int, int] | None, run: str, *, viewer: str | None
 ) -> tuple[int, int, Run]:
     record = records.get(fence[0]) if fence else None
-    if fence is None or record is None or _name(record) != run:
-        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
-    if viewer is not None and record.owner != viewer:
-        raise NotFound(f"No run {run[:300]!r} with this lease. Use run and lease just as the claim gave them.")
+    if fence is None or record is None or _name(record) != run or viewer not in (None, record.owner):
+        raise no_lease(run)
     return (*fence, record)
 
 
-def _parse_lease(lease: str) -> tuple[int, int] | None:
-    if not _LEASE.fullmatch(lease):
-        return None
-    handle, _, attempt = lease.partition(".")
-    return int(handle, 16), int(attempt)
-
-
-def _stale(run: str) -> StaleLease:
-    return StaleLease(f"The lease of run {run[:300]!r} has ended or the run is settled. Drop the work and claim again.")
-
-
-def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> Outcome:
+def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryPolicy) -> outcomes.Outcome:
     status, (reason, latency_ms) = report.status, read_detail(report.detail)
     if status == "retry":
         if attempt >= policy.attempts_max:
-            return Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
+            return outcomes.Dead(f"given up after {attempt} attempts{': ' + reason if reason else ''}")
         delay_ms = max(retry_delay_ms(attempt, policy=policy, chance=report.chance), report.after_ms or 0)
-        return Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
-    return Done(
+        return outcomes.Retry(reason=reason or "the checker asked for a retry", not_before_ms=now_ms + delay_ms)
+    return outcomes.Done(
         ok=status == "ok",
         reason=reason or ("" if status == "ok" else "the checker reported a failure"),
         latency_ms=latency_ms,
@@ -297,7 +260,7 @@ def _item(item: Claimed) -> OutgoingItem:
     document = item.check.document if isinstance(item.check, OutgoingCheck) else check_document(item.check)
     return OutgoingItem(
         run=name,
-        lease=f"{item.handle:x}.{item.attempt}",
+        lease=make_lease(item.handle, item.attempt),
         check=document,
         due=to_text(item.due_ms),
         attempt=item.attempt,

@@ -18,21 +18,13 @@ from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id
 from paceline.core.users import Role
-from paceline.shells.api.documents import (
-    CronItem,
-    CronMonitor,
-    IntervalItem,
-    IntervalMonitor,
-    OutcomeItem,
-    OutgoingCheck,
-    Record,
-)
+from paceline.shells.api import documents
 
 Schema = dict[str, Any]
 ID: Schema = msgspec.json.schema(Id)
 EITHER: dict[str, tuple[type, ...]] = {
-    "MonitorBody": (IntervalMonitor, CronMonitor),
-    "BulkItem": (IntervalItem, CronItem),
+    "MonitorBody": (documents.IntervalMonitor, documents.CronMonitor),
+    "BulkItem": (documents.IntervalItem, documents.CronItem),
 }
 """Schemas that are one of several types, which no field tells apart."""
 ENUMS: dict[str, Any] = {
@@ -47,9 +39,9 @@ ENUMS: dict[str, Any] = {
     "TerminalState": TerminalState,
 }
 """Sets of values that several schemas use: one type in a generated client, in the order of the docs."""
-_PARTS = (OutcomeItem, Record)
+_PARTS = (documents.OutcomeItem, documents.Record)
 """Types that other types name only by a reference, because handlers decode them one by one."""
-_CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | OutgoingCheck
+_CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | documents.OutgoingCheck
 _ENUM_NAMES = {frozenset(get_args(choices)): name for name, choices in ENUMS.items()}
 _TEMPLATE = "#/components/schemas/{name}"
 _PAGE = re.compile(r"Page_(\w+?)(?:View)?_")

@@ -11,6 +11,7 @@ import typer
 
 from paceline.errors import InvalidInput
 from paceline.shells import lists
+from paceline.shells.cli import output
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
@@ -19,18 +20,6 @@ from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
 from paceline.shells.cli.jobs.watch import watch_job
 from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
-from paceline.shells.cli.output import (
-    EXIT_FAILED,
-    EXIT_OK,
-    Columns,
-    Fields,
-    Note,
-    byte_text,
-    emit,
-    emit_page,
-    print_note,
-    table,
-)
 from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.steps import access
 from paceline.steps.views import job_report
@@ -75,19 +64,19 @@ def submit_job(
             lambda remote: submission.quote_over_rest(remote, user, read(call.settings().body_bytes_max)),
         )
         submission.emit_quote(call, quoted)
-        return EXIT_OK
+        return output.EXIT_OK
 
     def on_store(system: System) -> int:
         body = read(system.job_limits.bytes_max)
         done = submission.submit_on_store(system, user, body, idempotency_key=idempotency_key)
         submission.emit_submitted(call, done)
-        return watch_job(call, StoreJobs(system), done.job) if watch else EXIT_OK
+        return watch_job(call, StoreJobs(system), done.job) if watch else output.EXIT_OK
 
     def over_rest(remote: Remote) -> int:
         body = read(call.settings().body_bytes_max)
         done = submission.submit_over_rest(remote, user, body, idempotency_key=idempotency_key)
         submission.emit_submitted(call, done)
-        return watch_job(call, RemoteJobs(remote), done.job) if watch else EXIT_OK
+        return watch_job(call, RemoteJobs(remote), done.job) if watch else output.EXIT_OK
 
     return call.answer(on_store, over_rest)
 
@@ -113,7 +102,7 @@ def list_jobs(
         on_store,
         lambda remote: remote.page("/v1/jobs", JobSummary, limit=limit, cursor=cursor, query={"user": named}),
     )
-    emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:", none=_NO_JOB)
+    output.emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:", none=_NO_JOB)
 
 
 @command(app, "show")
@@ -140,14 +129,14 @@ def show(
     measurements = view.measurements or []
     shown = measurements[:limit]
     left = len(measurements) - len(shown)
-    emit(
+    output.emit(
         call,
         view,
-        Fields(_fields(view)),
-        *(("", table(MEASUREMENT_COLUMNS, shown)) if shown else ()),
-        Note(f"and {left} more measurements; --limit or --json shows them") if left else None,
+        output.Fields(_fields(view)),
+        *(("", output.table(MEASUREMENT_COLUMNS, shown)) if shown else ()),
+        output.Note(f"and {left} more measurements; --limit or --json shows them") if left else None,
     )
-    return EXIT_OK
+    return output.EXIT_OK
 
 
 @command(app, "results")
@@ -156,24 +145,24 @@ def results(
     job: JobArgument,
     *,
     merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
-    output: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
+    into: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
     receipt: ReceiptOption = None,
 ) -> int:
     """Read a job's results from RIPE and write them as NDJSON; what has none has a line that says why."""
-    if receipt is not None and output is None:
+    if receipt is not None and into is None:
         raise InvalidInput("--receipt is of a file: name it with --output.")
     read = call.answer(
-        lambda at: write_on_store(at, job, output, merged=merged),
-        lambda remote: write_over_rest(remote, job, output, merged=merged),
+        lambda at: write_on_store(at, job, into, merged=merged),
+        lambda remote: write_over_rest(remote, job, into, merged=merged),
     )
-    if output is not None and receipt is not None:
-        write_receipt(output, receipt)
-    if output is not None:
-        document = {"file": str(output), "bytes": read.bytes, "results": read.results, "errors": read.errors}
-        emit(call, document, f"{output}: {read.results} results, {byte_text(read.bytes)}")
+    if into is not None and receipt is not None:
+        write_receipt(into, receipt)
+    if into is not None:
+        document = {"file": str(into), "bytes": read.bytes, "results": read.results, "errors": read.errors}
+        output.emit(call, document, f"{into}: {read.results} results, {output.byte_text(read.bytes)}")
     if read.errors:
-        print_note(f"{read.errors} definitions have no or not all results; their lines say why.")
-    return EXIT_FAILED if read.errors and not read.results else EXIT_OK
+        output.print_note(f"{read.errors} definitions have no or not all results; their lines say why.")
+    return output.EXIT_FAILED if read.errors and not read.results else output.EXIT_OK
 
 
 @command(app, "cancel")
@@ -195,7 +184,7 @@ def cancel(call: Call, job: JobArgument) -> None:
     rest = f"; {left} are still to be stopped" if left else ""
     cancelled = counts.cancelled - before.counts.cancelled
     refunded = view.cost.refunded - before.cost.refunded
-    emit(call, view, f"{view.job}: {cancelled} measurements cancelled, {refunded} credits refunded{rest}.")
+    output.emit(call, view, f"{view.job}: {cancelled} measurements cancelled, {refunded} credits refunded{rest}.")
 
 
 def _counts(counts: CountsView) -> list[str]:
@@ -231,7 +220,7 @@ def _state(view: JobSummary) -> str:
     return view.state if not view.finished else "success" if view.success else "failed"
 
 
-JOB_COLUMNS: Columns = {
+JOB_COLUMNS: output.Columns = {
     "JOB": ident("job"),
     "USER": ident("user", 3),
     "STATE": word(_state),
@@ -240,7 +229,7 @@ JOB_COLUMNS: Columns = {
     "CREATED": when("created_at", 2),
     "TITLE": words("title", 1),
 }
-MEASUREMENT_COLUMNS: Columns = {
+MEASUREMENT_COLUMNS: output.Columns = {
     "INDEX": ident("index"),
     "STATE": word("state"),
     "TYPES": words("types", 5),
