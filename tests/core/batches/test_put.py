@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.core.batches.batch import RecordSpec
-from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.put import RecordPuts, RecordState, new_names, put_disposition, put_record, wanted_state
 
 NOW = RecordState(7, 1, active=True, deleted=False, endpoint="/", body=None)
 
@@ -51,3 +51,23 @@ def test_new_records_are_numbered_in_the_order_of_their_import() -> None:
     records = [RecordSpec(name, provider) for name, provider in (("c", "p"), ("a", "p"), ("b", "gone"), ("d", "p"))]
     assert new_names([*records, records[0]], providers={"p"}, known={"d"}) == ["c", "a"]
     assert wanted_state(records[0], number=7, provider=1) == NOW._replace(endpoint="")
+
+
+def test_page_of_puts_judges_each_record_by_those_before_it() -> None:
+    known = {"a": NOW, "b": NOW._replace(number=8, endpoint="")}
+    puts = RecordPuts(known, providers={"p": 1}, numbers={"c": 9})
+    new, changed = RecordSpec("c", "p", "/"), RecordSpec("c", "p", "/", active=False)
+    records = [RecordSpec("a", "p", "/"), new, changed, RecordSpec("b", "p", active=False), RecordSpec("d", "gone")]
+    assert puts.judge(records) == ["unchanged", "created", "replaced", "replaced", "no_provider"]
+    assert puts.changed() == {
+        "b": NOW._replace(number=8, endpoint="", active=False),
+        "c": NOW._replace(number=9, active=False),
+    }
+    assert (puts.came, puts.went) == ({}, {"b": 8, "c": 9})
+
+
+def test_record_that_is_put_and_put_back_in_one_page_is_not_written() -> None:
+    puts = RecordPuts({"a": NOW}, providers={"p": 1}, numbers={})
+    records = [RecordSpec("a", "p", "/", active=False), RecordSpec("a", "p", "/")]
+    assert puts.judge(records) == ["replaced", "replaced"]
+    assert (puts.changed(), puts.came, puts.went) == ({}, {"a": 7}, {})

@@ -27,7 +27,6 @@ from paceline.adapters.aws.monitors.keys import run_key
 from paceline.core.batches.values import Replayed
 from paceline.core.monitors.leases import TERMINAL
 from paceline.errors import StoreUnavailable
-from paceline.ports import queue_messages
 from paceline.ports import queue_messages as messages
 
 STREAMS_DEAD = "streams-dead"
@@ -42,10 +41,10 @@ LOOK_MS = 60_000
 _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
 
-KINDS: Mapping[str, tuple[type[queue_messages.Body], ...]] = {
+KINDS: Mapping[str, tuple[type[messages.Body], ...]] = {
     TICKS: messages.TICKS,
-    OUTGOING: queue_messages.OFFERS,
-    RUNS_FIFO: queue_messages.WAKES,
+    OUTGOING: messages.OFFERS,
+    RUNS_FIFO: messages.WAKES,
     WORK_FIFO: messages.WORKS,
 }
 """The kinds of messages in a queue."""
@@ -150,11 +149,11 @@ class _Taking:
 # -- what a message says, and whether that is still so
 
 
-def _read(source: str, body: str) -> queue_messages.Body | None:
+def _read(source: str, body: str) -> messages.Body | None:
     """Return the message; None if it is not one of Paceline's."""
     try:
-        return queue_messages.read(body, KINDS[source])
-    except queue_messages.WrongMessage:
+        return messages.read(body, KINDS[source])
+    except messages.WrongMessage:
         return None
 
 
@@ -167,43 +166,41 @@ def _is_batch(body: str) -> bool:
     return isinstance(told, dict) and "DDBStreamBatchInfo" in told
 
 
-def _live(db: Database, source: str, alarms: Sequence[queue_messages.Body], *, now_ms: int) -> list[int | None]:
+def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
     """Return the delay with which each is sent again; None if it is stale: its work was done since."""
-    lanes = lanes_of(
-        db, {one.provider for one in alarms if isinstance(one, queue_messages.Release | queue_messages.CallWake)}
-    )
-    entries = read_entries(db, [one.generation for one in alarms if isinstance(one, queue_messages.Alarm)])
+    lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, messages.Release | messages.CallWake)})
+    entries = read_entries(db, [one.generation for one in alarms if isinstance(one, messages.Alarm)])
     named = [
         (one.generation, one.counter)
         for one in alarms
-        if isinstance(one, queue_messages.Waiting | queue_messages.Start | queue_messages.CheckWake)
+        if isinstance(one, messages.Waiting | messages.Start | messages.CheckWake)
     ]
     found = db.get_many(RUNS, [run_key(*name) for name in named])
     runs = {name: found.get(run_key(*name)) for name in named}
 
-    def at_ms(one: queue_messages.Body) -> int | None:
+    def at_ms(one: messages.Body) -> int | None:
         match one:
-            case queue_messages.Alarm():
+            case messages.Alarm():
                 return one.due if _stands(entries.get(one.generation), one) else None
-            case queue_messages.Release() | queue_messages.CallWake():
+            case messages.Release() | messages.CallWake():
                 return one.at if _is_ready(lanes.get(one.provider), max(one.at, now_ms)) else None
-            case queue_messages.Waiting():
+            case messages.Waiting():
                 return _may_start_ms(runs[one.generation, one.counter], one.attempt)
-            case queue_messages.Start():
+            case messages.Start():
                 return one.at if _is_open(runs[one.generation, one.counter]) else None
-            case queue_messages.CheckWake():
+            case messages.CheckWake():
                 return now_ms if _is_open(runs[one.generation, one.counter]) else None
-            case queue_messages.Look():
+            case messages.Look():
                 return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own
-            case queue_messages.Work():
+            case messages.Work():
                 return None  # what still waits is told again by the next pass
 
     times = [at_ms(one) for one in alarms]
     fifo = source.endswith(".fifo")  # it takes no delay
-    return [None if time is None else 0 if fifo else queue_messages.delay_s(time, now_ms) for time in times]
+    return [None if time is None else 0 if fifo else messages.delay_s(time, now_ms) for time in times]
 
 
-def _stands(entry: Item | None, alarm: queue_messages.Alarm) -> bool:
+def _stands(entry: Item | None, alarm: messages.Alarm) -> bool:
     return entry is not None and (entry["counter"], entry.get("due_ms")) == (alarm.counter, alarm.due)
 
 
@@ -222,11 +219,11 @@ def _may_start_ms(run: Item | None, attempt: int) -> int | None:
     return int(run["at"])
 
 
-def _again(source: str, one: Received, delay: int) -> queue_messages.Letter:
+def _again(source: str, one: Received, delay: int) -> messages.Letter:
     """Return the same text in the same group under a new deduplication id."""
     if not source.endswith(".fifo"):
-        return queue_messages.Letter(one.body, delay)
-    return queue_messages.Letter(one.body, group=one.group, once=once_again(one.once or one.id))
+        return messages.Letter(one.body, delay)
+    return messages.Letter(one.body, group=one.group, once=once_again(one.once or one.id))
 
 
 def once_again(once: str) -> str:
@@ -234,7 +231,7 @@ def once_again(once: str) -> str:
     found = _AGAIN.fullmatch(once)
     base, count = (found[1], int(found[2])) if found else (once, 0)
     tail = f"#r{count + 1}"
-    if len(base) + len(tail) > queue_messages.ONCE_MAX:
+    if len(base) + len(tail) > messages.ONCE_MAX:
         base = blake2b(base.encode(), digest_size=20).hexdigest()
     return base + tail
 
@@ -247,9 +244,9 @@ def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
 
     A run that is due later than a message can wait, or whose message cannot be sent now, is found by the sweep.
     """
-    horizon_ms = now_ms + queue_messages.DELAY_MS_MAX
-    soon = [queue_messages.Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
-    alarms = [queue_messages.Letter(queue_messages.write(one), queue_messages.delay_s(one.at, now_ms)) for one in soon]
+    horizon_ms = now_ms + messages.DELAY_MS_MAX
+    soon = [messages.Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
+    alarms = [messages.Letter(messages.write(one), messages.delay_s(one.at, now_ms)) for one in soon]
     if alarms:
         with suppress(StoreUnavailable):
             queues.send(TICKS, alarms)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from paceline.core.batches.batch import RecordSpec
 from paceline.core.batches.records.options import options_text
+from paceline.core.batches.values import RecordPut
 
 Disposition = Literal["created", "replaced", "unchanged", "revision_mismatch"]
 
@@ -74,3 +75,44 @@ def new_names(records: Iterable[RecordSpec], *, providers: Collection[str], know
     """The names that are new, in the order in which they get numbers: that of the import, which a provider may keep."""
     new = (record.id for record in records if record.provider in providers and record.id not in known)
     return list(dict.fromkeys(new))
+
+
+class RecordPuts:
+    """A page of records, judged one by one against what is there. ``now``: all of them by name, as they are after it.
+
+    ``came`` and ``went``: by name, the numbers of those that are to be planned into a day that is on, and of those that
+    no longer are.
+    """
+
+    def __init__(
+        self, known: Mapping[str, RecordState], *, providers: Mapping[str, int], numbers: Mapping[str, int]
+    ) -> None:
+        """``numbers``: of the records that are new, by name (``new_names``)."""
+        self._known = known
+        self._providers = providers
+        self._numbers = numbers
+        self.now = dict(known)
+        self.came: dict[str, int] = {}
+        self.went: dict[str, int] = {}
+
+    def judge(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
+        return [self._judge(record) for record in records]
+
+    def changed(self) -> dict[str, RecordState]:
+        """The records that are to be written, by name."""
+        return {name: after for name, after in self.now.items() if after != self._known.get(name)}
+
+    def _judge(self, record: RecordSpec) -> RecordPut:
+        provider = self._providers.get(record.provider)
+        if provider is None:
+            return "no_provider"
+        now = self.now.get(record.id)
+        number = now.number if now is not None else self._numbers[record.id]
+        after = wanted_state(record, number=number, provider=provider)
+        change = put_record(now, after)
+        self.now[record.id] = after
+        if change.late != "stays":
+            into, out_of = (self.came, self.went) if change.late == "comes" else (self.went, self.came)
+            into[record.id] = number
+            out_of.pop(record.id, None)
+        return change.disposition

@@ -12,11 +12,7 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import parse_stored_batch
-from paceline.core.batches.provider import (
-    POLICIES_MAX,
-    KnownPolicy,
-    known_policy,
-)
+from paceline.core.batches.provider import POLICIES_MAX, KnownPolicy, known_policy
 from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK
 from paceline.core.batches.unwanted import DayFacts
 

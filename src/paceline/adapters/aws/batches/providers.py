@@ -9,14 +9,7 @@ from typing import Literal
 import msgspec
 
 from paceline.adapters.aws.batches import keys
-from paceline.adapters.aws.batches.lanes import (
-    LaneItem,
-    held_runs,
-    lane_of,
-    shard_of_lane,
-    waiting_from,
-    write_lane,
-)
+from paceline.adapters.aws.batches.lanes import LaneItem, held_runs, lane_of, shard_of_lane, waiting_from, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import Database

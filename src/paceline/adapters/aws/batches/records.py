@@ -15,18 +15,17 @@ from paceline.adapters.aws.batches.days import days
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
-from paceline.adapters.aws.client.connect import attempts
+from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, item_at, put
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
-from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.put import RecordPuts, RecordState, new_names, put_disposition
 from paceline.core.batches.records.options import parse_options
 from paceline.core.batches.run_keys import RECORD_BITS
 from paceline.core.batches.spread import place_of
 from paceline.core.batches.values import RECORDS_READ_MAX, BatchPut, LateRecord, RecordPut
-from paceline.errors import StoreUnavailable
 
 DAYS_MAX = 16
 WRITE_BYTES_MAX = 1_000_000
@@ -59,7 +58,7 @@ def put_batch(
                 bring_back(store.db, store.looks, now.number)
             store.change_counter.bump()
             return BatchPut(disposition, after)
-    raise StoreUnavailable(f"AWS: batch {batch_id} is written to all the time: try again in a moment.")
+    raise busy(f"batch {batch_id}")
 
 
 def batch(store: BatchParts, batch_id: str) -> Batch | None:
@@ -132,7 +131,7 @@ def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], 
         came += [number for name, number in page.came.items() if name not in lost]
         left = [(index, record) for index, record in left if record.id in lost]
     if left:
-        raise StoreUnavailable(f"AWS: records of {batch.id} are written to all the time: try again in a moment.")
+        raise busy(f"records of {batch.id}")
     for name in _undo_orphans(store, batch, written):
         results |= {index: "no_provider" for index, record in enumerate(records) if record.id == name}
     # A day that was opened meanwhile may have been planned without them.
@@ -151,41 +150,23 @@ class _Page:
         self._db = db
         self._batch = batch
         self._day_is_on = day_is_on
-        providers = db.get_many(ITEMS, (keys.provider_key(record.provider) for _, record in records))
-        self._providers = {key.sk: one["number"] for key, one in providers.items() if not one.get("deleted")}
+        items = db.get_many(ITEMS, (keys.provider_key(record.provider) for _, record in records))
+        providers = {key.sk: one["number"] for key, one in items.items() if not one.get("deleted")}
         self._before, self._versions = _states(db, batch, {record.id for _, record in records})
-        self._now = dict(self._before)
-        new = new_names((one for _, one in records), providers=self._providers, known=self._before)
-        self._fresh = dict(zip(new, numbers.take("record", len(new), block=1) if new else (), strict=True))
-        assert not self._fresh or max(self._fresh.values()) < 1 << RECORD_BITS
-        self.came: dict[str, int] = {}
-        self._went: set[str] = set()
-        self.results: dict[int, RecordPut] = {index: self._judge(record) for index, record in records}
-
-    def _judge(self, record: RecordSpec) -> RecordPut:
-        provider = self._providers.get(record.provider)
-        if provider is None:
-            return "no_provider"
-        now = self._now.get(record.id)
-        number = now.number if now else self._fresh[record.id]
-        after = wanted_state(record, number=number, provider=provider)
-        change = put_record(now, after)
-        self._now[record.id] = after
-        if change.late == "comes":
-            self.came[record.id] = number
-            self._went.discard(record.id)
-        elif change.late == "goes":
-            self.came.pop(record.id, None)
-            self._went.add(record.id)
-        return change.disposition
+        new = new_names((one for _, one in records), providers=providers, known=self._before)
+        fresh = dict(zip(new, numbers.take("record", len(new), block=1) if new else (), strict=True))
+        assert not fresh or max(fresh.values()) < 1 << RECORD_BITS
+        self._puts = RecordPuts(self._before, providers=providers, numbers=fresh)
+        judged = self._puts.judge([record for _, record in records])
+        self.results = dict(zip([index for index, _ in records], judged, strict=True))
+        self.came = self._puts.came
 
     def changes(self) -> dict[str, _Change]:
         """What is to be written, by name."""
-        changes = {
+        return {
             name: _Change(self._before.get(name), after, self._versions.get(name, 0))
-            for name, after in self._now.items()
+            for name, after in self._puts.changed().items()
         }
-        return {name: change for name, change in changes.items() if change.before != change.after}
 
     def write(self) -> set[str]:
         """The names of those that somebody else wrote meanwhile; nothing of theirs, or of their company, is written."""
@@ -200,7 +181,9 @@ class _Page:
         groups: list[list[str]] = []
         size_bytes = WRITE_BYTES_MAX
         for name in names:
-            own_bytes = len((self._now[name].body or "").encode()) + len(self._now[name].endpoint) + 4 * len(name)
+            own_bytes = (
+                len((self._puts.now[name].body or "").encode()) + len(self._puts.now[name].endpoint) + 4 * len(name)
+            )
             if not groups or len(groups[-1]) >= size or size_bytes + own_bytes > WRITE_BYTES_MAX:
                 groups.append([])
                 size_bytes = 0
@@ -209,7 +192,7 @@ class _Page:
         return groups
 
     def _actions(self, name: str) -> list[Action]:
-        before, after, version = self._before.get(name), self._now[name], self._versions.get(name, 0)
+        before, after, version = self._before.get(name), self._puts.now[name], self._versions.get(name, 0)
         named, item = _record_items(self._batch, name, after, version=version + 1)
         if before is None:
             actions = [put(ITEMS, named, when=ABSENT)]
@@ -218,7 +201,7 @@ class _Page:
         actions.append(put(ITEMS, item))
         if before is not None and before.deleted:
             actions.append(delete(ITEMS, keys.gone_key(after.number)))
-        if name in self._went and before is not None:
+        if name in self._puts.went and before is not None:
             actions.append(delete(ITEMS, keys.newcomer_key(self._batch.number, after.number)))
         elif name in self.came and self._day_is_on:
             actions.append(put(ITEMS, _newcomer(self._batch, after.number)))
@@ -388,7 +371,7 @@ def remove_record(store: BatchParts, batch: Batch, record_id: str) -> bool:
         ]
         if store.db.transact(actions).won:
             return True
-    raise StoreUnavailable(f"AWS: record {record_id} is written to all the time: try again in a moment.")
+    raise busy(f"record {record_id}")
 
 
 def record_names(store: BatchParts, numbers: Sequence[int]) -> dict[int, str]:

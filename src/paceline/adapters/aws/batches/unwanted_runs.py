@@ -10,15 +10,7 @@ import msgspec
 
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.lanes import (
-    LaneItem,
-    Looks,
-    Run,
-    busy_lane,
-    lane_of,
-    place_again,
-    write_lane,
-)
+from paceline.adapters.aws.batches.lanes import LaneItem, Looks, Run, busy_lane, lane_of, place_again, write_lane
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
 from paceline.adapters.aws.client.items import Action, Item, delete, item_at, put, setting, update

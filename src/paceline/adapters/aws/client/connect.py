@@ -26,9 +26,7 @@ from botocore.exceptions import (
     PartialCredentialsError,
     ProfileNotFound,
 )
-from botocore.exceptions import (
-    ConnectionError as UnreachableError,
-)
+from botocore.exceptions import ConnectionError as UnreachableError
 
 from paceline.errors import NoStore, StoreUnavailable
 

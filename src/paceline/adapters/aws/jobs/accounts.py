@@ -10,29 +10,8 @@ from paceline.adapters.aws.cache.row_cache import RowCache
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Item, delete, joined, padded, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    account_key,
-    key_key,
-    secret_key,
-    too_busy,
-    tries,
-    type_key,
-    vault_key,
-)
-from paceline.adapters.aws.jobs.meters import (
-    Write,
-    account_action,
-    balance_of,
-    balance_write,
-    difference,
-    freshened,
-    joined_write,
-    meter_of,
-    new_meters,
-    releases_in,
-    with_expired,
-    with_limit,
-)
+from paceline.adapters.aws.jobs import meters
+from paceline.adapters.aws.jobs.keys import account_key, key_key, secret_key, too_busy, tries, type_key, vault_key
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.core.jobs import accounts as rules
 from paceline.core.jobs.atlas import MeterName
@@ -57,11 +36,11 @@ def put_account(store: JobParts, name: str, spec: AccountSpec, *, seen: SeenAcco
                 store.change_counter.bump()
                 return done
             continue
-        meters = [with_limit(meter_of(found, meter), limit) for meter, limit in limits.items()]
-        write = difference(found, {meter.name: meter for meter in meters})
+        its_meters = [meters.with_limit(meters.meter_of(found, meter), limit) for meter, limit in limits.items()]
+        write = meters.difference(found, {meter.name: meter for meter in its_meters})
         if found["enabled"] != spec.enabled:
-            write = joined_write(write, Write({}, {"enabled": spec.enabled}, bound=found["v"]))
-        if store.db.write(account_action(name, write)).won:
+            write = meters.joined_write(write, meters.Write({}, {"enabled": spec.enabled}, bound=found["v"]))
+        if store.db.write(meters.account_action(name, write)).won:
             store.change_counter.bump()
             return done
     raise too_busy()
@@ -69,9 +48,9 @@ def put_account(store: JobParts, name: str, spec: AccountSpec, *, seen: SeenAcco
 
 def _spec(item: Item) -> AccountSpec:
     return AccountSpec(
-        meter_of(item, "concurrent").limit,
-        meter_of(item, "results").limit,
-        meter_of(item, "credits").limit,
+        meters.meter_of(item, "concurrent").limit,
+        meters.meter_of(item, "results").limit,
+        meters.meter_of(item, "credits").limit,
         item["enabled"],
     )
 
@@ -195,19 +174,19 @@ def sync_meters(store: JobParts, name: str, readings: Sequence[tuple[MeterName, 
             return False
         if not readings:
             return True
-        found = freshened(store.db, found, now_ms=now_ms)
-        meters: dict[str, Meter] = {}
+        found = meters.freshened(store.db, found, now_ms=now_ms)
+        its_meters: dict[str, Meter] = {}
         for meter, reading in readings:
             if meter == "balance":
                 continue
-            before = meter_of(found, meter)
-            meters[before.name] = sync(meters.get(before.name, before), reading)
-        write = difference(found, meters)
+            before = meters.meter_of(found, meter)
+            its_meters[before.name] = sync(its_meters.get(before.name, before), reading)
+        write = meters.difference(found, its_meters)
         for meter, reading in readings:
             if meter == "balance":
-                balance = read_balance(balance_of(found), meter_of(found, "credits"), reading)
-                write = balance_write(found, write, balance)
-        if not write.sets or store.db.write(account_action(name, write)).won:
+                balance = read_balance(meters.balance_of(found), meters.meter_of(found, "credits"), reading)
+                write = meters.balance_write(found, write, balance)
+        if not write.sets or store.db.write(meters.account_action(name, write)).won:
             return True
     raise too_busy()
 
@@ -229,7 +208,7 @@ def _create(database: Database, name: str, spec: AccountSpec, limits: dict[Meter
         "reason": "",
         "sends": 0,
         "v": 0,
-        **new_meters(limits),
+        **meters.new_meters(limits),
     }
     listed = put(LEDGER, {"pk": "accounts", "sk": name})
     return database.transact([put(LEDGER, item, when=ABSENT), listed]).won
@@ -243,7 +222,7 @@ def _account(
     if not items or items[0]["sk"] != "-":
         return None
     item = items[0]
-    meters = with_expired(item, releases_in(items), now_ms=now_ms)
+    its_meters = meters.with_expired(item, meters.releases_in(items), now_ms=now_ms)
     slots = [one for one in items if one["sk"].startswith("slot#")]
     keys_found = [one for one in items if one["sk"].startswith("key#")]
     if seen is not None:
@@ -254,9 +233,9 @@ def _account(
     )
     return Account(
         id=name,
-        concurrent=msgspec.structs.replace(meters[rules.meter_name(name, "concurrent")], releases=back),
-        results=meters[rules.meter_name(name, "results")],
-        credits=meters[rules.meter_name(name, "credits")],
+        concurrent=msgspec.structs.replace(its_meters[rules.meter_name(name, "concurrent")], releases=back),
+        results=its_meters[rules.meter_name(name, "results")],
+        credits=its_meters[rules.meter_name(name, "credits")],
         keys=tuple(
             rules.pool_key(one["number"], enabled=one["enabled"], quarantine=one["quarantine"])
             for one in keys_found[: rules.KEYS_MAX]
@@ -265,7 +244,7 @@ def _account(
         closed_until_ms=item["closed_until_ms"],
         reason=item["reason"],
         sends=item["sends"],
-        balance=balance_of(item),
+        balance=meters.balance_of(item),
         barred=tuple(
             Barred(one["type"], one["until_ms"], one["reason"]) for one in items if one["sk"].startswith("type#")
         ),

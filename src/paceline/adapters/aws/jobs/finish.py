@@ -9,18 +9,7 @@ from paceline.adapters.aws.alerts import adding
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Action, Item, update
 from paceline.adapters.aws.client.tables import LEDGER
-from paceline.adapters.aws.jobs.keys import (
-    day_key,
-    hinted,
-    job_key,
-    moved,
-    number_in,
-    pieces,
-    read,
-    row_key,
-    too_busy,
-    tries,
-)
+from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.measurement_actions import job_ends, row_ends, sums_of
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, names_of, stored_jobs, walk
@@ -40,7 +29,7 @@ PIECE = 90
 def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
     """Notes that the job is to be cancelled, then cancels it. If the process stops in between, ``finish`` continues."""
     change = "SET #cancelled_ms = if_not_exists(#cancelled_ms, :now_ms), #cancelling = :yes"
-    wish = update(LEDGER, job_key(number), change, when="#open > :none", now_ms=now_ms, yes=True, none=0)
+    wish = update(LEDGER, keys.job_key(number), change, when="#open > :none", now_ms=now_ms, yes=True, none=0)
     if not store.db.write(wish).won:
         return False
     go_on(store.db, number, now_ms=now_ms)
@@ -49,17 +38,17 @@ def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
 
 def go_on(database: Database, number: int, *, now_ms: int) -> None:
     """Ends measurements that were not sent, some in each transaction, and marks the others to be stopped."""
-    [job] = read(database, [job_key(number)])
+    [job] = keys.read(database, [keys.job_key(number)])
     if job is None:
         return
     live = (row for row in walk(database, job) if row.get("ended_ms") is None and not row["stopping"])
-    for piece in pieces(live, rows_max=PIECE):
+    for piece in keys.pieces(live, rows_max=PIECE):
         _cancel_piece(database, piece, now_ms=now_ms)
-    database.write(update(LEDGER, job_key(number), "REMOVE #cancelling", when="#cancelling = :yes", yes=True))
+    database.write(update(LEDGER, keys.job_key(number), "REMOVE #cancelling", when="#cancelling = :yes", yes=True))
 
 
 def cancel_one(store: JobParts, handle: int, *, now_ms: int) -> bool:
-    row, job = read(store.db, [row_key(handle), job_key(handle >> INDEX_BITS)])
+    row, job = keys.read(store.db, [keys.row_key(handle), keys.job_key(handle >> INDEX_BITS)])
     if row is None or job is None or row.get("ended_ms") is not None:
         return False
     _cancel_piece(store.db, [row], now_ms=now_ms)
@@ -71,11 +60,11 @@ def _cancel_piece(database: Database, rows: Sequence[Item], *, now_ms: int) -> N
 
     If one of them has changed meanwhile, all are read again and written in two halves, so that fewer conflict.
     """
-    for _ in tries():
-        [job] = read(database, [job_key(rows[0]["handle"] >> INDEX_BITS)])
+    for _ in keys.tries():
+        [job] = keys.read(database, [keys.job_key(rows[0]["handle"] >> INDEX_BITS)])
         if job is None or database.transact(_cancelling(job, rows, now_ms=now_ms)).won:
             return
-        found = read(database, [row_key(row["handle"]) for row in rows])
+        found = keys.read(database, [keys.row_key(row["handle"]) for row in rows])
         rows = [row for row in found if row is not None and row.get("ended_ms") is None and not row["stopping"]]
         if not rows:
             return
@@ -83,12 +72,12 @@ def _cancel_piece(database: Database, rows: Sequence[Item], *, now_ms: int) -> N
             middle = len(rows) // 2
             _cancel_piece(database, rows[:middle], now_ms=now_ms)
             rows = rows[middle:]
-    raise too_busy()
+    raise keys.too_busy()
 
 
 def _cancelling(job: Item, rows: Sequence[Item], *, now_ms: int) -> list[Action]:
     unsent = [row for row in rows if cancelled(row["state"]) == "end"]
-    stopped = [moved(row, stopping=True) for row in rows if cancelled(row["state"]) == "stop"]
+    stopped = [keys.moved(row, stopping=True) for row in rows if cancelled(row["state"]) == "stop"]
     if not unsent:
         return stopped
     refunded = sum(row["credits"] for row in unsent)
@@ -98,7 +87,7 @@ def _cancelling(job: Item, rows: Sequence[Item], *, now_ms: int) -> list[Action]
         sums.update(sums_of(row, "cancelled", settled=0))
     job_over = job_ends(job, sums)
     day = update(
-        LEDGER, day_key(job["owner"], job["day"]), "ADD #held :less, #used :less", when="attribute_exists(#pk)",
+        LEDGER, keys.day_key(job["owner"], job["day"]), "ADD #held :less, #used :less", when="attribute_exists(#pk)",
         less=-refunded,
     )  # fmt: skip
     queued = sum(row["state"] == "queued" for row in unsent)
@@ -109,7 +98,7 @@ def _cancelling(job: Item, rows: Sequence[Item], *, now_ms: int) -> list[Action]
 def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
     _look_after(store, now_ms=now_ms)
     sweep(store.db, now_ms=now_ms)
-    numbers = [number_in(hint) for hint in hinted(store.db, "ended", limit=limit)]
+    numbers = [keys.number_in(hint) for hint in keys.hinted(store.db, "ended", limit=limit)]
     items = job_items(store.db, numbers)
     # Their alerts first: should this stop in between, the next pass finds them there and finishes the jobs.
     ended = stored_jobs(store.db, [item for item in items.values() if item["open"] == 0])
@@ -141,7 +130,7 @@ def _finish(database: Database, item: Item, *, now_ms: int) -> Item | None:
         change, shard = f"{change}, #hook_ms = :now_ms", "hook"
     when = "#open = :none AND attribute_not_exists(#finished_ms)"
     done = database.write(
-        update(LEDGER, job_key(item["number"]), change, when=when, now_ms=now_ms, shard=shard, none=0)
+        update(LEDGER, keys.job_key(item["number"]), change, when=when, now_ms=now_ms, shard=shard, none=0)
     )
     return done.item if done.won else None
 
@@ -150,7 +139,7 @@ def due_webhooks(store: JobParts, *, now_ms: int, limit: int) -> list[tuple[Stor
     if store.shard_cache.caches_indexes and store.shard_cache.first_of("hook") > now_ms:
         return []
     store.shard_cache.forget("hook")
-    numbers = [number_in(hint) for hint in hinted(store.db, "hook", until=now_ms, limit=limit)]
+    numbers = [keys.number_in(hint) for hint in keys.hinted(store.db, "hook", until=now_ms, limit=limit)]
     items = job_items(store.db, numbers)
     due = [
         items[number] for number in numbers if number in items and items[number].get("hook_ms", now_ms + 1) <= now_ms
@@ -160,7 +149,7 @@ def due_webhooks(store: JobParts, *, now_ms: int, limit: int) -> list[tuple[Stor
 
 def note_webhook(store: JobParts, number: int, *, tries: int, next_ms: int | None) -> bool:
     """Notes a try. A job whose webhook is done moves to the index shard from which it is removed."""
-    [item] = read(store.db, [job_key(number)])
+    [item] = keys.read(store.db, [keys.job_key(number)])
     if item is None or item.get("hook_ms") is None or item["hook_tries"] != tries:
         return False
     change, place = ("SET #shard = :shard, #at = :at", {"shard": "finished", "at": item["finished_ms"]})
@@ -169,7 +158,9 @@ def note_webhook(store: JobParts, number: int, *, tries: int, next_ms: int | Non
     else:
         change, place = f"{change}, #hook_ms = :at", {"shard": "hook", "at": next_ms}
     when = "#hook_tries = :tries AND attribute_exists(#hook_ms)"
-    written = update(LEDGER, job_key(number), f"{change} ADD #hook_tries :one", when=when, tries=tries, one=1, **place)
+    written = update(
+        LEDGER, keys.job_key(number), f"{change} ADD #hook_tries :one", when=when, tries=tries, one=1, **place
+    )
     won = store.db.write(written).won
     store.shard_cache.touch("hook")
     return won

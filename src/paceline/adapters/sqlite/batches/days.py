@@ -20,15 +20,7 @@ from paceline.adapters.sqlite.kept_counts import add
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import no_batch
-from paceline.core.batches.run_keys import (
-    EPOCH_MS,
-    RECORD_BITS,
-    TIME_BITS,
-    TIME_MASK,
-    day_bounds,
-    due_ms_of,
-    queue_key,
-)
+from paceline.core.batches.run_keys import EPOCH_MS, RECORD_BITS, TIME_BITS, TIME_MASK, day_bounds, due_ms_of, queue_key
 from paceline.core.batches.unwanted import MISSED_WHEN_PLANNED
 from paceline.core.batches.values import LateRecord, PagePlan, Placements, PlanOrder
 

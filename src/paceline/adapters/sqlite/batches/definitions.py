@@ -15,7 +15,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.batches.batch import Batch, BatchSpec, Deletion, RecordSpec, parse_stored_batch
-from paceline.core.batches.put import RecordState, new_names, put_disposition, put_record, wanted_state
+from paceline.core.batches.put import RecordPuts, RecordState, new_names, put_disposition
 from paceline.core.batches.records.options import options_text, parse_options
 from paceline.core.batches.run_keys import due_ms_of, provider_of
 from paceline.core.batches.spread import place_of, places_of
@@ -141,7 +141,6 @@ class _Page:
         self._providers = _provider_numbers(db, {record.provider for record in records})
         self._current = _current(db, batch, [record.id for record in records])
         self._first_new = int(db.execute("SELECT coalesce(max(id), 0) FROM record").get) + 1
-        self._numbers: dict[str, int] = {}
         self._inserts: dict[int, tuple[Any, ...]] = {}
         self._updates: dict[int, tuple[Any, ...]] = {}
         self._came: set[int] = set()
@@ -178,31 +177,17 @@ class _Page:
 
     def judge_all(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
         new = new_names(records, providers=self._providers, known=self._current)
-        self._numbers = dict(zip(new, count(self._first_new), strict=False))
-        return [self._judge(record) for record in records]
-
-    def _judge(self, record: RecordSpec) -> RecordPut:
-        provider = self._providers.get(record.provider)
-        if provider is None:
-            return "no_provider"
-        now = self._current.get(record.id)
-        number = now.number if now is not None else self._numbers[record.id]
-        after = wanted_state(record, number=number, provider=provider)
-        change = put_record(now, after)
-        if change.disposition == "unchanged":
-            return change.disposition
-        self._current[record.id] = after
-        if number >= self._first_new:
-            self._inserts[number] = self._new_row(record, after)
-        else:
-            self._updates[number] = (provider, after.active, after.endpoint, after.body, after.options, number)
-        if change.late == "comes":
-            self._came.add(number)
-            self._went.discard(number)
-        elif change.late == "goes":
-            self._came.discard(number)
-            self._went.add(number)
-        return change.disposition
+        numbers = dict(zip(new, count(self._first_new), strict=False))
+        puts = RecordPuts(self._current, providers=self._providers, numbers=numbers)
+        results = puts.judge(records)
+        for name, after in puts.changed().items():
+            if after.number >= self._first_new:
+                self._inserts[after.number] = self._new_row(name, after)
+            else:
+                texts = (after.endpoint, after.body, after.options)
+                self._updates[after.number] = (after.provider, after.active, *texts, after.number)
+        self._came, self._went = set(puts.came.values()), set(puts.went.values())
+        return results
 
     def write(self, db: Connection) -> None:
         if self._inserts:
@@ -223,10 +208,10 @@ class _Page:
             rows = [(number, self._batch.number) for number in sorted(self._came)]
             db.executemany("INSERT OR IGNORE INTO newcomer (record, batch) VALUES (?, ?)", rows)
 
-    def _new_row(self, record: RecordSpec, state: RecordState) -> tuple[Any, ...]:
+    def _new_row(self, name: str, state: RecordState) -> tuple[Any, ...]:
         batch = self._batch
-        facts = (state.provider, place_of(batch.id, record.id), state.active)
-        return (state.number, batch.number, record.id, *facts, state.endpoint, state.body, state.options)
+        facts = (state.provider, place_of(batch.id, name), state.active)
+        return (state.number, batch.number, name, *facts, state.endpoint, state.body, state.options)
 
 
 def _provider_numbers(db: Connection, names: Iterable[str]) -> dict[str, int]:

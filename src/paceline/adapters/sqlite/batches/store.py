@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from paceline.adapters.sqlite.batches import (
-    claim_reads,
-    claims,
-    dead_letters,
-    definitions,
-    deletion,
-    results,
-    upkeep,
-)
+from paceline.adapters.sqlite.batches import claim_reads, claims, dead_letters, definitions, deletion, results, upkeep
 from paceline.adapters.sqlite.batches import days as days_sql
 from paceline.adapters.sqlite.batches import providers as providers_sql
 from paceline.adapters.sqlite.batches import settlements as settlements_sql
 from paceline.adapters.sqlite.database import Database
 from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.core.batches.calls import CallSettlement
-from paceline.core.batches.values import (
-    ClaimedCall,
-    DeadChoice,
-)
+from paceline.core.batches.values import ClaimedCall, DeadChoice
 
 
 class SqliteBatchStore:

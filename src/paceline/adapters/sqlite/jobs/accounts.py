@@ -11,6 +11,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.jobs import ledger
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.jobs import refusals as rules
+from paceline.core.jobs import values
 from paceline.core.jobs.accounts import (
     ACCOUNTS_MAX,
     KEYS_MAX,
@@ -26,21 +27,6 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, Reading, Release, read_balance, sync
 from paceline.core.jobs.names import key_id, key_number
 from paceline.core.jobs.pool import Account, Barred
-from paceline.core.jobs.values import (
-    AccountClosed,
-    AccountPut,
-    AccountSpec,
-    AddKey,
-    KeyAdded,
-    KeyRefused,
-    MeterFull,
-    Paused,
-    RefusalEffect,
-    SeenAccount,
-    StoredKey,
-    TargetFull,
-    TypeBarred,
-)
 
 _ACCOUNT = """SELECT id, name, concurrent, results, credits, enabled, closed_until_ms, reason, sends, balance_told,
                      balance_free, balance_ms FROM account"""
@@ -48,7 +34,9 @@ _KEY = """SELECT "key".id, account.name, last_four, label, "key".enabled, quaran
           FROM "key" JOIN account ON account.id = "key".account"""
 
 
-def put(db: Connection, name: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+def put(
+    db: Connection, name: str, spec: values.AccountSpec, *, seen: values.SeenAccount | None = None
+) -> values.AccountPut:
     row = db.execute("SELECT id FROM account WHERE name = ?", (name,)).fetchone()
     done = put_account(spec, None if row is None else _spec(db, row[0]), seen)
     if done not in ("created", "replaced"):
@@ -67,7 +55,7 @@ def put(db: Connection, name: str, spec: AccountSpec, *, seen: SeenAccount | Non
     return done
 
 
-def _spec(db: Connection, number: int) -> AccountSpec:
+def _spec(db: Connection, number: int) -> values.AccountSpec:
     row = db.execute(
         """SELECT concurrent."limit", results."limit", credits."limit", account.enabled FROM account
            JOIN meter AS concurrent ON concurrent.id = account.concurrent
@@ -77,7 +65,7 @@ def _spec(db: Connection, number: int) -> AccountSpec:
     ).fetchone()
     assert row is not None
     concurrent, results, spend, enabled = row
-    return AccountSpec(concurrent, results, spend, bool(enabled))
+    return values.AccountSpec(concurrent, results, spend, bool(enabled))
 
 
 def account(db: Connection, name: str, *, now_ms: int) -> Account | None:
@@ -90,31 +78,31 @@ def accounts(db: Connection, *, now_ms: int, releases_until_ms: int) -> list[Acc
     return [_account(db, row, now_ms=now_ms, releases_until_ms=max(now_ms, releases_until_ms)) for row in rows]
 
 
-def add_key(db: Connection, add: AddKey, *, now_ms: int) -> KeyAdded:
+def add_key(db: Connection, add: values.AddKey, *, now_ms: int) -> values.KeyAdded:
     number = number_of(db, add.account)
     if number is None:
-        return KeyAdded("no_account")
+        return values.KeyAdded("no_account")
     # Asked for first: an insert that comes to nothing would take a number, and so a name, all the same.
     there = db.execute(
         f'{_KEY} WHERE sealed = ? ORDER BY "key".account <> ?, "key".id LIMIT 1', (add.sealed, number)
     ).fetchone()
     if there is not None:
-        return KeyAdded("already", _key(there))
+        return values.KeyAdded("already", _key(there))
     db.execute("DELETE FROM account_type WHERE account = ?", (number,))
     made = db.execute(
         """INSERT INTO "key" (account, sealed, last_four, label, enabled, created_ms) VALUES (?, ?, ?, ?, 1, ?)
            RETURNING id""",
         (number, add.sealed, add.last_four, add.label, now_ms),
     ).get
-    return KeyAdded("created", key(db, add.account, key_id(made)))
+    return values.KeyAdded("created", key(db, add.account, key_id(made)))
 
 
-def key(db: Connection, account_name: str, key_name: str) -> StoredKey | None:
+def key(db: Connection, account_name: str, key_name: str) -> values.StoredKey | None:
     row = db.execute(f'{_KEY} WHERE account.name = ? AND "key".id = ?', (account_name, key_number(key_name))).fetchone()
     return _key(row) if row else None
 
 
-def keys(db: Connection, account_name: str) -> list[StoredKey]:
+def keys(db: Connection, account_name: str) -> list[values.StoredKey]:
     rows = db.execute(f'{_KEY} WHERE account.name = ? ORDER BY "key".id LIMIT ?', (account_name, KEYS_MAX))
     return [_key(row) for row in rows]
 
@@ -128,7 +116,7 @@ def sealed_key(db: Connection, account_name: str, key_name: str) -> str | None:
     return row[0] if row else None
 
 
-def change_key(db: Connection, account_name: str, key_name: str, change: KeyChange) -> StoredKey | None:
+def change_key(db: Connection, account_name: str, key_name: str, change: KeyChange) -> values.StoredKey | None:
     db.execute(
         """UPDATE "key" SET enabled = coalesce(?, enabled), quarantine = coalesce(?, quarantine)
            WHERE id = ? AND account = (SELECT id FROM account WHERE name = ?)""",
@@ -170,31 +158,31 @@ def slots_seen(db: Connection, name: str, atlas_ids: Sequence[int]) -> int:
     return int(seen)
 
 
-def apply_effect(db: Connection, effect: RefusalEffect, *, account_number: int, key: int, now_ms: int) -> None:
+def apply_effect(db: Connection, effect: values.RefusalEffect, *, account_number: int, key: int, now_ms: int) -> None:
     """Writes what a refusal means for others than the measurement, as ``core.jobs.refusals`` has it."""
     match effect:
-        case MeterFull():
+        case values.MeterFull():
             _fill(db, effect, account_number, now_ms)
-        case KeyRefused():
+        case values.KeyRefused():
             db.execute('UPDATE "key" SET quarantine = ? WHERE id = ?', (rules.quarantine_reason(effect.reason), key))
-        case AccountClosed():
+        case values.AccountClosed():
             known_ms, _ = _closure(db, account_number)
             db.execute(
                 "UPDATE account SET closed_until_ms = ?, reason = ? WHERE id = ?",
                 (rules.closed_until(known_ms, effect), effect.reason, account_number),
             )
-        case TypeBarred():
+        case values.TypeBarred():
             db.executemany(
                 """INSERT INTO account_type (account, type, until_ms, reason) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (account, type) DO UPDATE SET until_ms = ?3, reason = ?4""",
                 [(account_number, one, effect.until_ms, effect.reason) for one in effect.types],
             )
-        case TargetFull():
+        case values.TargetFull():
             db.execute(
                 "INSERT OR REPLACE INTO target (name, until_ms, refusals, words) VALUES (?, ?, ?, ?)",
                 rules.later_target(_target(db, effect.target), effect),
             )
-        case Paused():
+        case values.Paused():
             db.execute(
                 "UPDATE atlas SET until_ms = ?, refusals = ?, reason = ?", rules.later_pause(_paused(db), effect)
             )
@@ -215,14 +203,14 @@ def clear_effects(db: Connection, *, account_number: int, targets: frozenset[str
             db.execute("DELETE FROM target WHERE name = ?", (name,))
 
 
-def _paused(db: Connection) -> Paused | None:
+def _paused(db: Connection) -> values.Paused | None:
     row = db.execute("SELECT until_ms, refusals, reason FROM atlas WHERE until_ms > 0").fetchone()
-    return Paused(*row) if row else None
+    return values.Paused(*row) if row else None
 
 
-def _target(db: Connection, name: str) -> TargetFull | None:
+def _target(db: Connection, name: str) -> values.TargetFull | None:
     row = db.execute("SELECT name, until_ms, refusals, words FROM target WHERE name = ?", (name,)).fetchone()
-    return TargetFull(*row) if row else None
+    return values.TargetFull(*row) if row else None
 
 
 def _closure(db: Connection, account_number: int) -> tuple[int, str]:
@@ -234,7 +222,7 @@ def _closure(db: Connection, account_number: int) -> tuple[int, str]:
     return row
 
 
-def gates(db: Connection, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
+def gates(db: Connection, targets: Sequence[str]) -> tuple[values.Paused | None, list[values.TargetFull]]:
     found = [_target(db, target) for target in targets]
     return _paused(db), [one for one in found if one is not None]
 
@@ -254,7 +242,7 @@ def meters_of(db: Connection, name: str) -> dict[MeterName, int] | None:
     return dict(zip(WINDOWS, row, strict=True)) if row else None
 
 
-def _fill(db: Connection, item: MeterFull, account_number: int, now_ms: int) -> None:
+def _fill(db: Connection, item: values.MeterFull, account_number: int, now_ms: int) -> None:
     name = db.execute("SELECT name FROM account WHERE id = ?", (account_number,)).get
     meters = meters_of(db, name)
     assert meters is not None
@@ -331,6 +319,6 @@ def _with_releases(db: Connection, slots: Meter, number: int, *, now_ms: int, un
     return msgspec.structs.replace(slots, releases=tuple(Release(*row) for row in rows))
 
 
-def _key(row: tuple[Any, ...]) -> StoredKey:
+def _key(row: tuple[Any, ...]) -> values.StoredKey:
     number, account_name, last_four, label, enabled, quarantine, created_ms = row
-    return StoredKey(key_id(number), account_name, last_four, label, bool(enabled), quarantine, created_ms)
+    return values.StoredKey(key_id(number), account_name, last_four, label, bool(enabled), quarantine, created_ms)

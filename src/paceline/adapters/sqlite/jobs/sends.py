@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, assert_never
 
@@ -288,10 +288,10 @@ def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int
     return won
 
 
-def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int) -> int:
+def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
     """Fast path of ``core.jobs.upkeep.pulled_back_ms``."""
+    now_ms, before = read_ms(), db.total_changes()
     far_ms = now_ms + wait_ms_max
-    before = db.total_changes()
     db.execute(
         """UPDATE measurement SET next_ms = ?1 WHERE id IN
                (SELECT id FROM measurement WHERE state IN ('parked', 'unknown') AND next_ms > ?1)""",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from paceline.adapters.sqlite.database import Database
 from paceline.adapters.sqlite.jobs import accounts as accounts_sql
 from paceline.adapters.sqlite.jobs import jobs as jobs_sql
@@ -80,10 +78,6 @@ class SqliteJobStore:
     take_duty = writes(upkeep.take_duty)
     purge_jobs = writes(upkeep.purge)
     finish_jobs = writes(jobs_sql.finish)
-
-    def pull_back_sends(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-        with self._db.write() as db:
-            return sends.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max)
-
+    pull_back_sends = writes(sends.pull_back)
     due_webhooks = reads(jobs_sql.due_webhooks)
     note_webhook = writes(jobs_sql.note_webhook)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection, insert_rows
@@ -187,9 +187,9 @@ def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: 
     return extended
 
 
-def pull_back(db: Connection, *, now_ms: int, wait_ms_max: int, later_ms_max: int = 0) -> int:
+def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
     """Moves runs after the clock was set back. Returns how many. Fast path of core.monitors.leases.pulled_back."""
-    bounds = waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
+    now_ms, bounds = read_ms(), waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
     db.execute(
         """UPDATE open SET at_ms = ?1 + (at_ms - started_ms), started_ms = ?1
            WHERE state = 'out' AND started_ms > ?1""",

@@ -176,11 +176,7 @@ class SqliteMonitorStore:
 
     extend = writes(runs_sql.extend)
     settle = writes(runs_sql.settle)
-
-    def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
-        with self._db.write() as db:
-            return runs_sql.pull_back(db, now_ms=read_ms(), wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
-
+    pull_back_runs = writes(runs_sql.pull_back)
     release = writes(runs_sql.release)
     runs = reads(history.runs)
     find_run = _reads(history.find_run)

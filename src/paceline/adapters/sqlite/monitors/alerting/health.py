@@ -10,12 +10,7 @@ from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.monitors.alerting.found import Remembered
 from paceline.core.monitors.alerting.observe import all_but_good, observe
 from paceline.core.monitors.alerting.record import HealthRecord, Subject, after_outcome, hour_ends_ms
-from paceline.core.monitors.alerting.stored import (
-    HealthChange,
-    decode_health,
-    encode_health,
-    is_unchanged,
-)
+from paceline.core.monitors.alerting.stored import HealthChange, decode_health, encode_health, is_unchanged
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import Settlement
