@@ -17,7 +17,7 @@ from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, LimitReac
 from paceline.ports import Store
 from paceline.steps.alerts.channels import remove_channels
 from paceline.steps.alerts.silences import remove_silences
-from paceline.steps.history.notes import note_limit
+from paceline.steps.history.notes import note_disabled, note_limit
 from paceline.steps.monitors.react import react_to_all
 
 TOKEN_BYTES = 32
@@ -130,6 +130,7 @@ def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> Use
     if user is None:
         raise no_user(user_id)
     if edit.disabled is not None:
+        note_disabled(store, user_id, disabled=edit.disabled, now_ms=now_ms)
         react_to_all(store, now_ms=now_ms)
     return user
 

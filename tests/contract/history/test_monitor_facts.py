@@ -29,8 +29,8 @@ LATER_MS = T0_MS + 10_000
 
 
 def facts_of(store: Store) -> list[Fact]:
-    """Handles are the store's own."""
-    return [replace(one, handle=0) if isinstance(one, RunFact) else one for one in store.monitor_facts()]
+    """Handles, and the order of making, are the store's own."""
+    return [replace(one, handle=0, made=0) if isinstance(one, RunFact) else one for one in store.monitor_facts()]
 
 
 def judged(store: Store, *, now_ms: int = LATER_MS, since_ms: int = 0) -> set[str]:

@@ -14,9 +14,12 @@ from paceline.adapters.sqlite.monitors import uptime
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.verify.rules import Rules
 from paceline.steps.history.verify import Report, verify
-from tests.contract.support.stage import DAY_MS
+from tests.contract.support.fair_stage import MINUTES, live, send_all
+from tests.contract.support.job_stage import add_account, admitted
+from tests.contract.support.stage import DAY_MS, user
 from tests.steps.history.support.batch_edits import BATCH_EDITS
 from tests.steps.history.support.batch_past import live_two_days
+from tests.steps.history.support.fair_edits import FAIR_EDITS
 from tests.steps.history.support.job_edits import JOB_EDITS
 from tests.steps.history.support.monitor_edits import MONITOR_EDITS, Edit
 from tests.world.history.support.verified import SteadyJobWorld, SteadyWorld
@@ -71,6 +74,32 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> Past:
         world.live(250)
         (path,) = folder.glob("*.db")
     return Past(path, world.now_ms, keep_ms=7 * DAY_MS)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Past:
+    path = tmp_path_factory.mktemp("past") / "shared.db"
+    with closing(SqliteStore(str(path), synchronous="normal")) as store:
+        store.add_user(user("ann"))
+        now_ms = live(store)
+        key = add_account(store)
+        admitted(store, 12)
+        admitted(store, 2, owner="bob")
+        now_ms = max(now_ms, send_all(store, key))
+    return Past(path, now_ms, keep_ms=7 * DAY_MS)
+
+
+def test_history_of_users_who_share_passes(shared: Past) -> None:
+    report = shared.judged(shared.path)
+    assert report.passed, report
+    assert report.verdicts[-1].judged > MINUTES
+
+
+@pytest.mark.parametrize("edit", FAIR_EDITS, ids=lambda edit: edit.name)
+def test_edit_that_starves_a_user_is_named(edit: Edit, shared: Past, tmp_path: Path) -> None:
+    report = shared.edited(tmp_path / "edited.db", edit, seed=1)
+    broken = {verdict.promise for verdict in report.verdicts if not verdict.passed}
+    assert edit.promises <= broken, report
 
 
 def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:

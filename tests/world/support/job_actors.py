@@ -18,7 +18,7 @@ from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Gra
 from paceline.simulators.ripe_atlas.accounts import CREATE, Key
 from paceline.simulators.ripe_atlas.messages import Request
 from paceline.simulators.ripe_atlas.world import Fate
-from paceline.steps.history.notes import note_limit
+from paceline.steps.history.notes import note_disabled, note_limit
 from paceline.steps.jobs import accounts, dispatch, follow, lookup, reconcile, submit, sync
 from tests.world.support.batch_actors import OpenVault
 from tests.world.support.job_ledger import JobBooks
@@ -292,7 +292,9 @@ class Operators:
         limit = random.choice((None, 300, 2_000, 6_000)) if owner in ("ann", "bob") else None
         if (before := self._store.user(owner)) is not None:
             note_limit(self._store, owner, daily_credits=before.daily_credits, now_ms=self._world.now_ms)
-        self._store.edit_user(owner, UserEdit(daily_credits=limit, disabled=random.random() < 0.3))
+        disabled = random.random() < 0.3
+        note_disabled(self._store, owner, disabled=disabled, now_ms=self._world.now_ms)
+        self._store.edit_user(owner, UserEdit(daily_credits=limit, disabled=disabled))
 
     def put_account(self, place: Place, *, enabled: bool = True) -> None:
         """Never above what RIPE allows: who claims more is told so by RIPE."""
@@ -328,6 +330,7 @@ class Operators:
     def put_all_right(self) -> None:
         """Everybody is there, everything is enabled and as large as at the beginning."""
         for owner in OWNERS:
+            note_disabled(self._store, owner, disabled=False, now_ms=self._world.now_ms)
             self._store.edit_user(owner, UserEdit(disabled=False))
         for place in self._world.places:
             accounts.put_account_spec(self._store, place.name, place.spec)

@@ -177,6 +177,7 @@ class JobWorld(Seeded):
         self.jumps += 1
         ms = self.random.choice((3 * SECOND_MS, 2 * MINUTE_MS, HOUR_MS, 7 * HOUR_MS))
         self._note(f"the clock is set back by {ms // 1000} s")
+        self.set_backs.append((self.now_ms, self.now_ms - ms))
         self._set_clock(self.now_ms - ms)
 
     # -- what must be true

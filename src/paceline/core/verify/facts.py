@@ -35,6 +35,14 @@ class RetentionFact(Fact, frozen=True, gc=False):
     expire_ms: int
 
 
+class DisabledFact(Fact, frozen=True, gc=False):
+    """A user was disabled from the one time to the other; None: and still is. They come before the monitors."""
+
+    user: str
+    from_ms: int
+    to_ms: int | None = None
+
+
 # -- monitors
 
 
@@ -77,6 +85,8 @@ class EntryFact(Fact, frozen=True, gc=False):
     """The due time it was armed for last. None: not known, or it is paused."""
     lead_ms: int = 0
     """From there to the first point of its grid."""
+    missed: str = "skip"
+    overlap: str = "skip"
 
 
 class RunFact(Fact, frozen=True, gc=False):
@@ -100,6 +110,8 @@ class RunFact(Fact, frozen=True, gc=False):
     """Ended, and not at its first attempt: when the attempt was claimed that the outcome is of."""
     lost: bool = False
     """The lease of an earlier attempt ran out, and nobody knows how far that attempt came."""
+    made: int = 0
+    """Runs of checks rise by this in the order in which they were made. 0: the engine does not tell."""
 
 
 # -- batches
@@ -221,7 +233,9 @@ class JobFact(Fact, frozen=True, gc=False):
     purged: bool = False
     """It is being removed."""
     owner: int = 0
-    """The number of its user."""
+    """The number of its user, which nobody else ever gets."""
+    user: str = ""
+    """Empty: the user was removed."""
     digest: bool = False
     """There is a digest of it, which is made of jobs that are submitted under an idempotency key."""
     key: bool = False
@@ -248,6 +262,10 @@ class MeasurementFact(Fact, frozen=True, gc=False):
     prices: tuple[int, ...] = ()
     """Of one result of each definition."""
     reason: str = ""
+    needs: tuple[int, ...] = ()
+    """What a send of it takes of its account: slots, results and credits of a day."""
+    types: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 class PostingFact(Fact, frozen=True, gc=False):
@@ -265,6 +283,7 @@ class PostingFact(Fact, frozen=True, gc=False):
 AnyFact = (
     SetBackFact
     | RetentionFact
+    | DisabledFact
     | MonitorFact
     | EntryFact
     | RunFact

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paceline.core.verify import grid, lost, once, order
+from paceline.core.verify import fair_checks, grid, lost, once, order
+from paceline.core.verify.absences import Absences
 from paceline.core.verify.budget import BudgetJudge
 from paceline.core.verify.call_judges import CallJudges
 from paceline.core.verify.completion import CompletionJudge
-from paceline.core.verify.facts import CallFact, DayFact, EntryFact, Fact, MonitorFact, ProviderFact, RunFact
+from paceline.core.verify.facts import (
+    CallFact,
+    DayFact,
+    DisabledFact,
+    EntryFact,
+    Fact,
+    MonitorFact,
+    ProviderFact,
+    RunFact,
+)
+from paceline.core.verify.fair_sends import SendJudge
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.submissions import SubmissionJudge
@@ -20,8 +31,9 @@ _LIFE_JUDGES = (once.judge_life, order.judge_life, grid.judge_life, lost.judge_l
 class LifeJudges:
     """Collects the facts of a generation of a monitor, and judges them when the next generation begins."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: Rules, absences: Absences) -> None:
         self._rules = rules
+        self._fair = fair_checks.CheckJudge(rules, absences)
         self._monitor: MonitorFact | None = None
         self._entries: list[EntryFact] = []
         self._runs: list[RunFact] = []
@@ -32,24 +44,28 @@ class LifeJudges:
         elif isinstance(fact, EntryFact):
             self._entries.append(fact)
         elif isinstance(fact, MonitorFact):
-            findings = self.end()
+            findings = self._end_life()
             self._monitor = fact
             return findings
         return ()
 
     def end(self) -> Iterable[Finding]:
+        return [*self._end_life(), self._fair.finding()]
+
+    def _end_life(self) -> Iterable[Finding]:
         if self._monitor is None:
             return ()
         life = Life(self._monitor, tuple(self._entries), self._runs)
         self._monitor, self._entries, self._runs = None, [], []
+        self._fair.see(life)
         return [judge(life, self._rules) for judge in _LIFE_JUDGES]
 
 
 class JobJudges:
     """The judges of jobs: they hold sums and speak at the end."""
 
-    def __init__(self) -> None:
-        self._judges = (BudgetJudge(), CompletionJudge(), SubmissionJudge())
+    def __init__(self, rules: Rules, absences: Absences) -> None:
+        self._judges = (BudgetJudge(), CompletionJudge(), SubmissionJudge(), SendJudge(rules, absences))
 
     def see(self, fact: Fact) -> Iterable[Finding]:
         for judge in self._judges:
@@ -64,13 +80,18 @@ class Judges:
     """All judges. Facts are given to them one by one, and findings come whenever a group is over."""
 
     def __init__(self, rules: Rules) -> None:
-        self._lives, self._calls, self._jobs = LifeJudges(rules), CallJudges(rules), JobJudges()
+        self._absences = Absences()
+        self._lives, self._calls = LifeJudges(rules, self._absences), CallJudges(rules)
+        self._jobs = JobJudges(rules, self._absences)
 
     def see(self, fact: Fact) -> Iterable[Finding]:
         if isinstance(fact, RunFact | EntryFact | MonitorFact):
             return self._lives.see(fact)
         if isinstance(fact, CallFact | DayFact | ProviderFact):
             return self._calls.see(fact)
+        if isinstance(fact, DisabledFact):
+            self._absences.note(fact)
+            return ()
         return self._jobs.see(fact)
 
     def end(self) -> Iterable[Finding]:

@@ -40,10 +40,14 @@ class Clock:
 
 
 class Rules(NamedTuple):
-    """``since_ms``: facts of before are not judged. ``keep_ms``, ``expire_ms``: the shortest ever in force."""
+    """``since_ms``: facts of before are not judged. ``keep_ms``, ``expire_ms``: the shortest ever in force.
+
+    ``lease_ms``: so long a process may be held up between its claim of a check and the start.
+    """
 
     now_ms: int
     since_ms: int = 0
     keep_ms: int = 0
     expire_ms: int = 0
+    lease_ms: int = 180_000
     clock: Clock = Clock()

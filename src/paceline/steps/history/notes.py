@@ -28,7 +28,14 @@ class AccountLimits(msgspec.Struct, frozen=True):
     declared: tuple[tuple[int, int, int], ...] = ()
 
 
+class Disabled(msgspec.Struct, frozen=True):
+    """When a user was disabled and enabled again; None: not yet. The newest spans."""
+
+    spans: tuple[tuple[int, int | None], ...] = ()
+
+
 LIMITS = Collection("daily_credits", Limits)
+DISABLED = Collection("disabled", Disabled)
 ACCOUNT_LIMITS = Collection("account_limits", AccountLimits)
 STRAYS = Collection("stray", StrayFact)
 STRAY_KEPT_MS = 400 * 86_400_000
@@ -42,6 +49,21 @@ def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) 
         return Limits(before[-LIMITS_MAX:])
 
     LIMITS.edit(store, user, longer)
+
+
+def note_disabled(store: ItemStore, user: str, *, disabled: bool, now_ms: int) -> None:
+    """Note that a user is disabled from now on, or is not any more."""
+
+    def longer(known: Disabled | None) -> Disabled:
+        *before, last = (known or Disabled()).spans or ((0, 0),)
+        is_open = last[1] is None
+        if disabled == is_open:
+            spans = (*before, last)
+        else:
+            spans = (*before, last, (now_ms, None)) if disabled else (*before, (last[0], now_ms))
+        return Disabled(spans[-LIMITS_MAX:])
+
+    DISABLED.edit(store, user, longer)
 
 
 def note_account_limits(store: ItemStore, account: str, *limits: tuple[int, int, int]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from paceline.core.verify.facts import (
     CallFact,
     DayFact,
+    DisabledFact,
     Fact,
     JobFact,
     MeasurementFact,
@@ -30,7 +31,7 @@ def only_batch(facts: Iterable[Fact], batch: str, date: str | None) -> Iterator[
                 yield fact
             case CallFact() if fact.day in days:
                 yield fact
-            case ProviderFact() | SetBackFact() | RetentionFact():
+            case ProviderFact() | SetBackFact() | RetentionFact() | DisabledFact():
                 yield fact
             case _:
                 pass
@@ -55,7 +56,7 @@ def only_job(facts: Iterable[Fact], job: str) -> Iterator[Fact]:
                 yield fact
             case MeterFact():
                 yield MeterFact(fact.name, fact.window, -1, 0, 0)
-            case SetBackFact() | RetentionFact():
+            case SetBackFact() | RetentionFact() | DisabledFact():
                 yield fact
             case _:
                 pass

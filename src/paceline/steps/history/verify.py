@@ -10,6 +10,7 @@ import msgspec
 from paceline.core.verify.facts import (
     AccountLimitFact,
     CallFact,
+    DisabledFact,
     Fact,
     LimitFact,
     MeasurementFact,
@@ -22,7 +23,7 @@ from paceline.core.verify.rules import Clock, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.errors import MalformedBody
 from paceline.ports import Store
-from paceline.steps.history.notes import ACCOUNT_LIMITS, LIMITS, RETENTION, SET_BACKS, SHORTEST, STRAYS
+from paceline.steps.history.notes import ACCOUNT_LIMITS, DISABLED, LIMITS, RETENTION, SET_BACKS, SHORTEST, STRAYS
 from paceline.steps.move.stream import Head, HistoryLine, Tail, read_line
 
 REPORT_EVERY = 10_000
@@ -41,11 +42,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def note_facts(store: Store) -> Iterator[Fact]:
-    """Yields the notes that come before everything else: set-backs of the clock and the retention."""
+    """Yields the notes that come before everything else: set-backs of the clock, the retention, disabled users."""
     yield from (found.value for found in SET_BACKS.walk(store) if found.value is not None)
     retention = RETENTION.get(store, SHORTEST)
     if retention is not None:
         yield retention
+    for one in DISABLED.walk(store):
+        yield from (DisabledFact(one.key, *span) for span in (one.value.spans if one.value else ()))
 
 
 def job_notes(store: Store) -> Iterator[Fact]:

@@ -16,6 +16,7 @@ from paceline.adapters.aws.jobs.read import atlas_of, measurement_in
 from paceline.adapters.aws.jobs.verify import Books, read_books
 from paceline.core.jobs.accounts import WINDOWS, meter_name
 from paceline.core.jobs.cost import credits_per_result
+from paceline.core.jobs.measurement import kinds_of, targets_of
 from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK
 from paceline.core.jobs.transitions import ENDED
 from paceline.core.verify.facts import Fact, JobFact, MeasurementFact, MeterFact, PostingFact
@@ -36,7 +37,7 @@ def job_facts(store: JobParts) -> Iterator[Fact]:
     for row in books.rows.values():
         rows.setdefault(row["handle"] >> INDEX_BITS, []).append(row)
     for number, job in sorted(books.jobs.items()):
-        yield _job(job)
+        yield _job(job, known[job["owner"]]["id"] if job["owner"] in known else "")
         for row in sorted(rows.get(number, ()), key=lambda one: int(one["handle"])):
             yield _measurement(row)
             yield from _postings(books, job, row)
@@ -59,18 +60,23 @@ def _day_name(owner: int, day: int) -> str:
     return f"user/{owner}/credits@{day}"
 
 
-def _job(item: Item) -> JobFact:
+def _job(item: Item, user: str) -> JobFact:
     names = ("measurements", "open", "done", "failed", "cancelled", "reserved", "settled", "refunded", "created_ms")
     kept = {name: item[name] for name in names}
     finished_ms, purged = item.get("finished_ms"), bool(item["purged"])
-    more = {"owner": item["owner"], "digest": bool(item["digest"]), "key": item.get("idempotency") is not None}
+    more = {
+        "owner": item["owner"],
+        "user": user,
+        "digest": bool(item["digest"]),
+        "key": item.get("idempotency") is not None,
+    }
     return JobFact(item["number"], item["name"], finished_ms=finished_ms, purged=purged, **kept, **more)
 
 
 def _measurement(row: Item) -> MeasurementFact:
+    measurement = measurement_in(row)
     prices: tuple[int, ...] = ()
     if row.get("settled"):
-        measurement = measurement_in(row)
         prices = tuple(credits_per_result(measurement, one) for one in measurement.definitions)
     atlas = atlas_of(row)
     return MeasurementFact(
@@ -88,6 +94,9 @@ def _measurement(row: Item) -> MeasurementFact:
         delivered=tuple(one.delivered for one in atlas),
         prices=prices,
         reason=row.get("reason", ""),
+        needs=(row["concurrent"], row["daily_results"], row["daily_credits"]),
+        types=tuple(sorted(kinds_of(measurement))),
+        targets=tuple(sorted(targets_of(measurement))),
     )
 
 

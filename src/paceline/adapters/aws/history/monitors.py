@@ -102,6 +102,8 @@ def _entry(item: Item) -> EntryFact:
         jitter_ms=cadence.get("jitter_ms", 0),
         base_ms=item.get("base_ms"),
         lead_ms=item.get("base_lead_ms") or 0,
+        missed=cadence.get("missed", ""),
+        overlap=cadence.get("overlap", ""),
     )
 
 

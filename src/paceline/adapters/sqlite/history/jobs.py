@@ -9,7 +9,7 @@ from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.jobs.cost import credits_per_result
-from paceline.core.jobs.measurement import parse_stored_measurement
+from paceline.core.jobs.measurement import kinds_of, parse_stored_measurement, targets_of
 from paceline.core.jobs.names import ATTEMPT_BITS, INDEX_BITS, INDEX_MASK
 from paceline.core.verify.facts import Fact, JobFact, MeasurementFact, MeterFact, PostingFact
 
@@ -21,11 +21,14 @@ FROM meter LEFT JOIN user ON meter.name GLOB 'user/' || user.id || '/*' ORDER BY
 _EXPIRIES = """
 SELECT meter.name, amount, at_ms FROM posting LEFT JOIN meter ON meter.id = posting.meter WHERE hold < 0"""
 _JOBS = """
-SELECT id << 28, 0, id, name, measurements, open, done, failed, cancelled, reserved, settled, refunded, created_ms,
-       finished_ms, purged > 0, owner, digest <> '', idempotency IS NOT NULL FROM job ORDER BY id"""
+SELECT job.id << 28, 0, job.id, job.name, measurements, open, done, failed, cancelled, reserved, settled, refunded,
+       job.created_ms, finished_ms, purged > 0, job.owner, coalesce(user.name, ''), digest <> '',
+       idempotency IS NOT NULL
+FROM job LEFT JOIN user ON user.id = job.owner ORDER BY job.id"""
 _MEASUREMENTS = """
 SELECT measurement.id << 14, 1, measurement.id, state, attempt, measurement.credits, slot, account.name, intent_ms,
-       ended_ms, settled, body, measurement.reason
+       ended_ms, settled, body, measurement.reason, measurement.concurrent, measurement.daily_results,
+       measurement.daily_credits
 FROM measurement LEFT JOIN account ON account.id = measurement.account ORDER BY measurement.id"""
 _POSTINGS = """
 SELECT hold, 2, coalesce(meter.name, '?' || posting.meter), kind, amount, at_ms
@@ -47,7 +50,7 @@ def read_facts(db: Connection) -> Iterator[Fact]:
                 **dict(
                     zip(
                         JobFact.__struct_fields__,
-                        (*row[2:14], bool(row[14]), row[15], bool(row[16]), bool(row[17])),
+                        (*row[2:14], bool(row[14]), *row[15:17], bool(row[17]), bool(row[18])),
                         strict=True,
                     )
                 )
@@ -61,16 +64,17 @@ def read_facts(db: Connection) -> Iterator[Fact]:
 
 
 def _measurement(db: Connection, row: Row) -> MeasurementFact:
-    handle, state, attempt, credits_max, slot, account, intent_ms, ended_ms, settled, body, reason = row
+    handle, state, attempt, credits_max, slot, account, intent_ms, ended_ms, settled, body, reason, *needs = row
     atlas = db.execute(
         "SELECT coalesce(status, 0), delivered FROM atlas_measurement WHERE measurement = ? ORDER BY definition",
         (handle,),
     ).fetchall()
+    measurement = parse_stored_measurement(body)
     prices: tuple[int, ...] = ()
     if settled:
-        measurement = parse_stored_measurement(body)
         prices = tuple(credits_per_result(measurement, one) for one in measurement.definitions)
     return MeasurementFact(
         *(handle >> INDEX_BITS, handle & INDEX_MASK, state, attempt, credits_max, bool(slot), account or ""),
         *(intent_ms, ended_ms, settled, tuple(row[0] for row in atlas), tuple(row[1] for row in atlas), prices, reason),
+        *(tuple(needs), tuple(sorted(kinds_of(measurement))), tuple(sorted(targets_of(measurement)))),
     )

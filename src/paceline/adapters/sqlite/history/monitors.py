@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection
-from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
+from paceline.adapters.sqlite.keys import CHECKS_LANE, GENERATION_MASK, LANE_BITS, due_ms_of
 from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK, check_of
 from paceline.core.monitors.alerting.stored import decode_health
 from paceline.core.monitors.checks import OutgoingCheck, repeatable
@@ -25,7 +25,7 @@ ORDER BY generation"""
 _CHANGES = "SELECT generation, 1 FROM change ORDER BY generation"
 _ENTRIES = f"""
 SELECT due.k & {GENERATION_MASK} AS number, 2, due.k, due.counter, every_ms, cron, timezone, jitter_ms, base_ms,
-       entry.lead_ms
+       entry.lead_ms, missed, overlap
 FROM due LEFT JOIN cadence ON cadence.id = due.cadence LEFT JOIN entry ON entry.generation = number
 ORDER BY number"""  # noqa: S608  numbers of our own
 _RUNS = """
@@ -78,17 +78,19 @@ def _monitor(generation: int, columns: Row, *, changed: bool) -> MonitorFact:
 
 
 def _entry(generation: int, row: Row) -> EntryFact:
-    _, _, k, counter, every_ms, cron, timezone, jitter_ms, base_ms, lead_ms = row
+    _, _, k, counter, every_ms, cron, timezone, jitter_ms, base_ms, lead_ms, missed, overlap = row
     due_ms = due_ms_of(k)
     base_ms = base_ms if due_ms is not None else None
     return EntryFact(
-        generation, counter, due_ms, every_ms or 0, cron or "", timezone or "UTC", jitter_ms or 0, base_ms, lead_ms or 0
+        *(generation, counter, due_ms, every_ms or 0, cron or "", timezone or "UTC", jitter_ms or 0, base_ms),
+        *(lead_ms or 0, missed or "", overlap or ""),
     )
 
 
 def _run(row: Row, positions: dict[int, int]) -> RunFact:
     generation, _, counter, due_ms, handle, state, attempt, started_ms, ended_ms, reason, *rest = row
     *rest, extra, claimed_ms, lost = rest
+    made = handle if handle >> LANE_BITS == CHECKS_LANE else 0
     open_state, open_attempt, open_started_ms, at_ms, open_reason = rest
     if state is not None:
         open_too = open_state is not None
@@ -107,11 +109,12 @@ def _run(row: Row, positions: dict[int, int]) -> RunFact:
             reason,
             claimed_ms,
             bool(lost),
+            made,
         )
     if open_state is not None:
         return RunFact(
             *(generation, counter, due_ms, open_state, handle, open_attempt, open_started_ms, None),
-            *(at_ms if open_state == "out" else None, bool(extra), False, open_reason),
+            *(at_ms if open_state == "out" else None, bool(extra), False, open_reason, None, False, made),
         )
     waits = handle & SEQUENCE_MASK > positions.get(handle >> LANE_BITS, 0)
-    return RunFact(generation, counter, due_ms, "waiting" if waits else "", handle, extra=bool(extra))
+    return RunFact(generation, counter, due_ms, "waiting" if waits else "", handle, extra=bool(extra), made=made)

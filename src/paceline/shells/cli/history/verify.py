@@ -34,7 +34,12 @@ def judge_history(
     """Judges the store, or an export, and prints what came of it. Returns the exit code."""
     select = _selection(batch, date, job)
     settings = call.settings()
-    rules = Rules(0, keep_ms=duration_ms(settings.runs_keep), expire_ms=duration_ms(settings.runs_expire))
+    rules = Rules(
+        0,
+        keep_ms=duration_ms(settings.runs_keep),
+        expire_ms=duration_ms(settings.runs_expire),
+        lease_ms=duration_ms(settings.check_lease),
+    )
     with output.progress_bar("Judging", of_bytes=False) as bar:
         if file is not None:
             report = _judge_export(file, rules, since, select, bar)
