@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.shells.api.conftest import Client, World
+from tests.shells.api.support.day import TOMORROW, end_all
 
 SPEC: dict[str, Any] = {"base_url": "https://shop.example.org/api", "headers": {"Authorization": "Bearer sesame"}}
 FULL: dict[str, Any] = {
@@ -136,3 +137,16 @@ def test_lists_come_in_pages(chief: Client) -> None:
     assert [item["id"] for item in first["items"] + second["items"]] == ["page-a", "page-b", "page-c"]
     assert second["next_cursor"] is None
     assert chief("GET", f"/v1/batches?cursor={first['next_cursor']}").code == "invalid_input"
+
+
+def test_list_has_latencies_where_it_is_asked_for_figures(world: World, admin: Client) -> None:
+    for name in ("shop", "tax"):
+        admin("PUT", f"/v1/providers/{name}", SPEC)
+    admin("PUT", "/v1/batches/daily", {})
+    admin("PUT", "/v1/batches/daily/records", {"items": [{"id": "r1", "provider": "shop"}]})
+    assert admin("POST", "/v1/batches/daily/plan", {"date": TOMORROW}).json["enqueued"] == 1
+    assert end_all(world, "done", provider="shop", reason="") == 1
+    assert [one["latency_ms"] for one in admin("GET", "/v1/providers").json["items"]] == [None, None]
+    asked = admin("GET", "/v1/providers?figures=true").json["items"]
+    assert [(one["id"], one["latency_ms"]) for one in asked] == [("shop", 5.0), ("tax", None)]
+    assert admin("GET", "/v1/providers?figures=perhaps").code == "invalid_input"

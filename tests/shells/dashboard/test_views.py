@@ -71,7 +71,8 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
             "Definition",
             "Runs",
         ),
-        "/ui/providers": ("steady", "moody", "Open"),
+        "/ui/providers": ("steady", "moody", "Open", "Latency", "spread"),
+        "/ui/providers?id=steady": ("Latency, ms", "Next in order", "Limits", "bad calls in a row", "Running days"),
         "/ui/batches": ("demo", "Running day", "of 300 done", "Plan today"),
         "/ui/monitors/demo/web?range=30d": ("Latency, ms", "Median of the day", "30 days"),
         f"/ui/batches/demo/{datetime.now(UTC):%Y-%m-%d}": (

@@ -55,7 +55,10 @@ class ExpectDocument(TypedDict, total=False):
 
 
 class Provider(Model, frozen=True):
-    """A provider as it is stored, and how it is doing. ``etag`` is None in lists."""
+    """A provider as it is stored, and how it is doing. ``etag`` is None in lists.
+
+    ``latency_ms``: the mean of its newest calls that were done, in lists that are asked for figures.
+    """
 
     id: str
     kind: ProviderKind
@@ -77,6 +80,7 @@ class Provider(Model, frozen=True):
     revision: int
     created_at: datetime
     updated_at: datetime
+    latency_ms: float | None = None
     etag: str | None = None
 
 

@@ -67,9 +67,10 @@ class Providers(Resource[Transport]):
         return Call("POST", f"{_PROVIDER}/resume", Json(Provider), {"provider": provider}, repeatable=True)
 
     @listing
-    def list(self, *, limit: int | None = None) -> Pages[Provider]:
-        """All providers in order of id."""
-        return Pages(Call("GET", "/v1/providers", Json(Page[Provider])), limit)
+    def list(self, *, figures: bool | None = None, limit: int | None = None) -> Pages[Provider]:
+        """All providers in order of id. ``figures``: with the latency of each."""
+        query = {"figures": None if figures is None else str(figures).lower()}
+        return Pages(Call("GET", "/v1/providers", Json(Page[Provider]), query=query), limit)
 
 
 class Batches(Resource[Transport]):

@@ -11,9 +11,10 @@ from paceline.shells import lists
 from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiContext, Call
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
+from paceline.shells.api.http.pages import Page, truth
 from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.batches import providers
-from paceline.steps.views.report import ProviderView, provider_view
+from paceline.steps.views.report import ProviderView, provider_view, with_latencies
 
 PROVIDERS = Group("Providers", access="admin")
 _PROVIDER = "/v1/providers/{provider}"
@@ -69,10 +70,14 @@ async def resume_provider(call: Call) -> Answer:
     return await _set_paused(call, paused=False)
 
 
-@PROVIDERS.get_page("/v1/providers", ProviderView)
+@PROVIDERS.get_page("/v1/providers", ProviderView, query=("figures",))
 async def list_providers(call: Call) -> Answer:
     """All providers in order of id."""
-    return json_answer(200, await call.api.listed(call.page(), lists.list_providers))
+    api, asked = call.api, call.page("figures")
+    page = await api.listed(asked, lists.list_providers)
+    if truth(asked.given, "figures", default=False):
+        page = Page(await api.work(with_latencies, api.store, page.items), page.next_cursor)
+    return json_answer(200, page)
 
 
 async def _set_paused(call: Call, *, paused: bool) -> Answer:

@@ -13,13 +13,25 @@ from paceline.shells.api.http.problems import retry_after_s
 from paceline.shells.api.http.route import Route
 from paceline.shells.dashboard import files, signing_in
 from paceline.shells.dashboard.rendering import html, is_part
-from paceline.shells.dashboard.views import accounts, batches, day, going, jobs, monitors, overview, people, runs
+from paceline.shells.dashboard.views import (
+    accounts,
+    batches,
+    day,
+    going,
+    jobs,
+    monitors,
+    overview,
+    people,
+    providers,
+    runs,
+)
 
 
 def dashboard_routes() -> tuple[Route, ...]:
     groups = (
         overview.PAGES,
         monitors.PAGES,
+        providers.PAGES,
         batches.PAGES,
         day.PAGES,
         jobs.PAGES,

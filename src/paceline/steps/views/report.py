@@ -40,6 +40,8 @@ from paceline.steps.upkeep.daemons import DaemonView, daemon_views
 from paceline.steps.views.to_view import to_view
 
 LATE_AFTER_MS = 10_000
+LATENCY_RUNS = 100
+"""So many of a provider's newest runs are looked at."""
 _TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
 
 
@@ -144,6 +146,8 @@ class ProviderView(msgspec.Struct, frozen=True):
     revision: int
     created_at: Instant
     updated_at: Instant
+    latency_ms: float | None = None
+    """The mean of its newest calls that were done, in lists that are asked for figures; null: none is known."""
 
 
 class DeletingView(msgspec.Struct, frozen=True):
@@ -289,6 +293,13 @@ def provider_view(store: BatchStore, provider: ProviderDefinition, *, now_ms: in
     fields = provider_document(spec) | {"expect": spec.expect, "retry": spec.retry, "breaker": spec.breaker}
     standing = _standing_view(provider, store.provider_standing(provider.number, now_ms=now_ms), now_ms=now_ms)
     return to_view(provider, ProviderView, standing=standing, **fields)
+
+
+def with_latencies(store: BatchStore, views: Sequence[ProviderView]) -> list[ProviderView]:
+    """Returns the views of a page of providers with the latency of each."""
+    numbers = {found.id: found.number for view in views if (found := store.provider(view.id)) is not None}
+    latencies = store.latencies_ms(list(numbers.values()), runs_max=LATENCY_RUNS)
+    return [msgspec.structs.replace(view, latency_ms=latencies.get(numbers.get(view.id, -1))) for view in views]
 
 
 def batch_view(batch: Batch, *, now_ms: int) -> BatchView:

@@ -63,7 +63,7 @@ _QUERIES: dict[str, tuple[str, Schema]] = {
     "q": ("Part of the id or the address, in any case.", {"type": "string", "maxLength": TEXT_CHARS_MAX}),
     "sort": ("The order of the list.", {"type": "string", "enum": list(get_args(Sort)), "default": "id"}),
     "user": ("Whose: for admins, or `me`.", ID),
-    "figures": ("`true`: with uptime and latency.", {"type": "boolean", "default": False}),
+    "figures": ("`true`: with figures, such as uptime and latency.", {"type": "boolean", "default": False}),
     "hours": ("How far to look; 24 if not given.", {"type": "integer", "minimum": 1, "maximum": 48}),
     "measurements": ("`false`: leave them out.", {"type": "boolean", "default": True}),
     "merged": ("One line for each target, with all its results.", {"type": "string", "const": "target"}),

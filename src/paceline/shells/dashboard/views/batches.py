@@ -1,4 +1,4 @@
-"""Providers, batches and dead letters: what an admin looks after."""
+"""Batches and dead letters."""
 
 from __future__ import annotations
 
@@ -10,35 +10,12 @@ from paceline.shells.api.http.route import Group, Route
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.rendering import Place, page
 from paceline.shells.dashboard.views.finding import asked_of, named_day, with_share
-from paceline.shells.dashboard.words import count, joined, sentence
 
 PAGES = Group("Dashboard")
 ROWS = 50
 BATCHES = 100
 RUNNING_MAX = 1_000
 DAYS_SHOWN = 3
-
-
-@Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
-async def list_providers(call: Call) -> Answer:
-    """Providers: who lets calls through, at which rate, and what waits."""
-    api, asked = Api(call), asked_of(call, "cursor", "id")
-    if asked["id"]:
-        found = await api.get("/v1/providers/{provider}", provider=asked["id"])
-        listed: dict[str, Any] = {"items": [found], "next_cursor": None}
-    else:
-        listed = await api.get("/v1/providers", {"limit": ROWS, "cursor": asked["cursor"]})
-    items = sorted(listed["items"], key=lambda one: _ORDER.get(one["standing"]["state"], 9))
-    place = Place("providers", "Providers")
-    return await page(
-        call,
-        "providers.html",
-        place,
-        items=items,
-        asked=asked,
-        next_cursor=listed["next_cursor"],
-        heading=_providers_heading(items),
-    )
 
 
 @Route(PAGES, "GET", "/ui/batches", {200: "text/html"}, access="admin", page=True, query=("cursor",))
@@ -83,21 +60,6 @@ async def list_dead(call: Call) -> Answer:
         total=status["dead_letters"],
         next_cursor=listed["next_cursor"],
     )
-
-
-_ORDER = {"closed": 0, "paused": 1, "open": 2}
-
-
-def _providers_heading(items: list[dict[str, Any]]) -> str:
-    states = [one["standing"]["state"] for one in items]
-    parts = [
-        f"{count(states.count(state), 'provider is', 'providers are')} {state}"
-        for state in ("closed", "paused")
-        if state in states
-    ]
-    if not parts:
-        return "All providers are open." if items else "There is no provider yet."
-    return f"{sentence(joined(parts))}."
 
 
 async def _add_days(api: Api, batch: dict[str, Any], running: dict[str, Any] | None) -> None:

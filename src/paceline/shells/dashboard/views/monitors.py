@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any
-
 from paceline.core.instants import to_datetime
 from paceline.shells.api.http.answers import Answer
 from paceline.shells.api.http.context import Call
@@ -19,14 +16,13 @@ from paceline.shells.dashboard.views.finding import (
     find_monitors,
     whose_of,
 )
-from paceline.shells.dashboard.words import moment
+from paceline.shells.dashboard.views.latencies import days_chart, latency_chart
 
 PAGES = Group("Dashboard")
 ROWS = 50
 RUNS_SHOWN = 20
 RUNS_DRAWN = 500
 TIMES_SHOWN = 5
-CHART_HEIGHT = 160
 DAYS_HEIGHT = 34
 _FILTERS = ("tag", "health", "kind", "q", "sort")
 _LIST_QUERY = ("whose", "user", *_FILTERS, "cursor")
@@ -110,57 +106,11 @@ async def show_monitor(call: Call) -> Answer:
         good=next((run for run in drawn["items"] if run["outcome"] == "ok"), None),
         upcoming=upcoming,
         silences=[one for one in silences["items"] if one["monitor"] == monitor["id"] or one["tag"] in monitor["tags"]],
-        chart=_days_chart(uptime["days"], RANGES[asked["range"]], api.now_ms)
+        chart=days_chart(uptime["days"], RANGES[asked["range"]], api.now_ms)
         if asked["range"] in RANGES
-        else _chart(drawn["items"]),
+        else latency_chart(drawn["items"]),
         ranges=RANGES,
         uptime=uptime,
         days=pictures.status_days(uptime["days"], to_datetime(api.now_ms).date(), DAYS_HEIGHT),
         days_height=DAYS_HEIGHT,
     )
-
-
-def _chart(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The latency of the newest runs, from the oldest of them to the newest."""
-    timed = [run for run in runs if run["ended_at"]]
-    if len(timed) < 2:
-        return None
-    start, end = moment(timed[-1]["ended_at"]), moment(timed[0]["ended_at"])
-    if end <= start:
-        return None
-    points, failed = pictures.latency_points(timed, start, end)
-    values = sorted(value for _, value in points)
-    top = pictures.nice_top(values[-1]) if values else 1.0
-    return {
-        "height": CHART_HEIGHT,
-        "line": pictures.line(points, top, CHART_HEIGHT),
-        "failed": failed,
-        "values": pictures.value_ticks(top, CHART_HEIGHT),
-        "times": pictures.time_ticks(start, end),
-        "median": values[len(values) // 2] if values else None,
-        "p95": values[int(len(values) * 0.95)] if values else None,
-        "runs": len(timed),
-    }
-
-
-def _days_chart(days: list[dict[str, Any]], count: int, now_ms: int) -> dict[str, Any] | None:
-    """The median and the 95th percentile of each of the last days."""
-    end = to_datetime(now_ms)
-    start = end - timedelta(days=count)
-    timed = [(day, 100 * (moment(f"{day['date']}T12:00:00Z") - start) / (end - start)) for day in days]
-    known = [(day, min(max(x, 0.0), 100.0)) for day, x in timed if day["p50"] is not None and x > -1]
-    if not known:
-        return None
-    first, begin = known[0]
-    drawn = [(first, max(0.0, begin - 100 / count)), *known]  # a day alone is a dash as wide as a day
-    top = pictures.nice_top(max(day["p95"] for day, _ in known))
-    return {
-        "height": CHART_HEIGHT,
-        "line": pictures.line([(x, day["p50"]) for day, x in drawn], top, CHART_HEIGHT),
-        "upper": pictures.line([(x, day["p95"]) for day, x in drawn], top, CHART_HEIGHT),
-        "failed": [],
-        "values": pictures.value_ticks(top, CHART_HEIGHT),
-        "times": pictures.time_ticks(start, end, last="today"),
-        "median": None,
-        "days": len(known),
-    }
