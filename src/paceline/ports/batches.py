@@ -6,27 +6,11 @@ from array import array
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, Protocol
 
+from paceline.core.batches import values
 from paceline.core.batches.batch import Batch, BatchSpec, Day, RecordSpec
 from paceline.core.batches.calls import CallSettlement, CallState
 from paceline.core.batches.deletion import DeletePass
 from paceline.core.batches.provider import Policy, ProviderDefinition
-from paceline.core.batches.values import (
-    BatchPut,
-    CallPurge,
-    CallRun,
-    ClaimedCall,
-    DayCount,
-    DeadChoice,
-    LateRecord,
-    OutCall,
-    PagePlan,
-    Placements,
-    PlanOrder,
-    ProviderPut,
-    ProviderStanding,
-    PutProvider,
-    RecordPut,
-)
 from paceline.core.why.queued import ProviderQueue
 
 
@@ -35,7 +19,7 @@ class BatchStore(Protocol):
 
     # -- providers
 
-    def put_provider(self, put: PutProvider, *, now_ms: int) -> ProviderPut:
+    def put_provider(self, put: values.PutProvider, *, now_ms: int) -> values.ProviderPut:
         """Takes effect with the next claim: a paused provider starts nothing more.
 
         Another kind does so, too: what waits keeps its place and is claimed by the new kind; what is out stays with
@@ -49,7 +33,7 @@ class BatchStore(Protocol):
     def remove_provider(self, provider_id: str) -> Literal["removed", "not_found", "in_use"]:
         """``in_use``: a record names it, or a run of it has not ended."""
 
-    def provider_standing(self, number: int, *, now_ms: int) -> ProviderStanding: ...
+    def provider_standing(self, number: int, *, now_ms: int) -> values.ProviderStanding: ...
     def provider_queue(self, number: int, policy: Policy, *, limit: int) -> ProviderQueue:
         """Returns the provider's pace, all of its runs that are out or in back-off, and its first waiting ones.
 
@@ -58,12 +42,14 @@ class BatchStore(Protocol):
 
     # -- batches and records
 
-    def put_batch(self, batch_id: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int) -> BatchPut:
+    def put_batch(
+        self, batch_id: str, spec: BatchSpec, *, expected_revision: int | None, now_ms: int
+    ) -> values.BatchPut:
         """Pausing lets nothing more of it start; resuming brings back what came up meanwhile, in its place."""
 
     def batch(self, batch_id: str) -> Batch | None: ...
     def batches(self, *, after: str, limit: int) -> list[Batch]: ...
-    def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
+    def put_records(self, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[values.RecordPut]:
         """Each judged by itself, in order; all durable on return.
 
         While a day of the batch is planned and not over, a record that comes, or comes back, is a late record of it.
@@ -108,12 +94,12 @@ class BatchStore(Protocol):
     def days(self, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
         """Newest first; those with a date before the given one."""
 
-    def plan_order(self, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
+    def plan_order(self, batch: Batch, cursor: tuple[int, int] | None) -> values.PlanOrder:
         """Active records. One read; a few bytes for each record."""
 
     def plan_page(
-        self, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
-    ) -> PagePlan:
+        self, day: Day, page: values.Placements, *, cursor: tuple[int, int], skipped: values.Placements, now_ms: int
+    ) -> values.PagePlan:
         """Enqueues a page and moves the cursor on, if it still stands at ``day.cursor``.
 
         A run that the ledger has already is not made again. Those in ``skipped`` get their run and end at once.
@@ -123,16 +109,16 @@ class BatchStore(Protocol):
     def close_day(self, day: Day) -> bool:
         """``planning`` becomes ``planned``, if the cursor still stands at ``day.cursor``."""
 
-    def late_records(self, batch: Batch, *, limit: int) -> list[LateRecord]:
+    def late_records(self, batch: Batch, *, limit: int) -> list[values.LateRecord]:
         """Records that came, or came back, while a day was on, and are not planned into it yet."""
 
-    def late_order(self, batch: Batch) -> PlanOrder:
+    def late_order(self, batch: Batch) -> values.PlanOrder:
         """All of them, when they are many."""
 
     def unplanned(self, day: Day, records: Sequence[int]) -> set[int]:
         """Those of the records that have no run on the day yet."""
 
-    def plan_late_records(self, day: Day, page: Placements) -> PagePlan:
+    def plan_late_records(self, day: Day, page: values.Placements) -> values.PagePlan:
         """Enqueues late additions; those that the ledger has already are not made again. Not won: the day is gone."""
 
     def forget_late_records(self, done: Sequence[int]) -> None: ...
@@ -143,13 +129,13 @@ class BatchStore(Protocol):
     def latencies_ms(self, numbers: Sequence[int], *, runs_max: int) -> dict[int, float]:
         """The mean latency of the newest of each provider's runs that were done; none for one without."""
 
-    def day_counts(self, day: Day) -> list[DayCount]: ...
+    def day_counts(self, day: Day) -> list[values.DayCount]: ...
     def day_dues(self, day: Day) -> tuple[array[int], array[int]]:
         """The due time of each of the day's runs in due order, and beside it the provider's number."""
 
     def day_runs(
         self, day: Day, *, state: CallState | None, provider: str | None, after: int, limit: int
-    ) -> tuple[list[CallRun], int | None]:
+    ) -> tuple[list[values.CallRun], int | None]:
         """In order of record number; ``after`` and the second of the answer are cursors, None at the end.
 
         Looks at a bounded number of runs, so a page may be short and not be the last.
@@ -157,7 +143,7 @@ class BatchStore(Protocol):
 
     # -- calls
 
-    def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+    def claim_calls(self, *, now_ms: int, runs_max: int, lease_ms: int) -> list[values.ClaimedCall]:
         """Takes runs that may start now and leases them, as ``core.batches.pace`` decides for each provider.
 
         Of providers of kind ``http`` alone. A lease lasts ``lease_ms`` longer than the provider's own time-out. What
@@ -171,7 +157,7 @@ class BatchStore(Protocol):
 
     def claim_for_worker(
         self, provider: int, *, now_ms: int, runs_max: int, lease_ms: int, run: int | None = None
-    ) -> list[ClaimedCall]:
+    ) -> list[values.ClaimedCall]:
         """``claim_calls`` of one provider alone, by its number: nothing, unless it is of kind ``outgoing`` now.
 
         With ``run``, as ``CallRun.handle`` names it, takes that one or nothing: the run that would start first. A lease
@@ -187,7 +173,7 @@ class BatchStore(Protocol):
         Up to ``core.batches.values.FOR_WORKERS_MAX``.
         """
 
-    def out_calls(self, handles: Sequence[int]) -> dict[int, OutCall]:
+    def out_calls(self, handles: Sequence[int]) -> dict[int, values.OutCall]:
         """Reads runs that are out, by the handles of their claims. Returns those that are."""
 
     def extend_call(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
@@ -198,38 +184,38 @@ class BatchStore(Protocol):
 
     def settle_and_claim_calls(
         self, settlements: Sequence[CallSettlement], *, now_ms: int, runs_max: int, lease_ms: int
-    ) -> tuple[list[bool], list[ClaimedCall]]:
+    ) -> tuple[list[bool], list[values.ClaimedCall]]:
         """``settle_calls`` and then ``claim_calls``, in one act."""
 
     def release_calls(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]: ...
     def pull_back_calls(self, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
         """After the clock was set back: no lease, retry, closure or token lies further ahead than it can have meant."""
 
-    def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
+    def purge_calls(self, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> values.CallPurge:
         """Deletes runs of days that are over, ended before the one, or before the other while they are dead letters.
 
         Looks at no more than ``limit`` runs. The day itself stays: planned again, it must not run again.
         """
 
-    def purge_records(self, *, after: int) -> CallPurge:
+    def purge_records(self, *, after: int) -> values.CallPurge:
         """Deletes removed records that no run names any more, a bounded number.
 
         Until then their names keep a day's runs single.
         """
 
-    def find_call_run(self, batch_id: str, record_id: str, date: str) -> CallRun | None: ...
+    def find_call_run(self, batch_id: str, record_id: str, date: str) -> values.CallRun | None: ...
 
     # -- dead letters
 
-    def dead(self, choice: DeadChoice, *, after: int, limit: int) -> tuple[list[CallRun], int | None]:
+    def dead(self, choice: values.DeadChoice, *, after: int, limit: int) -> tuple[list[values.CallRun], int | None]:
         """In order of provider and due time; ``after`` and the second of the answer are cursors, None at the end."""
 
-    def redrive(self, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
+    def redrive(self, choice: values.DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
         """Puts dead letters back, each once: provider by provider, in their old order.
 
         They are due ``gap_ms`` apart from now on, or as far apart as the provider's rate asks, behind what was redriven
         before. At most ``limit`` in one act.
         """
 
-    def discard(self, choice: DeadChoice, *, limit: int) -> int:
+    def discard(self, choice: values.DeadChoice, *, limit: int) -> int:
         """They stay in their day's results and are dead letters no longer."""

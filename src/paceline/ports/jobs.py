@@ -5,36 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from paceline.core.jobs import values
 from paceline.core.jobs.accounts import KeyChange
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.meters import Reading, Short
 from paceline.core.jobs.pool import Account
-from paceline.core.jobs.values import (
-    AccountPut,
-    AccountSpec,
-    AddKey,
-    Admitted,
-    Already,
-    Budget,
-    Busy,
-    Ended,
-    Ending,
-    HeldState,
-    KeyAdded,
-    OverCredits,
-    Paused,
-    Progress,
-    RefusalEffect,
-    SeenAccount,
-    SendCounts,
-    SendOutcome,
-    StoredJob,
-    StoredKey,
-    StoredMeasurement,
-    Submission,
-    TargetFull,
-)
 
 
 class JobStore(Protocol):
@@ -46,7 +22,9 @@ class JobStore(Protocol):
 
     # -- accounts and keys
 
-    def put_account(self, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None) -> AccountPut:
+    def put_account(
+        self, account_id: str, spec: values.AccountSpec, *, seen: values.SeenAccount | None = None
+    ) -> values.AccountPut:
         """Writes the account, from the next send on. A limit below what is used stops new holds and takes nothing back.
 
         ``seen``: written only if the account still is so, else ``revision_mismatch``; None: always. Limits are also
@@ -62,15 +40,15 @@ class JobStore(Protocol):
         Releases of slots are expectations, from ``core.jobs.atlas.expected_end_ms``.
         """
 
-    def add_key(self, add: AddKey, *, now_ms: int) -> KeyAdded:
+    def add_key(self, add: values.AddKey, *, now_ms: int) -> values.KeyAdded:
         """A secret belongs to one account: RIPE counts by account, and so would two of ours count it twice.
 
         A new key also ends what kept the account from types of measurements.
         """
 
-    def keys(self, account_id: str) -> list[StoredKey]: ...
+    def keys(self, account_id: str) -> list[values.StoredKey]: ...
     def sealed_key(self, account_id: str, key_id: str) -> str | None: ...
-    def change_key(self, account_id: str, key_id: str, change: KeyChange) -> StoredKey | None:
+    def change_key(self, account_id: str, key_id: str, change: KeyChange) -> values.StoredKey | None:
         """Writes what ``core.jobs.accounts`` decided on a key and returns the key; None: there is no such key."""
 
     def remove_key(self, account_id: str, key_id: str) -> bool:
@@ -87,47 +65,49 @@ class JobStore(Protocol):
 
     # -- submission and reading
 
-    def submit(self, submission: Submission, *, now_ms: int) -> Admitted | Already | OverCredits | None:
+    def submit(
+        self, submission: values.Submission, *, now_ms: int
+    ) -> values.Admitted | values.Already | values.OverCredits | None:
         """Reserves the maximum on the user's day and writes job and measurements: all of it, or nothing.
 
         None: there is no such user, or it is disabled.
         """
 
-    def submitted_as(self, owner: str, idempotency_key: str) -> StoredJob | None:
+    def submitted_as(self, owner: str, idempotency_key: str) -> values.StoredJob | None:
         """Returns the job that the user submitted under that idempotency key."""
 
-    def budget(self, owner: str, *, now_ms: int) -> Budget | None: ...
-    def job(self, job_id: str) -> StoredJob | None: ...
-    def jobs(self, owner: str | None, *, before: int | None, limit: int) -> list[StoredJob]:
+    def budget(self, owner: str, *, now_ms: int) -> values.Budget | None: ...
+    def job(self, job_id: str) -> values.StoredJob | None: ...
+    def jobs(self, owner: str | None, *, before: int | None, limit: int) -> list[values.StoredJob]:
         """Newest first; of one user, or of all. ``before`` is a job's number."""
 
     def job_counts(self, number: int) -> dict[MeasurementState, int]: ...
-    def measurements(self, number: int, *, after: int, limit: int) -> list[StoredMeasurement]:
+    def measurements(self, number: int, *, after: int, limit: int) -> list[values.StoredMeasurement]:
         """A job's, in order; those with an index above ``after``."""
 
-    def measurement(self, handle: int) -> StoredMeasurement | None: ...
+    def measurement(self, handle: int) -> values.StoredMeasurement | None: ...
     def handle_of_number(self, number: int) -> tuple[int, int] | None:
         """The measurement that has the definition of this number, and which of its definitions it is."""
 
     def measurements_of(
         self, owner: str, *, states: Sequence[MeasurementState], before: int | None, limit: int
-    ) -> list[StoredMeasurement]:
+    ) -> list[values.StoredMeasurement]:
         """A user's, of all jobs, newest first; ``before`` is a handle. No states: all of them."""
 
     def count_of(self, owner: str, *, states: Sequence[MeasurementState]) -> int:
         """Returns how many definitions the user's measurements in these states have: what RIPE would list."""
 
-    def send_counts(self) -> SendCounts: ...
+    def send_counts(self) -> values.SendCounts: ...
 
     # -- sending
 
     def site(self, proposed: str) -> str:
         """Returns the name of this installation at RIPE: the first that was ever proposed."""
 
-    def gates(self, targets: Sequence[str]) -> tuple[Paused | None, list[TargetFull]]:
+    def gates(self, targets: Sequence[str]) -> tuple[values.Paused | None, list[values.TargetFull]]:
         """Returns RIPE's newest pause for everybody, and those of the targets that were full; either may be over."""
 
-    def next_to_send(self, *, now_ms: int, users_max: int, each_max: int) -> list[StoredMeasurement]:
+    def next_to_send(self, *, now_ms: int, users_max: int, each_max: int) -> list[values.StoredMeasurement]:
         """Returns the first queued measurements of each user, the user served longest ago first.
 
         Parked measurements that are due go back to the queue first. Disabled and removed users are left out.
@@ -137,8 +117,8 @@ class JobStore(Protocol):
         """Returns when there is something to send or to look up: 0 if something is queued, None if nothing waits."""
 
     def begin_send(
-        self, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
-    ) -> StoredMeasurement | Short | Busy | None:
+        self, item: values.StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
+    ) -> values.StoredMeasurement | Short | values.Busy | None:
         """Takes all of the account's meters together, writes the intent and moves the user to the end of the line.
 
         The age of the intent counts from its write, where the store has a clock (``core.leases.write_time_ms``).
@@ -157,7 +137,13 @@ class JobStore(Protocol):
         """Fails queued measurements that can never be sent, and refunds them whole."""
 
     def answer(
-        self, handle: int, attempt: int, outcome: SendOutcome, *, effect: RefusalEffect | None = None, now_ms: int
+        self,
+        handle: int,
+        attempt: int,
+        outcome: values.SendOutcome,
+        *,
+        effect: values.RefusalEffect | None = None,
+        now_ms: int,
     ) -> bool:
         """Writes what became of a send or a lookup, and what a refusal means for account, key, target or everybody.
 
@@ -169,12 +155,12 @@ class JobStore(Protocol):
 
     # -- following
 
-    def to_look_up(self, *, now_ms: int, limit: int) -> list[StoredMeasurement]: ...
-    def holding(self, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
+    def to_look_up(self, *, now_ms: int, limit: int) -> list[values.StoredMeasurement]: ...
+    def holding(self, state: values.HeldState, *, after: int, limit: int) -> list[values.StoredMeasurement]:
         """Returns measurements in the state whose slot is held, by handle; ended ones while RIPE still counts them."""
 
-    def note_progress(self, progress: Sequence[Progress]) -> list[bool]: ...
-    def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    def note_progress(self, progress: Sequence[values.Progress]) -> list[bool]: ...
+    def end(self, endings: Sequence[values.Ending], *, now_ms: int) -> list[values.Ended]:
         """Settles each on what was delivered and refunds the rest, once; its account's part when its slot is freed."""
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
@@ -201,7 +187,7 @@ class JobStore(Protocol):
         and so do expiries.
         """
 
-    def finish_jobs(self, *, now_ms: int, limit: int) -> list[StoredJob]:
+    def finish_jobs(self, *, now_ms: int, limit: int) -> list[values.StoredJob]:
         """Finishes jobs whose measurements have all ended, each once, and returns them.
 
         Jobs of users who were removed are cancelled first, some in each pass.
@@ -215,7 +201,7 @@ class JobStore(Protocol):
         How many were moved. What is spent stays on its meters as long as it was written for.
         """
 
-    def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
+    def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[values.StoredJob, int]]:
         """Returns finished jobs whose webhook is due, with how often it was tried."""
 
     def note_webhook(self, number: int, *, tries: int, next_ms: int | None) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from paceline.core.daemons import Leases
+from paceline.core.monitors import values
 from paceline.core.monitors.alerting.found import LatePage, Remembered
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.alerting.stored import HealthChange
@@ -18,23 +19,6 @@ from paceline.core.monitors.lists.query import Facet, MonitorQuery
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.uptime.rollup import Rollup
-from paceline.core.monitors.values import (
-    Change,
-    Claimed,
-    FoldReport,
-    Moved,
-    PurgeReport,
-    PutMonitor,
-    PutResult,
-    Queue,
-    Reacted,
-    RemoveMonitor,
-    RemoveResult,
-    Run,
-    Scheduler,
-    Settlement,
-    Take,
-)
 from paceline.core.store_status import StoreStatus
 from paceline.core.users import Token, TokenAdded, User, UserEdit
 from paceline.ports.items import ItemStore
@@ -78,8 +62,8 @@ class MonitorStore(Protocol):
     # -- definitions and their changes
 
     def put_monitors(
-        self, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
-    ) -> list[PutResult]:
+        self, puts: Sequence[values.PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
+    ) -> list[values.PutResult]:
         """Each put is judged by itself, in order; all are durable on return.
 
         ``firings_max``: firings a second of one owner's monitors together (``core.monitors.load``); 0 is no limit.
@@ -94,7 +78,7 @@ class MonitorStore(Protocol):
         No revision rises and nothing follows. What stood there before is gone from the store's files.
         """
 
-    def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+    def remove_monitors(self, removes: Sequence[values.RemoveMonitor]) -> list[values.RemoveResult]:
         """Each removal records a change."""
 
     def monitor(self, owner: str, monitor_id: str) -> Monitor | None: ...
@@ -117,10 +101,10 @@ class MonitorStore(Protocol):
     def index_monitors(self, *, limit: int) -> bool:
         """Brings the indexes for lists up to date, so many monitors at a time. Returns whether there is more to do."""
 
-    def changes(self, *, limit: int, now_ms: int) -> list[Change]:
+    def changes(self, *, limit: int, now_ms: int) -> list[values.Change]:
         """Recorded changes that are not reacted to, each with definition and entry as they are now."""
 
-    def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
+    def react(self, reacted: Sequence[values.Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         """Moves each entry as decided and forgets the change.
 
         False: the change was reacted to or overtaken by another, or the entry has moved since.
@@ -133,7 +117,7 @@ class MonitorStore(Protocol):
     def entries(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Entry]:
         """Returns entries by generation, as far as they are there."""
 
-    def schedulers(self, *, after_generation: int, limit: int, now_ms: int) -> list[Scheduler]:
+    def schedulers(self, *, after_generation: int, limit: int, now_ms: int) -> list[values.Scheduler]:
         """Returns entries with the names of their definitions, in order of generation."""
 
     def due(self, *, now_ms: int, limit: int) -> list[Due]:
@@ -158,7 +142,7 @@ class MonitorStore(Protocol):
     def superseded(self) -> int:
         """Returns how many waiting runs the commits of this process have ended, because more waited than are kept."""
 
-    def advance_on_time(self, rule: OnTime, *, limit: int) -> Moved:
+    def advance_on_time(self, rule: OnTime, *, limit: int) -> values.Moved:
         """Advances due entries that the rule covers, at most ``limit``, in one act.
 
         It does what ``due``, ``advance`` and ``commit`` would do to them. A store without a faster way advances none,
@@ -177,8 +161,8 @@ class MonitorStore(Protocol):
     # -- runs
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
-    ) -> list[Claimed]:
+        self, queue: values.Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    ) -> list[values.Claimed]:
         """Takes runs that may start now and leases them. Returns them in any order.
 
         Of an owner's runs those first that were due first, of equals that of the older monitor. A run that comes back
@@ -201,7 +185,7 @@ class MonitorStore(Protocol):
     def next_run_ms(self) -> int | None:
         """Returns when ``claim`` of checks may next have something to do; it may find nothing then."""
 
-    def take(self, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
+    def take(self, takes: Sequence[values.Take], *, now_ms: int) -> list[values.Claimed | None]:
         """Leases each run by its name, out of turn, if ``core.monitors.claim.may_take`` allows it; else None.
 
         However many processes ask for a run, and however often, one of them gets each attempt. The run is found as
@@ -211,7 +195,7 @@ class MonitorStore(Protocol):
     def extend(self, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
         """Moves the end of a lease that has not run out yet. Returns False if it has (``core.monitors.leases``)."""
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
+    def settle(self, settlements: Sequence[values.Settlement]) -> list[bool]:
         """Records each outcome once. False: the run is not out at this attempt, or its outcome came after its lease.
 
         What follows for the health of its monitor (``core.monitors.alerting.record.after_outcome``) is written in the
@@ -219,8 +203,14 @@ class MonitorStore(Protocol):
         """
 
     def settle_and_claim(
-        self, settlements: Sequence[Settlement], *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
-    ) -> tuple[list[bool], list[Claimed]]:
+        self,
+        settlements: Sequence[values.Settlement],
+        *,
+        now_ms: int,
+        runs_max: int,
+        lease_ms: int,
+        places: Places | None,
+    ) -> tuple[list[bool], list[values.Claimed]]:
         """``settle`` and then ``claim`` of checks, in one act where the store can."""
 
     def pull_back_runs(self, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
@@ -233,16 +223,16 @@ class MonitorStore(Protocol):
     def release(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
         """Gives claimed runs back that were never started; they may be claimed again at once."""
 
-    def runs(self, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
+    def runs(self, handles: Sequence[int], *, now_ms: int) -> dict[int, values.Run]:
         """Reads runs together. Returns them by handle, as far as they are there.
 
         What a run waits for, here and in the next two, is said by ``core.monitors.wait_reasons.show_open``.
         """
 
-    def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> Run | None:
+    def find_run(self, owner: str, monitor_id: str, *, generation: int, counter: int, now_ms: int) -> values.Run | None:
         """Looks among the newest runs of the monitor; older ones are reached through ``monitor_runs``."""
 
-    def monitor_runs(self, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[Run]:
+    def monitor_runs(self, monitor: Monitor, *, before: int | None, limit: int, now_ms: int) -> list[values.Run]:
         """Returns runs of the monitor, newest first; ``before`` is the handle of the last one seen."""
 
     def glances(self, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
@@ -271,7 +261,7 @@ class MonitorStore(Protocol):
 
     # -- roll-ups
 
-    def fold_runs(self, *, limit: int) -> FoldReport:
+    def fold_runs(self, *, limit: int) -> values.FoldReport:
         """Folds outcomes into the roll-ups of their monitors (``core.monitors.uptime``), about ``limit``, in one act.
 
         Each outcome is folded once, in the order of the counters, by any process, and before ``purge`` deletes its
@@ -286,7 +276,7 @@ class MonitorStore(Protocol):
 
     # -- upkeep
 
-    def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> PurgeReport:
+    def purge(self, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int) -> values.PurgeReport:
         """Deletes runs settled before the first time, ends waiting runs due before the second, at most ``limit`` each.
 
         One short pass; ``more`` says that the next one has something to do. Its due time counts also for a run that is

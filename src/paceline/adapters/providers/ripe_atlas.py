@@ -14,17 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import pycurl
 
-from paceline.adapters.providers.atlas_documents import (
-    CREDITS,
-    KEYS,
-    PAGE,
-    PARTICIPANTS,
-    PROBES,
-    carries,
-    filter_problem,
-    grants_of,
-    listed_of,
-)
+from paceline.adapters.providers import atlas_documents
 from paceline.adapters.providers.atlas_lines import Lines
 from paceline.adapters.providers.authorities import Authorities, find_authorities
 from paceline.adapters.providers.calls import parse_retry_after_ms
@@ -33,18 +23,7 @@ from paceline.adapters.providers.guard import Guard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
-from paceline.core.jobs.atlas import (
-    GRANTS,
-    PERMISSIONS,
-    READS,
-    RUNNING,
-    Answer,
-    Lost,
-    Refused,
-    key_problems,
-    read_answer,
-    unverified_permissions,
-)
+from paceline.core.jobs import atlas
 from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
 from paceline.core.jobs.measurement import Measurement
 from paceline.core.leases import POST_MS_MAX
@@ -61,7 +40,7 @@ PAGES_MAX = 40
 IDS_CHARS_MAX = 5_000
 STOPPING = "Paceline was stopping"
 _FIELDS = "id,status,description,tags,stop_time,probes_scheduled,credits_per_result,estimated_results_per_day"
-_RUNNING = ",".join(str(status) for status in sorted(RUNNING))
+_RUNNING = ",".join(str(status) for status in sorted(atlas.RUNNING))
 _IN_FLIGHT = f"status__in={_RUNNING}&page_size=1"
 _KEY = re.compile(r"[!-~]{1,256}")
 _NO_MEASUREMENT = Measurement(definitions=(), probes=())
@@ -100,11 +79,11 @@ class RipeAtlas:
         self._transfer = _AtlasTransfer(Guard([*allow, *_named_by(url)], own=own), find_authorities(ca_file))
         self._busy = False
 
-    def create(self, key: str, measurement: Measurement, body: bytes) -> Answer:
+    def create(self, key: str, measurement: Measurement, body: bytes) -> atlas.Answer:
         reply = self._ask(key, "/measurements/", "POST", body=body)
         if reply.status is None and not reply.arrived:
-            return Refused("global", f"RIPE could not be reached: {reply.fault}")
-        return read_answer(
+            return atlas.Refused("global", f"RIPE could not be reached: {reply.fault}")
+        return atlas.read_answer(
             measurement, status=reply.status, body=reply.body, retry_after=reply.retry_after, fault=reply.fault
         )
 
@@ -113,37 +92,37 @@ class RipeAtlas:
 
     def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
         found = self._marked(key, tag, f"&status__in={_RUNNING}")
-        if isinstance(found, Refused | Lost):
+        if isinstance(found, atlas.Refused | atlas.Lost):
             return found
         # A filter that RIPE does not know it ignores, so what it lists is looked at again.
-        return tuple(one for one in found if one.status in RUNNING)
+        return tuple(one for one in found if one.status in atlas.RUNNING)
 
     def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
         until_s = time.monotonic() + QUESTION_MS / 1_000
         found: dict[int, Listed] = {}
         for part in _id_lists(sorted(set(ids))):
             query = f"id__in={part}&fields={_FIELDS}&page_size={PAGE_SIZE}"
-            page = _decoded(self._ask(key, f"/measurements/?{query}", until_s=until_s), PAGE)
-            if isinstance(page, Refused | Lost):
+            page = _decoded(self._ask(key, f"/measurements/?{query}", until_s=until_s), atlas_documents.PAGE)
+            if isinstance(page, atlas.Refused | atlas.Lost):
                 return page
-            if problem := filter_problem(page, "id__in"):
-                return Lost(problem)
-            found |= {one.id: listed_of(one) for one in page.results}
+            if problem := atlas_documents.filter_problem(page, "id__in"):
+                return atlas.Lost(problem)
+            found |= {one.id: atlas_documents.listed_of(one) for one in page.results}
         wanted = set(ids)
         return {id_: one for id_, one in found.items() if id_ in wanted}
 
     def in_flight(self, key: str) -> int | Unanswered:
-        page = _decoded(self._ask(key, f"/measurements/my/?{_IN_FLIGHT}"), PAGE)
-        if isinstance(page, Refused | Lost):
+        page = _decoded(self._ask(key, f"/measurements/my/?{_IN_FLIGHT}"), atlas_documents.PAGE)
+        if isinstance(page, atlas.Refused | atlas.Lost):
             return page
-        problem = filter_problem(page, "status__in")
-        if problem or any(one.status.id not in RUNNING for one in page.results):
-            return Lost(problem or "RIPE counted measurements that do not run")
+        problem = atlas_documents.filter_problem(page, "status__in")
+        if problem or any(one.status.id not in atlas.RUNNING for one in page.results):
+            return atlas.Lost(problem or "RIPE counted measurements that do not run")
         return page.count
 
     def credits(self, key: str) -> Credits | Unanswered:
-        document = _decoded(self._ask(key, "/credits/"), CREDITS)
-        if isinstance(document, Refused | Lost):
+        document = _decoded(self._ask(key, "/credits/"), atlas_documents.CREDITS)
+        if isinstance(document, atlas.Refused | atlas.Lost):
             return document
         return Credits(
             balance=int(document.current_balance),
@@ -173,7 +152,7 @@ class RipeAtlas:
             if lines.error is not None:
                 raise lines.error
         if lines.problem:
-            return Lost(lines.problem)
+            return atlas.Lost(lines.problem)
         if reply.status == 200:
             return Delivered(lines.count, lines.bytes_read, whole=True)
         return _unanswered(reply, about_one=True)
@@ -182,42 +161,48 @@ class RipeAtlas:
         wanted = sorted(set(ids))
         assert len(wanted) <= PAGE_SIZE
         part = ",".join(f"{id_:d}" for id_ in wanted)
-        page = _decoded(self._ask("", f"/probes/?id__in={part}&page_size={PAGE_SIZE}"), PROBES)
-        if isinstance(page, Refused | Lost):
+        page = _decoded(self._ask("", f"/probes/?id__in={part}&page_size={PAGE_SIZE}"), atlas_documents.PROBES)
+        if isinstance(page, atlas.Refused | atlas.Lost):
             return page
         return [one for one in page.results if one.get("id") in wanted]
 
     def participants(self, key: str, measurement_id: int) -> list[int] | Unanswered:
-        found = _decoded(self._ask(key, f"/measurements/{measurement_id:d}/?fields=probes"), PARTICIPANTS)
-        return found if isinstance(found, Refused | Lost) else [one.id for one in found.probes or ()]
+        found = _decoded(
+            self._ask(key, f"/measurements/{measurement_id:d}/?fields=probes"), atlas_documents.PARTICIPANTS
+        )
+        return found if isinstance(found, atlas.Refused | atlas.Lost) else [one.id for one in found.probes or ()]
 
     def check_key(self, key: str) -> KeyCheck | Unanswered:
         statuses: dict[str, int] = {}
         words: list[str] = []
         grants: frozenset[str] | None = None
-        for read in READS:
+        for read in atlas.READS:
             query = f"?{_IN_FLIGHT}" if read == "/measurements/my/" else ""
             reply = self._ask(key, read + query)
             answer = _decoded(reply, _TRIED[read])
             statuses[read] = reply.status or 0
-            if isinstance(answer, Refused) and answer.scope == "key":
+            if isinstance(answer, atlas.Refused) and answer.scope == "key":
                 # Some texts about a key that is of no use at all come with 403, as those about a permission do.
                 statuses[read] = 401 if "API key" in answer.reason else statuses[read]
-                words += [answer.reason] if read in PERMISSIONS else []
-            elif isinstance(answer, Refused | Lost):
-                if read in PERMISSIONS:
+                words += [answer.reason] if read in atlas.PERMISSIONS else []
+            elif isinstance(answer, atlas.Refused | atlas.Lost):
+                if read in atlas.PERMISSIONS:
                     return answer
             elif read == "/keys/":
-                grants = grants_of(answer, key)
-        trials = self._trials(key) if grants is None and all(statuses[read] == 200 for read in PERMISSIONS) else {}
-        problems = key_problems(statuses, grants, trials)
-        return KeyCheck(tuple(problems), tuple(dict.fromkeys(words)), tuple(unverified_permissions(grants, trials)))
+                grants = atlas_documents.grants_of(answer, key)
+        trials = (
+            self._trials(key) if grants is None and all(statuses[read] == 200 for read in atlas.PERMISSIONS) else {}
+        )
+        problems = atlas.key_problems(statuses, grants, trials)
+        return KeyCheck(
+            tuple(problems), tuple(dict.fromkeys(words)), tuple(atlas.unverified_permissions(grants, trials))
+        )
 
     def _trials(self, key: str) -> dict[str, int]:
         """RIPE's answers to what needs a permission and can have no effect. What a key may is asked before the rest."""
         create = self._ask(key, "/measurements/", "POST", body=b'{"definitions": [], "probes": []}')
         stop = self._ask(key, "/measurements/0/", "DELETE")
-        return dict(zip(GRANTS, (create.status or 0, stop.status or 0), strict=True))
+        return dict(zip(atlas.GRANTS, (create.status or 0, stop.status or 0), strict=True))
 
     def interrupt(self) -> None:
         self._transfer.halted = True
@@ -233,13 +218,15 @@ class RipeAtlas:
         found: dict[int, Listed] = {}
         for number in range(1, PAGES_MAX + 1):
             path = f"/measurements/my/?{query}&page={number}"
-            page = _decoded(self._ask(key, path, until_s=until_s), PAGE)
-            if isinstance(page, Refused | Lost):
+            page = _decoded(self._ask(key, path, until_s=until_s), atlas_documents.PAGE)
+            if isinstance(page, atlas.Refused | atlas.Lost):
                 return page
-            found |= {one.id: listed_of(one) for one in page.results if carries(one, tag)}
+            found |= {
+                one.id: atlas_documents.listed_of(one) for one in page.results if atlas_documents.carries(one, tag)
+            }
             if page.next is None:
                 return tuple(found[id_] for id_ in sorted(found))
-        return Lost(f"RIPE lists more than {PAGES_MAX * PAGE_SIZE} measurements for one tag")
+        return atlas.Lost(f"RIPE lists more than {PAGES_MAX * PAGE_SIZE} measurements for one tag")
 
     def _ask(
         self,
@@ -353,7 +340,11 @@ class _AtlasTransfer(Transfer):
         return self.lines.add(piece)
 
 
-_TRIED: dict[str, msgspec.json.Decoder[Any]] = {"/credits/": CREDITS, "/measurements/my/": PAGE, "/keys/": KEYS}
+_TRIED: dict[str, msgspec.json.Decoder[Any]] = {
+    "/credits/": atlas_documents.CREDITS,
+    "/measurements/my/": atlas_documents.PAGE,
+    "/keys/": atlas_documents.KEYS,
+}
 
 
 def _decoded(reply: _Reply, decoder: msgspec.json.Decoder[T]) -> T | Unanswered:
@@ -363,19 +354,19 @@ def _decoded(reply: _Reply, decoder: msgspec.json.Decoder[T]) -> T | Unanswered:
         return decoder.decode(reply.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         # The body is not quoted: a list of keys may be in it.
-        return Lost("RIPE answered 200, and the answer cannot be read")
+        return atlas.Lost("RIPE answered 200, and the answer cannot be read")
 
 
 def _unanswered(reply: _Reply, *, about_one: bool = False) -> Unanswered:
     """As of a send; only that a 404 about one measurement is RIPE's word on it."""
     status = reply.status
     if status is not None and 200 <= status < 300:
-        return Lost(f"RIPE answered {status}, which is not expected here")
-    answer = read_answer(
+        return atlas.Lost(f"RIPE answered {status}, which is not expected here")
+    answer = atlas.read_answer(
         _NO_MEASUREMENT, status=status, body=reply.body, retry_after=reply.retry_after, fault=reply.fault
     )
-    assert isinstance(answer, Refused | Lost)
-    if about_one and status == 404 and b'"error"' in reply.body and isinstance(answer, Refused):
+    assert isinstance(answer, atlas.Refused | atlas.Lost)
+    if about_one and status == 404 and b'"error"' in reply.body and isinstance(answer, atlas.Refused):
         return answer._replace(scope="request")
     return answer
 

@@ -12,14 +12,7 @@ from paceline.core.why.chain import OVER, Link, Why
 from paceline.core.why.records import RecordFacts, why_no_run
 from paceline.errors import NotFound
 from paceline.ports import Store
-from paceline.steps.why.runs import (
-    count_daemons,
-    explain_call,
-    explain_check,
-    explain_firing,
-    explain_measurement,
-    open_runs,
-)
+from paceline.steps.why import runs
 from paceline.steps.why.view import WhyView, why_view
 
 _SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sending", "ongoing")
@@ -28,10 +21,10 @@ _SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sendin
 def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
     """Returns why the monitor does not fire: of a run that waits, else of its next firing."""
     entry = store.entries([monitor.generation], now_ms=now_ms).get(monitor.generation)
-    waiting = [run for run in open_runs(store, monitor, now_ms=now_ms) if run.state != "out"]
+    waiting = [run for run in runs.open_runs(store, monitor, now_ms=now_ms) if run.state != "out"]
     if not waiting:
-        return why_view(explain_firing(store, monitor, entry, now_ms=now_ms))
-    return why_view(explain_check(store, monitor, entry, waiting[0], now_ms=now_ms))
+        return why_view(runs.explain_firing(store, monitor, entry, now_ms=now_ms))
+    return why_view(runs.explain_check(store, monitor, entry, waiting[0], now_ms=now_ms))
 
 
 def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -> WhyView:
@@ -39,7 +32,7 @@ def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -
     today = day_at(batch.spec, now_ms)
     run = store.find_call_run(batch.id, record_id, today.isoformat())
     if run is not None:
-        return why_view(explain_call(store, run, now_ms=now_ms))
+        return why_view(runs.explain_call(store, run, now_ms=now_ms))
     record = store.record(batch, record_id)
     if record is None and batch.deleting is None:
         raise NotFound(f"Batch {batch.id!r} has no record {record_id[:300]!r}: it was deleted, or never put.")
@@ -51,7 +44,7 @@ def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -
         record,
         store.day(batch, today.isoformat()),
         provider_gone=record is not None and store.provider(record.provider) is None,
-        daemons=count_daemons(store, now_ms=now_ms),
+        daemons=runs.count_daemons(store, now_ms=now_ms),
     )
     return why_view(why_no_run(facts, now_ms=now_ms))
 
@@ -61,7 +54,7 @@ def explain_job(store: Store, job: StoredJob, *, viewer: str | None, now_ms: int
     item = _first_open_measurement(store, job)
     if item is None:
         return why_view(Why(None, job.state, (_finished(job),)))
-    why = explain_measurement(store, job, item, viewer=viewer, now_ms=now_ms)
+    why = runs.explain_measurement(store, job, item, viewer=viewer, now_ms=now_ms)
     return why_view(why._replace(state=job.state))
 
 
