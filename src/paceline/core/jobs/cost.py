@@ -11,20 +11,8 @@ from typing import assert_never
 
 import msgspec
 
+from paceline.core.jobs import measurement as measurements
 from paceline.core.jobs.atlas import MeterName
-from paceline.core.jobs.measurement import (
-    AnyDefinition,
-    Dns,
-    Http,
-    Measurement,
-    Ntp,
-    Ping,
-    Sslcert,
-    Traceroute,
-    is_oneoff,
-    requested_probes,
-    span_s,
-)
 
 DAY_S = 86_400
 ONEOFF_FACTOR = 2
@@ -48,13 +36,13 @@ class Cost(msgspec.Struct, frozen=True, gc=False):
     """In any 24 hours, as RIPE counts it: a periodic measurement takes a whole day's flow, however soon it ends."""
 
 
-def price(measurement: Measurement, *, now_ms: int) -> Cost:
+def price(measurement: measurements.Measurement, *, now_ms: int) -> Cost:
     """It may wait before it is sent, which can only shorten it: priced as if it were sent now, it is at its dearest."""
-    probes = requested_probes(measurement)
+    probes = measurements.requested_probes(measurement)
     total = results = daily_credits = daily_results = 0
     for definition in measurement.definitions:
         each = credits_per_result(measurement, definition)
-        if is_oneoff(measurement, definition):
+        if measurements.is_oneoff(measurement, definition):
             rounds = day_rounds = flow = 1
         else:
             rounds = firings(measurement, definition, now_ms=now_ms)
@@ -88,29 +76,29 @@ def need_of(cost: Cost, meter: MeterName) -> int:
     return needs_of(cost)["credits" if meter == "balance" else meter]
 
 
-def firings(measurement: Measurement, definition: AnyDefinition, *, now_ms: int) -> int:
+def firings(measurement: measurements.Measurement, definition: measurements.AnyDefinition, *, now_ms: int) -> int:
     """How often each probe of a periodic definition measures at most."""
-    start, stop = span_s(measurement, definition)
+    start, stop = measurements.span_s(measurement, definition)
     assert stop is not None  # a periodic measurement without an end has no maximum and was refused
     now_s = now_ms // 1000
     return _ceil(max(stop - (now_s if start is None else max(start, now_s)), 0), _interval(definition))
 
 
-def credits_per_result(measurement: Measurement, definition: AnyDefinition) -> int:
-    return unit_cost(definition) * (ONEOFF_FACTOR if is_oneoff(measurement, definition) else 1)
+def credits_per_result(measurement: measurements.Measurement, definition: measurements.AnyDefinition) -> int:
+    return unit_cost(definition) * (ONEOFF_FACTOR if measurements.is_oneoff(measurement, definition) else 1)
 
 
-def unit_cost(definition: AnyDefinition) -> int:
+def unit_cost(definition: measurements.AnyDefinition) -> int:
     """Credits for one result of a periodic measurement."""
     match definition:
-        case Ping():
+        case measurements.Ping():
             return _packets_cost(definition.packets, definition.size)
-        case Traceroute():
+        case measurements.Traceroute():
             return 10 * _packets_cost(definition.packets, definition.size)
-        case Dns():
+        case measurements.Dns():
             # DNS over TLS runs over TCP, and is priced so.
             return 20 if definition.protocol == "TCP" or definition.tls else 10
-        case Sslcert() | Http() | Ntp():
+        case measurements.Sslcert() | measurements.Http() | measurements.Ntp():
             # RIPE publishes no price for ntp; the read-back (``unit_differs``) says so if this is not it.
             return 10
         case _:
@@ -124,7 +112,7 @@ def settled(delivered: int, unit: int) -> int:
     return delivered * unit
 
 
-def settle_cost(measurement: Measurement, delivered: Sequence[int]) -> int:
+def settle_cost(measurement: measurements.Measurement, delivered: Sequence[int]) -> int:
     """``delivered``: results of each definition, in order. The ledger charges no more of it than was held."""
     pairs = zip(measurement.definitions, delivered, strict=True)
     return sum(settled(count, credits_per_result(measurement, definition)) for definition, count in pairs)
@@ -138,7 +126,7 @@ def daily_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, 
     return min(credits_spent, cost.daily_credits), min(results, cost.daily_results)
 
 
-def unit_differs(measurement: Measurement, definition: AnyDefinition, told: int) -> bool:
+def unit_differs(measurement: measurements.Measurement, definition: measurements.AnyDefinition, told: int) -> bool:
     """Whether RIPE's ``credits_per_result`` contradicts ours. Whether it holds the one-off factor is not known."""
     return told not in {unit_cost(definition), credits_per_result(measurement, definition)}
 
@@ -148,7 +136,7 @@ def _packets_cost(packets: int | None, size: int | None) -> int:
     return (PACKETS if packets is None else packets) * (size_bytes // MTU_BYTES + 1)
 
 
-def _interval(definition: AnyDefinition) -> int:
+def _interval(definition: measurements.AnyDefinition) -> int:
     assert definition.interval is not None  # spelled out when it was parsed
     return definition.interval
 

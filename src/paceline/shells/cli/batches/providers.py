@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 import typer
 
-from paceline.core.batches.provider import (
-    CALL_FIELDS,
-    Order,
-    ProviderDefinition,
-    ProviderKind,
-    ProviderSpec,
-    WhenUnknown,
-    provider_document,
-)
+from paceline.core.batches import provider as definitions
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells import lists
@@ -73,7 +65,8 @@ class ProviderOptions(NamedTuple):
     """The options of ``provider set``; None for one that was not given."""
 
     kind: Annotated[
-        ProviderKind | None, option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]")
+        definitions.ProviderKind | None,
+        option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]"),
     ] = None
     base_url: Annotated[str | None, option("URL", "What stands before each record's endpoint.")] = None
     header: Annotated[
@@ -89,7 +82,7 @@ class ProviderOptions(NamedTuple):
     breaker_failures: Annotated[int | None, option("N", "Bad calls in a row that close it. [default: 10]")] = None
     breaker_open_for: Annotated[str | None, option("DURATION", "How long it stays closed. [default: 1m]")] = None
     unknown: Annotated[
-        WhenUnknown | None,
+        definitions.WhenUnknown | None,
         option("retry|hold|look_up", "After a call that may have arrived, and is not safe to repeat. [default: retry]"),
     ] = None
     look_up: Annotated[str | None, option("PATH", "Where to ask whether a run arrived, for example /calls/{run}.")] = (
@@ -99,7 +92,8 @@ class ProviderOptions(NamedTuple):
         None
     )
     order: Annotated[
-        Order | None, option("spread|imported|priority", "Which record gets which of its times. [default: spread]")
+        definitions.Order | None,
+        option("spread|imported|priority", "Which record gets which of its times. [default: spread]"),
     ] = None
     expect: Annotated[
         str | None, option("JSON", 'What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.')
@@ -198,7 +192,7 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
 
     def attempt() -> ProviderPut:
         there = system.store.provider(provider_id)
-        document = _edited(provider_id, provider_document(there.spec) if there else None, changes)
+        document = _edited(provider_id, definitions.provider_document(there.spec) if there else None, changes)
         return providers.put_provider(
             system.store,
             system.vault,
@@ -218,14 +212,14 @@ def _edited(provider_id: str, there: dict[str, Any] | None, changes: dict[str, A
         raise providers.no_provider(provider_id)
     kept = there or {}
     if changes.get("kind") == "outgoing":  # what only a call needs is not kept
-        kept = {name: value for name, value in kept.items() if name not in CALL_FIELDS}
+        kept = {name: value for name, value in kept.items() if name not in definitions.CALL_FIELDS}
     return merged(kept, changes)
 
 
 def _definition(view: ProviderView | None) -> dict[str, Any] | None:
     """The provider's document, out of its view."""
     shown = msgspec.to_builtins(view)
-    return shown and {name: shown[name] for name in ProviderSpec.__struct_fields__}
+    return shown and {name: shown[name] for name in definitions.ProviderSpec.__struct_fields__}
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:
@@ -257,7 +251,7 @@ def _emit_one(call: Call, view: ProviderView, *, done: str) -> None:
     emit(call, view, f"{view.id} {done}; {view.standing.waiting} waiting")
 
 
-def _view(system: System, provider: ProviderDefinition | None) -> ProviderView:
+def _view(system: System, provider: definitions.ProviderDefinition | None) -> ProviderView:
     assert provider is not None, "a put returns the provider, or raises"
     return provider_view(system.store, provider, now_ms=system.clock.now_ms())
 
