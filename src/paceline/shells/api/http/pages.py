@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -11,12 +11,13 @@ import msgspec
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cursors import position_of
 from paceline.shells.lists import first_of
+from paceline.steps.walk import HasId
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 QUERY_BYTES_MAX = 8_192
 _TRUTH = {"true": True, "false": False}
 T = TypeVar("T")
-V = TypeVar("V", bound="HasId")
+V = TypeVar("V", bound=HasId)
 
 
 class PageQuery(NamedTuple):
@@ -24,11 +25,6 @@ class PageQuery(NamedTuple):
     cursor: str = ""
     given: Mapping[str, str] = {}
     """All query parameters that were given."""
-
-
-class HasId(Protocol):
-    @property
-    def id(self) -> str: ...
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
