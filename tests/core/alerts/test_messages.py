@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from paceline.core.alerts.alert import ADMINS, EVENTS, REASON_CHARS_MAX, Alert, Event
+from paceline.core.alerts.alert import ADMINS, REASON_CHARS_MAX, Alert, Event
 from paceline.core.alerts.events import account_quarantined, day_ended, dead_letters, job_finished, open_runs
 from paceline.core.alerts.message import Severity, delivery_handle, severity_of, text_of, title_of, webhook_body
 from paceline.core.batches.batch import Batch, BatchSpec, Day
@@ -90,7 +90,7 @@ def test_webhook_body_is_the_alert_in_json_and_the_same_at_each_try() -> None:
     assert webhook_body(ALERT) == body
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", get_args(Event))
 def test_every_event_has_a_title_that_names_its_subject_and_a_severity(event: Event) -> None:
     alert = replace(ALERT, event=event)
     assert "web" in title_of(alert)

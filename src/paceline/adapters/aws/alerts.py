@@ -31,8 +31,6 @@ from paceline.core.alerts.record import (
 from paceline.ports.alerts import ListPlace
 
 OPEN, OVER, FAILED = "alert#open", "alert#over", "alert#failed"
-ACTIONS_EACH = 2
-"""Actions of one new alert in a transaction."""
 
 
 def adding(alert: Alert, *, when: str = ABSENT) -> list[Action]:

@@ -83,7 +83,6 @@ class Database:
     def __init__(self, path: str, *, synchronous: str, clock: Clock | None = None) -> None:
         self.path = path
         self._clock = clock
-        self._synchronous = synchronous
         self._lock = FairLock()  # else a thread that writes without a pause keeps the tick out
         self._readers: list[apsw.Connection] = []
         self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,7 +19,6 @@ Event = Literal[
     "account.quarantined",
     "channel.test",
 ]
-EVENTS: tuple[str, ...] = get_args(Event)
 
 ADMINS = ""
 """The user of an alert for all admins: those who are admins when it is passed on."""

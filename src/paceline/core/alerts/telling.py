@@ -21,7 +21,6 @@ COMES_BACK = frozenset({"monitor.failing", "monitor.late"})
 WAIT_MS_MAX = 2 * CAP_MS
 """No try waits longer than this for the next one."""
 NO_CHANNEL = "there is no channel to tell it through"
-CHANNEL_GONE = "the channel was removed"
 SILENCE_OVER = "it was over before its silence ended"
 
 
