@@ -91,8 +91,18 @@ def test_lists_have_figures_of_each_monitor_if_asked(world: World, flapped: Clie
     root = world.add("root", "admin")
     for client, path in ((flapped, "/v1/users/me/monitors"), (root, "/v1/monitors")):
         new, own = client("GET", f"{path}?figures=true").json["items"]
-        assert new["figures"] == {"uptime_30d": None, "p95_ms": None}
+        nothing: list[None] = [None] * 30
+        assert new["figures"] == {"uptime_30d": None, "p95_ms": None, "days": nothing, "p50_days": nothing}
         assert 0 < own["figures"]["uptime_30d"] < 1
         assert own["figures"]["p95_ms"] == pytest.approx(40, rel=0.025)
+        days, medians = own["figures"]["days"], own["figures"]["p50_days"]
+        assert len(days) == len(medians) == 30
+        told = {
+            day["date"]: day
+            for day in client("GET", f"/v1/users/{own['user']}/monitors/{own['id']}/uptime").json["days"]
+        }
+        newest = told[max(told)]
+        assert medians[-1] == newest["p50"]
+        assert days[-1] == pytest.approx(newest["share"], abs=0.01)
     refused = flapped("GET", "/v1/users/me/monitors?figures=perhaps")
     assert (refused.status, refused.json["errors"][0]["pointer"]) == (422, "/query/figures")

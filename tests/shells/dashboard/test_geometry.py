@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.shells.dashboard.pictures import ahead_chart, nice_top, value_ticks
+from paceline.shells.dashboard.pictures import ahead_chart, nice_top, small_days, value_ticks
 
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 
@@ -63,3 +63,16 @@ def test_axis_of_any_value_begins_at_zero_and_ends_at_a_round_figure_above_it(mo
     assert (ticks[0].text, ticks[0].at, ticks[-1].at) == ("0", 100, 0)
     assert 2 <= len(ticks) <= 6
     assert len({tick.text for tick in ticks}) == len(ticks)
+
+
+def test_days_of_a_row_are_taller_where_something_failed_and_flat_where_nothing_is_known() -> None:
+    small = small_days([None, 1.0, 0.5], [None, 10.0, 20.0])
+    assert small.none == "M0.2 19h.6v1h-.6z"
+    assert small.good == "M1.2 8h.6v12h-.6zM2.2 8h.6v12h-.6z"
+    assert small.bad == "M2.1 0h.8v7h-.8z"
+    assert (small.line, small.width) == ("", 3)
+
+
+def test_medians_of_a_row_are_a_line_from_three_days_on() -> None:
+    assert small_days([1.0] * 3, [6.0, 0.0, 12.0]).line == "M0.00 11.7L1.00 20.0L2.00 3.3"
+    assert small_days([1.0] * 3, [0.0] * 3).line == "M0.00 20.0L1.00 20.0L2.00 20.0"

@@ -60,7 +60,7 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
             "Balance at RIPE",
             "Dead letters",
         ),
-        "/ui/monitors": ("web", "flapping", "by-hand", "Waiting for a checker", "Failing"),
+        "/ui/monitors": ("web", "flapping", "by-hand", "Waiting for a checker", "Failing", "30 days", "Why"),
         "/ui/monitors/demo/broken": (
             "Failing",
             "Status 503, expected 2xx",
@@ -71,7 +71,7 @@ def views(demo: Running) -> dict[str, tuple[str, ...]]:
             "Definition",
             "Runs",
         ),
-        "/ui/providers": ("steady", "moody", "Open", "Latency", "spread"),
+        "/ui/providers": ("steady", "moody", "Open", "Latency"),
         "/ui/providers?id=steady": ("Latency, ms", "Next in order", "Limits", "bad calls in a row", "Running days"),
         "/ui/batches": ("demo", "Running day", "of 300 done", "Plan today"),
         "/ui/monitors/demo/web?range=30d": ("Latency, ms", "Median of the day", "30 days"),

@@ -49,10 +49,15 @@ class AlertDocument(TypedDict, total=False):
 
 
 class MonitorFigures(Model, frozen=True):
-    """The share of good time over 30 days, and the 95th percentile of latency over 90. None: nothing is known."""
+    """The share of good time over 30 days, and the 95th percentile of latency over 90. None: nothing is known.
+
+    ``days`` and ``p50_days``: the share of good time and the median latency of each of the last 30 days, oldest first.
+    """
 
     uptime_30d: float | None
     p95_ms: float | None
+    days: list[float | None]
+    p50_days: list[float | None]
 
 
 class Monitor(Model, frozen=True):

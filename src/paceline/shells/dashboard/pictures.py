@@ -228,6 +228,37 @@ def status_days(days: Sequence[dict[str, Any]], today: date, height: float, coun
     return found
 
 
+class SmallDays(NamedTuple):
+    """The days of one monitor in a row of a list: paths in a box of as many units as there are days."""
+
+    good: str
+    bad: str
+    none: str
+    line: str
+    width: int
+
+
+SMALL_HEIGHT = 20
+LINE_DAYS_MIN = 3
+"""Fewer days make no line."""
+
+
+def small_days(shares: Sequence[float | None], medians: Sequence[float | None]) -> SmallDays:
+    """Bars of days, those with failures taller, and a line through their medians on a scale of its own."""
+    good, bad, none = [], [], []
+    for x, share in enumerate(shares):
+        if share is None:
+            none.append(f"M{x}.2 19h.6v1h-.6z")
+        else:
+            good.append(f"M{x}.2 8h.6v12h-.6z")
+            if share < 1:
+                bad.append(f"M{x}.1 0h.8v7h-.8z")
+    known = [(float(x), value) for x, value in enumerate(medians) if value is not None]
+    top = 1.2 * max((value for _, value in known), default=0) or 1.0
+    drawn = line(known, top, SMALL_HEIGHT) if len(known) >= LINE_DAYS_MIN else ""
+    return SmallDays("".join(good), "".join(bad), "".join(none), drawn, len(shares))
+
+
 def latency_points(
     runs: Sequence[dict[str, object]], start: datetime, end: datetime
 ) -> tuple[list[tuple[float, float]], list[float]]:

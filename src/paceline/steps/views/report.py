@@ -61,10 +61,15 @@ class SkippedView(msgspec.Struct, frozen=True):
 
 
 class MonitorFigures(msgspec.Struct, frozen=True):
-    """The share of good time over 30 days, and the 95th percentile of latency over 90; null: nothing is known."""
+    """The share of good time over 30 days, and the 95th percentile of latency over 90; null: nothing is known.
+
+    ``days`` and ``p50_days``: the share of good time and the median latency of each of the last 30 days, oldest first.
+    """
 
     uptime_30d: float | None
     p95_ms: float | None
+    days: list[float | None]
+    p50_days: list[float | None]
 
 
 class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -16,6 +16,8 @@ from paceline.core.schema import Date, Instant
 from paceline.ports import Store
 from paceline.steps.views.report import MonitorFigures, MonitorView
 
+LISTED_DAYS = 30
+
 
 class LatencyView(msgspec.Struct, frozen=True):
     """Of good outcomes, in milliseconds, at most 2.5 % off. None: there is none."""
@@ -105,7 +107,14 @@ def with_figures(store: Store, views: Sequence[MonitorView], *, now_ms: int) -> 
 
 def _monitor_figures(rollup: Rollup, *, now_ms: int) -> MonitorFigures:
     told = figures(rollup, now_ms=now_ms)
-    return MonitorFigures(told.shares[WINDOWS_DAYS.index(30)], told.latency.p95)
+    known = {one.number: one for one in told.days}
+    days = [known.get(now_ms // DAY_MS - back) for back in reversed(range(LISTED_DAYS))]
+    return MonitorFigures(
+        told.shares[WINDOWS_DAYS.index(LISTED_DAYS)],
+        told.latency.p95,
+        [None if one is None else share([one.day]) for one in days],
+        [None if one is None else one.latency.p50 for one in days],
+    )
 
 
 def days_csv(view: UptimeView) -> bytes:

@@ -45,6 +45,8 @@ async def list_monitors(call: Call) -> Answer:
         _users(api, whose),
     )
     items = listed["items"]
+    if wanted["sort"] == "health":  # the list has what fails and what is late together
+        items.sort(key=lambda one: HEALTHS.index(one["health"]))
     await together(*(add_newest_run(api, one) for one in items if one["health"] in ("failing", "late")))
     kept = {name: value for name, value in asked.items() if name != "cursor"}
     return await page(
