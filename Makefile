@@ -65,15 +65,15 @@ quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, 
 	$(BIN)/mypy
 	PACELINE_TEST_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
 
-test-on:  ## core, steps, the store on SQLite and the API on another Python: make test-on PYTHON=python3.13
+test-on:  ## core, steps, the store on SQLite, the API and the client on another Python: make test-on PYTHON=python3.13
 	$(PYTHON) -m venv build/on/$(notdir $(PYTHON))
 	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet -r $(LOCK)
 	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
-	build/on/$(notdir $(PYTHON))/bin/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract tests/adapters tests/shells/api $(ARGS)
+	build/on/$(notdir $(PYTHON))/bin/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract tests/adapters tests/shells/api tests/client $(ARGS)
 
-image-test: $(STAMP)  ## builds the container image and runs it, as root, with buildah and podman; takes three minutes
+image-test: $(STAMP)  ## builds the container image, runs it, and runs the systemd units in it: as root, in minutes
 	@scripts/install-image-tools
-	PACELINE_IMAGE_BASE="$${PACELINE_IMAGE_BASE:-build/image/base.tar}" $(BIN)/python -m pytest -q tests/deploy/test_image.py $(ARGS)
+	PACELINE_IMAGE_BASE="$${PACELINE_IMAGE_BASE:-build/image/base.tar}" $(BIN)/python -m pytest -q tests/deploy/test_image.py tests/deploy/test_units.py $(ARGS)
 
 coverage: $(STAMP)  ## which lines and branches the tests reach without AWS; fails below the floors
 	rm -rf build/coverage

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import configparser
-import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,8 +21,6 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "container" / "compose.yaml").read_text())
 MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "paceline.yaml").read_text()))
-METRICS = set(re.findall(r"^\| `(paceline_\w+)`", (ROOT / "docs/reference/metrics.md").read_text(), re.MULTILINE))
-METRIC = re.compile(r"\bpaceline_\w+?(?=_bucket\b|\b)")
 
 
 def run(*words: str) -> str:
@@ -107,6 +104,28 @@ def test_systemd_accepts_the_units(tmp_path: Path) -> None:
     assert run("systemd-analyze", "verify", "--man=no", *units) == ""
 
 
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("name", ["paceline.service", "paceline-backup.service"])
+def test_systemd_finds_little_that_the_units_leave_open(tmp_path: Path, name: str) -> None:
+    unit = tmp_path / name
+    unit.write_text((DEPLOY / "systemd" / name).read_text().replace("/opt/paceline/bin/paceline", "/bin/true"))
+    said = run("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=15", str(unit))
+    assert re.search(r"Overall exposure level for \S+: [01]\.\d ", said)
+
+
+def test_command_of_the_unit_starts_serves_and_ends_in_time(tmp_path: Path) -> None:
+    unit = (DEPLOY / "systemd" / "paceline.service").read_text()
+    lines = dict(re.findall(r"^(ExecStart|TimeoutStopSec|KillSignal)=(.+)$", unit, re.MULTILINE))
+    words = lines["ExecStart"].replace("/opt/paceline/bin/paceline", tool("paceline")).split()
+    env = dict(re.findall(r"^Environment=(\w+)=(.+)$", unit, re.MULTILINE))
+    env |= {"PACELINE_STORE": f"sqlite:///{tmp_path}/paceline.db", "PACELINE_PORT": "0", "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(words, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"Paceline is up: http://127.0.0.1:")
+        process.send_signal(signal.Signals[lines["KillSignal"]])
+        assert process.wait(seconds(lines["TimeoutStopSec"])) == 0
+
+
 def backup_script_of_systemd() -> str:
     text = (DEPLOY / "systemd" / "paceline-backup.service").read_text()
     script = re.search(r"^ExecStart=/bin/sh -ec '(.+)'$", text, re.MULTILINE)
@@ -143,31 +162,3 @@ def test_backup_script_makes_a_checked_copy_with_its_key_and_keeps_fourteen(tmp_
     assert len(copies) == len(list(backups.glob("*.key"))) == 14
     assert copies[-1].stat().st_mode & 0o777 == 0o600
     assert copies[-1].with_suffix(".key").read_bytes() == (tmp_path / "paceline.key").read_bytes()
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_accepts_the_alert_rules() -> None:
-    run("promtool", "check", "rules", "deploy/monitoring/alerts.yaml")
-
-
-def expressions() -> dict[str, list[str]]:
-    rules: Any = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())
-    board: Any = json.loads((DEPLOY / "monitoring" / "grafana.json").read_text())
-    return {
-        "alerts.yaml": [rule["expr"] for group in rules["groups"] for rule in group["rules"]],
-        "grafana.json": [target["expr"] for panel in board["panels"] for target in panel["targets"]],
-    }
-
-
-@pytest.mark.parametrize("file", ["alerts.yaml", "grafana.json"])
-def test_rules_and_panels_ask_for_metrics_that_exist(file: str) -> None:
-    asked = {name for expression in expressions()[file] for name in METRIC.findall(expression)}
-    assert asked
-    assert asked - METRICS == set()
-
-
-def test_every_alert_says_what_to_do() -> None:
-    rules: Any = yaml.safe_load((DEPLOY / "monitoring" / "alerts.yaml").read_text())
-    for rule in rules["groups"][0]["rules"]:
-        assert rule["annotations"].keys() == {"summary", "action"}, rule["alert"]
-        assert rule["labels"]["severity"] in ("warning", "critical")

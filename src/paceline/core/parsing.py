@@ -15,6 +15,7 @@ from paceline.errors import FieldProblem, InvalidInput, MalformedBody
 TEXT_CHARS_MAX = 4_096
 LEVELS_MAX = 32
 NAME_CHARS_MAX = 256
+TOO_DEEP = "The body is nested too deeply."
 T = TypeVar("T")
 _BREAKING = frozenset({"Cc", "Zl", "Zp"})
 """Unicode categories: control characters, line and paragraph separators."""
@@ -38,7 +39,7 @@ def decode_part(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = ""
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedBody(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
-        raise MalformedBody("The body is nested too deeply.") from None
+        raise MalformedBody(TOO_DEEP) from None
 
 
 def field_problem(error: msgspec.ValidationError, pointer: str = "") -> FieldProblem:
@@ -61,7 +62,9 @@ def repeated_name(body: bytes) -> str | None:
     try:
         _LOOK.decode(text)
     except _Repeated:
-        return _find_repeated(_TREE.decode(text))
+        return _find_repeated_of(text)
+    except RecursionError:  # from Python 3.14 on each decoder has a limit of its own: what is left of the stack
+        raise MalformedBody(TOO_DEEP) from None
     return None
 
 
@@ -149,8 +152,14 @@ def _look(members: list[tuple[str, Any]]) -> None:
         raise _Repeated
 
 
+def _find_repeated_of(text: str) -> str | None:
+    try:
+        return _find_repeated(_TREE.decode(text))
+    except RecursionError:
+        raise MalformedBody(TOO_DEEP) from None
+
+
 def _find_repeated(value: Any, pointer: str = "") -> str | None:
-    """Recursion is safe: the same text was decoded before, by a decoder with a limit on nesting."""
     parts: list[tuple[str, Any]] = []
     if isinstance(value, _Members):
         seen: set[str] = set()

@@ -352,6 +352,7 @@ def test_all_errors_are_named_at_once() -> None:
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
         b"[" * 500 + b"]" * 500,
         b'{"a":' * 900 + b"1" + b"}" * 900,
+        b'{"a":1,"a":' * 30_000 + b"1" + b"}" * 30_000,
     ],
     ids=lambda value: repr(value[:12]),
 )
