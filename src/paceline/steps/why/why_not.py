@@ -12,8 +12,8 @@ from paceline.core.why.chain import OVER, Link, Why
 from paceline.core.why.records import RecordFacts, why_no_run
 from paceline.errors import NotFound
 from paceline.ports import Store
+from paceline.steps.upkeep.daemons import count_daemons
 from paceline.steps.why.runs import (
-    count_daemons,
     explain_call,
     explain_check,
     explain_firing,
