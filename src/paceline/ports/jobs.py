@@ -11,6 +11,7 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.meters import Reading, Short
 from paceline.core.jobs.pool import Account
+from paceline.core.jobs.send_order import QueuedUser
 
 
 class JobStore(Protocol):
@@ -112,6 +113,15 @@ class JobStore(Protocol):
 
         Parked measurements that are due go back to the queue first. Disabled and removed users are left out.
         """
+
+    def send_line(self, *, users_max: int, each_max: int, count_max: int) -> list[QueuedUser]:
+        """Returns the users who may send, in the order of turns, each with its first queued measurements.
+
+        It changes nothing: what is parked stays so. ``count_max``: so far is counted what a user has queued.
+        """
+
+    def queued_before(self, owner: str, handle: int, *, limit: int) -> int:
+        """Returns how many measurements of the user are queued before this handle, counting up to the limit."""
 
     def next_send_ms(self) -> int | None:
         """Returns when there is something to send or to look up: 0 if something is queued, None if nothing waits."""

@@ -130,7 +130,9 @@ def list_jobs(system: System, owner: str | None, *, cursor: str | None, limit: i
     """Newest first: a user's, or everybody's."""
     scope = "jobs" if owner is None else f"jobs {owner}"
     before = position_of(cursor, scope, 0) or None
-    views, following = job_report.job_summaries(system.store, owner, before=before, limit=limit)
+    views, following = job_report.job_summaries(
+        system.store, owner, before=before, limit=limit, now_ms=system.clock.now_ms()
+    )
     return views, next_cursor(scope, following)
 
 

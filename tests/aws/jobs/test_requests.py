@@ -130,7 +130,7 @@ def test_job_progress_reads_no_states_whose_count_is_zero(bench: AwsBench) -> No
     assert bench.store.park([(item.handle, 0) for item in heads(bench.store, each_max=2)], next_ms=T0_MS + 1, reason="")
     assert send(bench.store, key).job == job.id
     asked = taken(bench, lambda store: job_progress(store, job, now_ms=T0_MS, viewer="ann"))
-    assert asked == {"GetItem": 1, "Query": 1}, "the job, and the states of its measurements"
+    assert asked == {"GetItem": 2, "Query": 2, "BatchGetItem": 1}, "the states of its measurements, and when they end"
     waits = job_progress(bench.store, older, now_ms=T0_MS, viewer="ann").waiting
     assert waits is not None
 

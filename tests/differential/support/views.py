@@ -93,9 +93,10 @@ def accounts(store: Store, now_ms: int) -> list[Any]:
 def jobs(store: Store, now_ms: int) -> list[Any]:
     found = store.jobs(None, before=None, limit=LIMIT)
     shown: list[Any] = [*found, store.send_counts(), store.gates(["192.0.2.1"])]
+    summaries, _ = job_report.job_summaries(store, None, before=None, limit=LIMIT, now_ms=now_ms)
+    shown += summaries
     for job in found:
         shown += [
-            job_report.job_summary(store, job),
             job_report.job_view(store, job, now_ms=now_ms),
             store.job_counts(job.number),
             list(job_report.job_measurements(store, job)),

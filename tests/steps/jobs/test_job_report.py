@@ -132,12 +132,12 @@ def test_jobs_come_newest_first_and_pages_join_without_gap_or_overlap(store: Sto
     found: list[str] = []
     before: int | None = None
     for _ in range(5):
-        page, before = job_report.job_summaries(store, "ann", before=before, limit=2)
+        page, before = job_report.job_summaries(store, "ann", before=before, limit=2, now_ms=T0_MS)
         found += [one.job for one in page]
         if before is None:
             break
     assert found == made[::-1]
-    everybody, _ = job_report.job_summaries(store, None, before=None, limit=10)
+    everybody, _ = job_report.job_summaries(store, None, before=None, limit=10, now_ms=T0_MS)
     assert len(everybody) == 6
 
 
@@ -146,12 +146,12 @@ def test_a_summary_counts_the_same_as_the_view(store: Store) -> None:
     job = admitted(store, 3)
     done(store, send(store, key))
     send(store, key)
-    [summary], _ = job_report.job_summaries(store, "ann", before=None, limit=5)
+    [summary], _ = job_report.job_summaries(store, "ann", before=None, limit=5, now_ms=T0_MS)
     assert summary.counts == job_report.job_progress(store, job_of(store, job), now_ms=T0_MS).counts
     assert (summary.measurements, summary.open, summary.done) == (3, 2, 1)
     job_report.cancel_job(store, job_of(store, job), now_ms=T0_MS)
     done(store, store.measurements(job.number, after=0, limit=1)[0])
-    [summary], _ = job_report.job_summaries(store, "ann", before=None, limit=5)
+    [summary], _ = job_report.job_summaries(store, "ann", before=None, limit=5, now_ms=T0_MS)
     assert (summary.counts.done, summary.counts.cancelled, summary.open) == (2, 1, 0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from paceline_client.answers import Model
 from paceline_client.models.states import JobState, MeasurementState
+from paceline_client.models.why import WhyEta
 
 
 class JobQuote(Model, frozen=True):
@@ -96,7 +97,11 @@ class Measurement(Model, frozen=True):
 
 
 class JobStatus(Model, frozen=True):
-    """A job as it is now. ``finished``: every measurement has ended. ``success``: and every one ended well."""
+    """A job as it is now. ``finished``: every measurement has ended. ``success``: and every one ended well.
+
+    ``place``: how many sends come before its next one; None: nothing of it waits to be sent. ``eta``: when its first
+    measurement is sent, and once that was, when its last one ends. ``reason``: what it waits for.
+    """
 
     job: str
     title: str
@@ -112,11 +117,14 @@ class JobStatus(Model, frozen=True):
     counts: Counts
     cost: Cost
     waiting: Waiting | None
+    place: int | None
+    eta: WhyEta | None
+    reason: str
     measurements: tuple[Measurement, ...] = ()
 
 
 class JobSummary(Model, frozen=True):
-    """A job in a list."""
+    """A job in a list. ``place``, ``eta`` and ``reason``: see ``JobStatus``."""
 
     job: str
     title: str
@@ -133,6 +141,9 @@ class JobSummary(Model, frozen=True):
     cancelled: int
     counts: Counts
     cost: Cost
+    place: int | None
+    eta: WhyEta | None
+    reason: str
 
 
 class Result(Model, frozen=True):

@@ -35,7 +35,7 @@ class WhyLink(Model, frozen=True):
 
 
 class WhyEta(Model, frozen=True, rename={"from_": "from"}):
-    """When a run starts, if nothing new comes and nobody changes anything; equal times: exactly then."""
+    """When a run starts or a job ends, if nothing new comes and nobody changes anything; equal times: exactly then."""
 
     from_: datetime
     to: datetime

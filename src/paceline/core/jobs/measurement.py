@@ -215,7 +215,13 @@ def targets_of(measurement: Measurement) -> frozenset[str]:
     return frozenset(d.target.lower().rstrip(".") for d in measurement.definitions if d.target is not None)
 
 
+def stops_ms(measurement: Measurement) -> int | None:
+    """The first stop time of its definitions: after it, it can no longer be sent. None: it has none."""
+    stops = [span_s(measurement, definition)[1] for definition in measurement.definitions]
+    return min((stop * 1000 for stop in stops if stop is not None), default=None)
+
+
 def is_overdue(measurement: Measurement, *, now_ms: int) -> bool:
     """Whether it waited past a definition's stop time: it can no longer be sent."""
-    stops = (span_s(measurement, definition)[1] for definition in measurement.definitions)
-    return any(stop is not None and stop * 1000 <= now_ms for stop in stops)
+    stop_ms = stops_ms(measurement)
+    return stop_ms is not None and stop_ms <= now_ms

@@ -60,6 +60,15 @@ def next_turns(queue: Iterable[Turn], *, users_max: int) -> NextTurns:
     return found
 
 
+class QueuedUser(NamedTuple):
+    """A user who may send, in the order of turns. ``queued``: how many measurements, as far as they were counted."""
+
+    owner: str
+    queued: int
+    first: tuple[StoredMeasurement, ...]
+    """Those that are tried first, in order."""
+
+
 class Sorted(NamedTuple):
     """Queued measurements by what happens to them now."""
 

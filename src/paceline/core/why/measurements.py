@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from paceline.core.jobs.measurement import is_overdue
+from paceline.core.jobs.measurement import is_overdue, stops_ms
 from paceline.core.jobs.meters import NEVER_MS
 from paceline.core.jobs.pool import Gate, Refuse, Send, Wait, was_passed_too_long
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
-from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Link, Why, counted, took
-
-OWN_AHEAD_MAX = 100
-"""So many of a user's own measurements that are before one are counted."""
+from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Eta, Link, Why, counted, took
+from paceline.core.why.send_eta import SendForecast
+from paceline.core.why.send_line import PLACES_MAX, SendLine, waiting_of
 
 
 class MeasurementFacts(NamedTuple):
     """What is stored of a measurement, and what the dispatcher would decide if it tried it now.
 
-    ``ahead``: how many of the same user are queued before it, counted to one more than ``OWN_AHEAD_MAX``.
+    ``ahead``: how many of the same user are queued before it, counted as far as ``send_line.PLACES_MAX``.
     ``targets``: the gates of its targets; ``ripe``: RIPE's pauses for everybody. Either may be over. ``daemons``: how
     many run. ``account_names``: True if the asker may see which accounts there are.
     """
@@ -32,6 +31,8 @@ class MeasurementFacts(NamedTuple):
     disabled: bool = False
     daemons: int = 1
     account_names: bool = False
+    line: SendLine | None = None
+    """Everything that waits to be sent."""
 
 
 def why_measurement(facts: MeasurementFacts, *, now_ms: int) -> Why:
@@ -41,7 +42,7 @@ def why_measurement(facts: MeasurementFacts, *, now_ms: int) -> Why:
     first = _admitted(facts)
     match item.state:
         case "queued" | "parked":
-            return Why(name, item.state, (*first, *_waiting(facts, now_ms=now_ms)))
+            return Why(name, item.state, (*first, *_waiting(facts, now_ms=now_ms)), _eta(facts, now_ms=now_ms))
         case "sending":
             text = f"It is on its way to RIPE{_with(facts)}; its intent was written before."
             return Why(name, item.state, (*first, Link("provider", text, item.intent_ms, None, NOBODY)))
@@ -52,6 +53,16 @@ def why_measurement(facts: MeasurementFacts, *, now_ms: int) -> Why:
             return Why(name, item.state, (*first, *_sent(facts), _running(item)))
         case _:
             return Why(name, item.state, (*first, *_sent(facts), _ended(item)))
+
+
+def _eta(facts: MeasurementFacts, *, now_ms: int) -> Eta | None:
+    """Returns when it is sent; None if that takes somebody's help, or if it is not sent at all."""
+    item = facts.item
+    given_up = facts.job.cancelled_ms is not None or item.stopping or is_overdue(item.measurement, now_ms=now_ms)
+    if facts.line is None or given_up or facts.disabled or not facts.daemons or isinstance(facts.decision, Refuse):
+        return None
+    one = waiting_of(item, facts.ahead, facts.targets, now_ms=now_ms)
+    return SendForecast(facts.line, now_ms=now_ms).eta(one)
 
 
 def _admitted(facts: MeasurementFacts) -> list[Link]:
@@ -70,15 +81,18 @@ def _waiting(facts: MeasurementFacts, *, now_ms: int) -> list[Link]:
     if is_overdue(item.measurement, now_ms=now_ms):
         text = "Its stop time has passed: it fails at its next turn, and is refunded."
         found.append(Link("due", text, None, None, "its user: submit it again with a later stop time"))
+    elif (stop_ms := stops_ms(item.measurement)) is not None:
+        text = "It stops then: if it is not sent before, it fails, and is refunded."
+        found.append(Link("due", text, None, stop_ms, "its user: submit it again with a later stop time"))
     found += _gates(facts, now_ms=now_ms)
     if facts.ahead:
-        amount = counted(facts.ahead, OWN_AHEAD_MAX, "measurement", "measurements")
+        amount = counted(facts.ahead, PLACES_MAX - 1, "measurement", "measurements")
         text = f"{amount} of the same user came before it; users take turns, and each sends one at a turn."
         found.append(Link("turn", text[:1].upper() + text[1:], facts.job.created_ms, None, NOBODY))
     found += _room(facts, now_ms=now_ms)
     if not facts.daemons:
         found.append(Link("lease", "No daemon runs that would send it.", None, None, START_DAEMON))
-    if not found:
+    if not [link for link in found if link.link != "due"]:
         text = "Nothing is in its way: it is sent when its user's turn comes, one measurement of all users at a time."
         found.append(Link("turn", text, facts.job.created_ms, None, NOBODY))
     return found

@@ -15,7 +15,7 @@ import msgspec
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.jobs.values import StoredJob
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX, again_ms, signature_text, signed_bytes
-from paceline.ports import JobStore
+from paceline.ports import Store
 from paceline.steps.views.job_report import job_progress
 
 HOOKS_MAX = 50
@@ -57,7 +57,7 @@ def sign(secret: str, body: bytes, *, at_s: int) -> str:
 
 
 def begin_webhooks(
-    store: JobStore, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
+    store: Store, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
 ) -> list[Hook]:
     """Returns the tries that this process makes; those that another process took first are left out."""
     begun = []
@@ -74,9 +74,7 @@ def begin_webhooks(
     return begun
 
 
-def end_webhooks(
-    store: JobStore, hooks: Mapping[tuple[int, int], Hook], results: Sequence[CallResult]
-) -> list[HookEnded]:
+def end_webhooks(store: Store, hooks: Mapping[tuple[int, int], Hook], results: Sequence[CallResult]) -> list[HookEnded]:
     """Only a 2xx ends it before its last try; a redirect is not followed. What failed is on its way already."""
     ended = []
     for result in results:
@@ -89,7 +87,7 @@ def end_webhooks(
     return ended
 
 
-def _call(store: JobStore, job: StoredJob, *, tries: int, secret: bytes, now_ms: int) -> Call:
+def _call(store: Store, job: StoredJob, *, tries: int, secret: bytes, now_ms: int) -> Call:
     assert job.webhook is not None
     body = msgspec.json.encode(job_progress(store, job, now_ms=now_ms, viewer=job.owner))
     signature = sign(webhook_secret(secret, job.owner), body, at_s=now_ms // 1_000)

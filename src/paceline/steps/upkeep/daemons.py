@@ -9,6 +9,7 @@ import msgspec
 from paceline.core.daemons import Daemon, DaemonKind, is_gone
 from paceline.core.instants import to_text
 from paceline.core.schema import Instant
+from paceline.ports import Store
 from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
 from paceline.steps.views.to_view import to_view
@@ -42,6 +43,12 @@ def list_daemons(store: ItemStore, *, limit: int) -> list[Daemon]:
     """Return the stored daemons, the one seen last first."""
     found = [one.value for one in DAEMONS.page(store, limit=ROWS_MAX) if one.value is not None]
     return sorted(found, key=lambda one: (-one.beat_ms, one.id))[:limit]
+
+
+def count_daemons(store: Store, *, now_ms: int) -> int:
+    """Return how many daemons run on the store; at least one on AWS, where functions may do their work."""
+    running = sum(not is_gone(one, now_ms=now_ms) for one in list_daemons(store, limit=DAEMONS_MAX))
+    return max(running, 1) if store.traits.remote else running
 
 
 def beat(store: ItemStore, daemon: Daemon) -> None:

@@ -15,12 +15,16 @@ from paceline.core.jobs.pool import Gate, Pool, Refuse, Send, Wait, choose, make
 from paceline.core.jobs.values import Budget, JobState, StoredJob, StoredMeasurement
 from paceline.core.schema import Instant
 from paceline.errors import JobFinished, NotFound
-from paceline.ports import JobStore
+from paceline.ports import JobStore, Store
 from paceline.steps.jobs.gates import read_gates
-from paceline.steps.views.account_report import RELEASES_MS
+from paceline.steps.views.eta import EtaView, eta_view
+from paceline.steps.views.job_outlook import JobOutlooks, OpenJob
 from paceline.steps.views.to_view import to_view
 
 PAGE_MEASUREMENTS = 500
+POLLED_MAX = 100
+LISTED_MAX = 20
+"""Of a job with more measurements, a poll or a list does not read them, and so cannot say when the last one ends."""
 TURN = "it waits for its turn"
 _WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
 
@@ -92,7 +96,9 @@ class MeasurementView(msgspec.Struct, frozen=True):
 class JobView(msgspec.Struct, frozen=True):
     """``finished``: every measurement ended. ``success``: and every one ended well.
 
-    ``measurements`` is left out where it was not asked for.
+    ``place``: how many sends come before the job's next one; null: nothing of it waits to be sent. ``eta``: when the
+    first measurement is sent, and once that was, when the last one ends; null: that cannot be said. ``reason``: what it
+    waits for. ``measurements`` is left out where it was not asked for.
     """
 
     job: str
@@ -109,11 +115,18 @@ class JobView(msgspec.Struct, frozen=True):
     counts: CountsView
     cost: CostView
     waiting: WaitingView | None
+    place: int | None
+    eta: EtaView | None
+    reason: str
     measurements: list[MeasurementView] | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobSummary(msgspec.Struct, frozen=True):
-    """A job in a list. ``open``: measurements that have not ended."""
+    """A job in a list. ``open``: measurements that have not ended.
+
+    ``place``, ``eta`` and ``reason`` are as the job shows them; when the last measurement ends is said of jobs of up to
+    20 measurements.
+    """
 
     job: str
     title: str
@@ -130,6 +143,9 @@ class JobSummary(msgspec.Struct, frozen=True):
     cancelled: int
     counts: CountsView
     cost: CostView
+    place: int | None
+    eta: EtaView | None
+    reason: str
 
 
 class BudgetView(msgspec.Struct, frozen=True):
@@ -158,37 +174,46 @@ def cancel_job(store: JobStore, job: StoredJob, *, now_ms: int) -> StoredJob:
     return store.job(job.id) or job
 
 
-def job_view(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
+def job_view(store: Store, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
     """Returns the job with every measurement."""
-    views, waiting = [], list[StoredMeasurement]()
     why = WaitReasons(store, now_ms=now_ms)
-    for item in job_measurements(store, job):
-        views.append(measurement_view(item, why))
-        if item.state in ("queued", "parked"):
-            waiting.append(item)
-    first = min(waiting, key=_turn, default=None)
-    return _job_view(store, job, store.job_counts(job.number), first, views, now_ms=now_ms, viewer=viewer)
+    items = list(job_measurements(store, job))
+    views = [measurement_view(item, why) for item in items]
+    found = OpenJob(job, store.job_counts(job.number), _next_waiting(items), items)
+    return _job_view(store, found, views, now_ms=now_ms, viewer=viewer)
 
 
-def job_progress(store: JobStore, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
+def job_progress(store: Store, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
     """Returns the job without its measurements, at the same cost however many there are: for clients that poll."""
-    counts = store.job_counts(job.number)
-    first = _one_waiting(store, job, counts)
-    return _job_view(store, job, counts, first, msgspec.UNSET, now_ms=now_ms, viewer=viewer)
+    found = _open_job(store, job, items_max=POLLED_MAX)
+    return _job_view(store, found, msgspec.UNSET, now_ms=now_ms, viewer=viewer)
 
 
 def job_summaries(
-    store: JobStore, owner: str | None, *, before: int | None, limit: int
+    store: Store, owner: str | None, *, before: int | None, limit: int, now_ms: int
 ) -> tuple[list[JobSummary], int | None]:
     """Returns a page of jobs, newest first, of one user or of all; and where the next page begins."""
     found = store.jobs(owner, before=before, limit=limit + 1)
     following = found[limit - 1].number if len(found) > limit else None
-    return [job_summary(store, job) for job in found[:limit]], following
+    outlooks = JobOutlooks(store, now_ms=now_ms)
+    return [job_summary(store, job, outlooks, now_ms=now_ms) for job in found[:limit]], following
 
 
-def job_summary(store: JobStore, job: StoredJob) -> JobSummary:
-    counts = CountsView(**store.job_counts(job.number)) if job.open else to_view(job, CountsView)
-    return to_view(job, JobSummary, job=job.id, user=job.owner, counts=counts, cost=to_view(job, CostView))
+def job_summary(store: Store, job: StoredJob, outlooks: JobOutlooks, *, now_ms: int) -> JobSummary:
+    one = _open_job(store, job, items_max=LISTED_MAX)
+    outlook = outlooks.of(one)
+    waiting = None if one.waiting is None else _waiting_view(store, one.waiting, outlooks, now_ms=now_ms, viewer="")
+    return to_view(
+        job,
+        JobSummary,
+        job=job.id,
+        user=job.owner,
+        counts=CountsView(**one.counts),
+        cost=to_view(job, CostView),
+        place=outlook.place,
+        eta=eta_view(outlook.eta),
+        reason=_reason(one, waiting, outlooks),
+    )
 
 
 def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurement]:
@@ -259,25 +284,61 @@ def view_of_budget(user: str, budget: Budget) -> BudgetView:
 
 
 def _job_view(
-    store: JobStore,
-    job: StoredJob,
-    counts: dict[MeasurementState, int],
-    item: StoredMeasurement | None,
+    store: Store,
+    one: OpenJob,
     measurements: list[MeasurementView] | msgspec.UnsetType,
     *,
     now_ms: int,
     viewer: str | None,
 ) -> JobView:
+    outlooks = JobOutlooks(store, now_ms=now_ms)
+    outlook = outlooks.of(one)
+    first = min((item for item in one.items or () if item.state in _WAITING), key=_turn, default=one.waiting)
+    waiting = None if first is None else _waiting_view(store, first, outlooks, now_ms=now_ms, viewer=viewer)
     return to_view(
-        job,
+        one.job,
         JobView,
-        job=job.id,
-        user=job.owner,
-        counts=CountsView(**counts),
-        cost=to_view(job, CostView),
-        waiting=None if item is None else _waiting_view(store, item, now_ms=now_ms, viewer=viewer),
+        job=one.job.id,
+        user=one.job.owner,
+        counts=CountsView(**one.counts),
+        cost=to_view(one.job, CostView),
+        waiting=waiting,
+        place=outlook.place,
+        eta=eta_view(outlook.eta),
+        reason=_reason(one, waiting, outlooks),
         measurements=measurements,
     )
+
+
+def _open_job(store: Store, job: StoredJob, *, items_max: int) -> OpenJob:
+    """Returns the job with its counts; with its measurements if it has few, and only if some are open."""
+    if not job.open:
+        return OpenJob(job, {"done": job.done, "failed": job.failed, "cancelled": job.cancelled}, None, None)
+    counts = store.job_counts(job.number)
+    if job.measurements > items_max:
+        return OpenJob(job, counts, _one_waiting(store, job, counts), None)
+    items = store.measurements(job.number, after=-1, limit=items_max)
+    return OpenJob(job, counts, _next_waiting(items), items)
+
+
+def _next_waiting(items: Sequence[StoredMeasurement]) -> StoredMeasurement | None:
+    """Returns the measurement that is sent next: of those that are queued, else of those that are parked."""
+    queued = next((item for item in items if item.state == "queued"), None)
+    return queued or min((item for item in items if item.state == "parked"), key=_turn, default=None)
+
+
+def _reason(one: OpenJob, waiting: WaitingView | None, outlooks: JobOutlooks) -> str:
+    """Returns what a job waits for; of a job that has ended, nothing."""
+    job = one.job
+    if not job.open:
+        return ""
+    if job.cancelled_ms is not None:
+        return "it is cancelled, and what runs of it is being stopped"
+    if waiting is not None:
+        return f"its user {job.owner} is disabled" if outlooks.is_disabled(job.owner) else waiting.reason
+    if one.counts.get("unknown"):
+        return "RIPE's reply to one of its sends was lost: it is looked up"
+    return "all that is left of it runs at RIPE"
 
 
 def _turn(item: StoredMeasurement) -> tuple[int, int]:
@@ -300,9 +361,11 @@ def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState,
     return None
 
 
-def _waiting_view(store: JobStore, item: StoredMeasurement, *, now_ms: int, viewer: str | None) -> WaitingView:
+def _waiting_view(
+    store: JobStore, item: StoredMeasurement, outlooks: JobOutlooks, *, now_ms: int, viewer: str | None
+) -> WaitingView:
     """Returns what the dispatcher would decide if it tried the measurement now."""
-    pool = make_pool(store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS))
+    pool = outlooks.pool
     found = read_gates(store, [item])
     gates = [*found.of_all(), *found.of_targets(item.measurement)]
     decision = choose(item.cost, pool, now_ms=now_ms, types=kinds_of(item.measurement), gates=gates)

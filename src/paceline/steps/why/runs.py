@@ -7,10 +7,9 @@ import re
 from paceline.core.batches.batch import Day
 from paceline.core.batches.provider import ProviderDefinition, policy_of
 from paceline.core.batches.values import CallRun
-from paceline.core.daemons import is_gone
 from paceline.core.ids import parse_call_run_id, parse_run_id
 from paceline.core.jobs.measurement import kinds_of
-from paceline.core.jobs.pool import choose, make_pool
+from paceline.core.jobs.pool import choose
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.schedule import Entry
@@ -18,13 +17,14 @@ from paceline.core.monitors.values import Run
 from paceline.core.why.calls import CallFacts, why_call
 from paceline.core.why.chain import Why
 from paceline.core.why.checks import CheckFacts, why_check
-from paceline.core.why.measurements import OWN_AHEAD_MAX, MeasurementFacts, why_measurement
+from paceline.core.why.measurements import MeasurementFacts, why_measurement
 from paceline.core.why.queued import DUES_READ_MAX, QUEUE_READ_MAX, ProviderQueue, QueuedCall, with_dues
+from paceline.core.why.send_line import PLACES_MAX
 from paceline.errors import NotFound
 from paceline.ports import JobStore, Store
 from paceline.steps.jobs.gates import read_gates
-from paceline.steps.upkeep.daemons import DAEMONS_MAX, list_daemons
-from paceline.steps.views.account_report import RELEASES_MS
+from paceline.steps.jobs.send_line import read_line
+from paceline.steps.upkeep.daemons import count_daemons
 from paceline.steps.views.report import no_run
 from paceline.steps.why.view import WhyView, why_view
 
@@ -98,8 +98,8 @@ def explain_measurement(
     if item.state not in ("queued", "parked"):
         return why_measurement(facts, now_ms=now_ms)
     gates = read_gates(store, [item])
-    pool = make_pool(store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS))
-    decision = choose(item.cost, pool, now_ms=now_ms, types=kinds_of(item.measurement))
+    line = read_line(store, now_ms=now_ms)
+    decision = choose(item.cost, line.pool, now_ms=now_ms, types=kinds_of(item.measurement))
     owner = store.user(item.owner) if item.owner else None
     facts = facts._replace(
         decision=decision,
@@ -108,6 +108,7 @@ def explain_measurement(
         ripe=gates.of_all(),
         disabled=owner is not None and owner.disabled,
         daemons=count_daemons(store, now_ms=now_ms),
+        line=line,
     )
     return why_measurement(facts, now_ms=now_ms)
 
@@ -126,12 +127,6 @@ def _queue_to(store: Store, provider: ProviderDefinition, run: CallRun, day: Day
     return with_dues(queue, dues_ms, mine, policy)
 
 
-def count_daemons(store: Store, *, now_ms: int) -> int:
-    """Returns how many daemons run on the store; at least one on AWS, where functions may do their work."""
-    running = sum(not is_gone(one, now_ms=now_ms) for one in list_daemons(store, limit=DAEMONS_MAX))
-    return max(running, 1) if store.traits.remote else running
-
-
 def _explain_index(store: Store, job_id: str, index: int, *, viewer: str | None, now_ms: int) -> Why:
     job = store.job(job_id)
     found = [] if job is None else store.measurements(job.number, after=index - 1, limit=1)
@@ -141,9 +136,7 @@ def _explain_index(store: Store, job_id: str, index: int, *, viewer: str | None,
 
 
 def _own_ahead(store: JobStore, item: StoredMeasurement) -> int:
-    if item.state != "queued" or not item.owner:
-        return 0
-    return len(store.measurements_of(item.owner, states=("queued",), before=item.handle, limit=OWN_AHEAD_MAX + 1))
+    return store.queued_before(item.owner, item.handle, limit=PLACES_MAX) if item.owner else 0
 
 
 def _around(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from paceline.core.instants import to_text
 from paceline.core.schema import Instant
-from paceline.core.why.chain import Eta, LinkName, Why
-from paceline.steps.views.eta import EtaView
+from paceline.core.why.chain import LinkName, Why
+from paceline.steps.views.eta import EtaView, eta_view
 from paceline.steps.views.to_view import to_view
 
 
@@ -31,8 +30,4 @@ class WhyView(msgspec.Struct, frozen=True):
 
 
 def why_view(why: Why) -> WhyView:
-    return WhyView(why.run, why.state, [to_view(link, LinkView) for link in why.chain], _eta_view(why.eta))
-
-
-def _eta_view(eta: Eta | None) -> EtaView | None:
-    return None if eta is None else EtaView(to_text(eta.from_ms), to_text(eta.to_ms))
+    return WhyView(why.run, why.state, [to_view(link, LinkView) for link in why.chain], eta_view(why.eta))

@@ -12,6 +12,7 @@ from paceline.core.why.chain import OVER, Link, Why
 from paceline.core.why.records import RecordFacts, why_no_run
 from paceline.errors import NotFound
 from paceline.ports import Store
+from paceline.steps.upkeep.daemons import count_daemons
 from paceline.steps.why import runs
 from paceline.steps.why.view import WhyView, why_view
 
@@ -44,7 +45,7 @@ def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -
         record,
         store.day(batch, today.isoformat()),
         provider_gone=record is not None and store.provider(record.provider) is None,
-        daemons=runs.count_daemons(store, now_ms=now_ms),
+        daemons=count_daemons(store, now_ms=now_ms),
     )
     return why_view(why_no_run(facts, now_ms=now_ms))
 

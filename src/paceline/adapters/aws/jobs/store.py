@@ -44,6 +44,8 @@ class AwsJobStore(JobParts):
     site = refusals.site
     gates = refusals.gates
     next_to_send = turns.next_to_send
+    send_line = turns.send_line
+    queued_before = turns.queued_before
     next_send_ms = turns.next_ms
     begin_send = sends.begin
     park = sends.park

@@ -8,13 +8,13 @@ from itertools import islice
 from paceline.adapters.aws.cache.index_cache import END
 from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, Value, delete, update
-from paceline.adapters.aws.client.tables import ITEMS, LEDGER
+from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX
 from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import job_items, read_measurements, stored_measurement
 from paceline.adapters.aws.keys import user_key
 from paceline.core.jobs.names import INDEX_BITS, handle_of
-from paceline.core.jobs.send_order import Turn, next_turns
+from paceline.core.jobs.send_order import QueuedUser, Turn, next_turns
 from paceline.core.jobs.transitions import WOKEN_MAX
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import SendCounts, StoredMeasurement
@@ -58,6 +58,30 @@ def next_to_send(store: JobParts, *, now_ms: int, users_max: int, each_max: int)
         users += len(its)
         found += [item for items in its for item in items]
     return found
+
+
+def send_line(store: JobParts, *, users_max: int, each_max: int, count_max: int) -> list[QueuedUser]:
+    found: list[QueuedUser] = []
+    queue = _hinted_turns(store.db)
+    while len(found) < users_max and (some := list(islice(queue, users_max - len(found)))):
+        items = store.db.get_mixed(_keys_of(some))
+        turns = _turns(some, items)
+        ready = next_turns(sorted(turns), users_max=len(some)).ready
+        firsts = store.db.threads.fan_out(lambda turn: _first_of(store.db, turn.owner, each_max), ready)
+        for turn, pairs in zip(ready, firsts, strict=True):
+            name, queued = turns[turn].sk, items[LEDGER, turns[turn]]["queued"]
+            first = tuple(stored_measurement(row, job=job, owner=name) for row, job in pairs)
+            if first:
+                found.append(QueuedUser(name, max(min(queued, count_max), len(first)), first))
+    return found
+
+
+def queued_before(store: JobParts, owner: str, handle: int, *, limit: int) -> int:
+    user = store.db.get(ITEMS, user_key(owner))
+    if user is None:
+        return 0
+    shard = keys.queue_of(user["number"])
+    return store.db.count(LEDGER, shard, limit=limit, index=READY_INDEX, first=0, last=handle - 1)
 
 
 def next_ms(store: JobParts) -> int | None:

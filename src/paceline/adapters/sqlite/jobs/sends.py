@@ -15,7 +15,7 @@ from paceline.core.jobs.cost import Cost, needs_of
 from paceline.core.jobs.measurement import parse_stored_measurement, targets_of
 from paceline.core.jobs.meters import Short
 from paceline.core.jobs.names import INDEX_BITS, OWNERS_HOLD, hold_of, key_number
-from paceline.core.jobs.send_order import Turn, next_turns
+from paceline.core.jobs.send_order import QueuedUser, Turn, next_turns
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import (
     Busy,
@@ -54,14 +54,38 @@ def next_to_send(db: Connection, *, now_ms: int, users_max: int, each_max: int) 
     _wake(db, now_ms=now_ms)
     turns = next_turns(_turns(db), users_max=users_max)
     db.executemany("DELETE FROM turn WHERE owner = ?", [(turn.owner,) for turn in turns.leaving])
+    return [item for turn in turns.ready for item in _first_queued(db, turn, each_max)]
+
+
+def send_line(db: Connection, *, users_max: int, each_max: int, count_max: int) -> list[QueuedUser]:
     found = []
-    for turn in turns.ready:
-        rows = db.execute(
-            f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
-            (turn.owner, each_max),
-        ).fetchall()
-        found += [jobs.stored_measurement(db, row) for row in rows]
+    for turn in next_turns(_turns(db), users_max=users_max).ready:
+        if first := _first_queued(db, turn, each_max):
+            queued = _count_queued(db, turn.owner, below=1 << 62, limit=count_max) if len(first) == each_max else 0
+            found.append(QueuedUser(first[0].owner, max(queued, len(first)), tuple(first)))
     return found
+
+
+def queued_before(db: Connection, owner: str, handle: int, *, limit: int) -> int:
+    row = db.execute("SELECT id FROM user WHERE name = ?", (owner,)).fetchone()
+    return 0 if row is None else _count_queued(db, row[0], below=handle, limit=limit)
+
+
+def _first_queued(db: Connection, turn: Turn, each_max: int) -> list[StoredMeasurement]:
+    rows = db.execute(
+        f"""{jobs.SELECT} WHERE state = 'queued' AND measurement.owner = ? ORDER BY measurement.id LIMIT ?""",
+        (turn.owner, each_max),
+    ).fetchall()
+    return [jobs.stored_measurement(db, row) for row in rows]
+
+
+def _count_queued(db: Connection, owner: int, *, below: int, limit: int) -> int:
+    counted: int = db.execute(
+        """SELECT count(*) FROM
+               (SELECT 1 FROM measurement WHERE state = 'queued' AND owner = ? AND id < ? LIMIT ?)""",
+        (owner, below, limit),
+    ).get
+    return counted
 
 
 def next_ms(db: Connection) -> int | None:

@@ -49,6 +49,8 @@ class SqliteJobStore:
     site = writes(accounts_sql.site)
     gates = reads(accounts_sql.gates)
     next_to_send = writes(sends.next_to_send)
+    send_line = reads(sends.send_line)
+    queued_before = peeks(sends.queued_before)
     next_send_ms = reads(sends.next_ms)
 
     def begin_send(

@@ -29,6 +29,11 @@ _ASKING_CHECK = {
 _INTERVAL = {"check": _HTTP_CHECK, "every": "60s", "tags": ["web"], "alert": {"after": 3, "recover": 1, "channels": []}}
 _CRON = {"check": {"kind": "tls", "host": "example.org"}, "cron": "0 6 * * 1-5", "timezone": "Europe/Berlin"}
 _RECORD = {"id": "order-1", "provider": "shop", "endpoint": "/orders/1", "body": {"amount": 3}}
+_RUNS = {
+    "place": None,
+    "eta": {"from": "2026-11-15T12:00:00Z", "to": LATER},
+    "reason": "all that is left of it runs at RIPE",
+}
 _OUTCOME = {"lease": "1.9f86d081", "status": "ok", "detail": {"latency_ms": 12.5}}
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -220,8 +225,8 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "EtaView": {"to": LATER},
     "JobQuote": {"cost": 120, "fits": True, "measurements": 1},
     "JobAccepted": {"cost": 120, "measurements": 1},
-    "JobSummary": {"state": "running", "measurements": 1, "open": 1, "finished_at": None},
-    "JobView": {"state": "running", "cancelled_at": None, "finished_at": None, "waiting": None},
+    "JobSummary": {"state": "running", "measurements": 1, "open": 1, "finished_at": None} | _RUNS,
+    "JobView": {"state": "running", "cancelled_at": None, "finished_at": None, "waiting": None} | _RUNS,
     "KeyView": {"id": "k1", "label": "lab", "state": "ready"},
     "LoopView": {"name": "ticker", "turning": True},
     "MeasurementView": {

@@ -208,12 +208,29 @@ def _fields(view: JobView) -> list[tuple[str, Any]]:
     ]
     times = ("created_at", "started_at", "cancelled_at", "finished_at")
     fields += [(name.removesuffix("_at"), getattr(view, name)) for name in times]
+    fields += [("place", _place(view.place))] if view.place is not None else []
+    fields += _expected(view)
     if waiting := view.waiting:
         fields.append(("waits", waiting.reason))
         fields += [("next try", waiting.next_try)] if waiting.next_try else []
         fields += [("room expected", waiting.expected_room_at)] if waiting.expected_room_at else []
         fields += [(f"account {one.account}", one.reason) for one in waiting.accounts or ()]
     return fields
+
+
+def _place(place: int | None) -> str:
+    if place is None:
+        return ""
+    return "next" if not place else f"{place:,} sends before it"
+
+
+def _expected(view: JobView) -> list[tuple[str, Any]]:
+    """When its first measurement is sent, or its last one ends."""
+    if view.eta is None:
+        return []
+    word = "starts" if view.started_at is None else "ends"
+    first, last = view.eta.from_, view.eta.to
+    return [(word, first)] if first == last else [(f"{word} from", first), (f"{word} by", last)]
 
 
 def _state(view: JobSummary) -> str:
@@ -224,6 +241,8 @@ JOB_COLUMNS: output.Columns = {
     "JOB": ident("job"),
     "USER": ident("user", 3),
     "STATE": word(_state),
+    "PLACE": word("place", 5),
+    "BY": when(lambda view: view.eta.to if view.eta else None, 6),
     "MEASUREMENTS": words(lambda view: f"{view.measurements}: {', '.join(_counts(view.counts))}"),
     "CREDITS": words(lambda view: _credits(view.cost), 4),
     "CREATED": when("created_at", 2),

@@ -87,7 +87,9 @@ class StoreFacts:
         self._store = store
         self._now_ms = read_ms
         self._wrong = Part(self._read_wrong)
-        self._jobs = Part(lambda: job_report.job_summaries(store, None, before=None, limit=JOBS_LOOKED_AT)[0])
+        self._jobs = Part(
+            lambda: job_report.job_summaries(store, None, before=None, limit=JOBS_LOOKED_AT, now_ms=read_ms())[0]
+        )
         self._ahead = Part(lambda: _next_hour(ahead(store, places, user=None, hours=1, now_ms=read_ms())))
         self._status = Part(lambda: service_status(store, store_url, now_ms=read_ms()))
         self._providers = Part(self._read_providers)
