@@ -16,6 +16,7 @@ from paceline.core.jobs.meters import (
     Taken,
     close,
     read_balance,
+    refund,
     refuse_balance,
     room_at,
     room_ms,
@@ -195,3 +196,12 @@ def test_spending_under_a_clock_set_back_keeps_the_releases_in_order() -> None:
     releases = meters["m"].releases
     assert list(releases) == sorted(releases)
     assert sum(release.amount for release in releases) == meters["m"].spent == 30
+
+
+def test_promise_8_send_that_did_not_happen_is_refunded_whole() -> None:
+    meters = {"slots": Meter("slots", 5, "until_released"), "credits": Meter("credits", 100, "sliding")}
+    taken = take("h", {"slots": 1, "credits": 60}, meters, now_ms=NOW_MS)
+    assert isinstance(taken, Taken)
+    end = refund(taken.hold, taken.meters, now_ms=NOW_MS)
+    assert end.meters == meters
+    assert end.hold.lines == {}

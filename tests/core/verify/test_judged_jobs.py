@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from paceline.core.verify.facts import Fact, JobFact, LimitFact, MeasurementFact, MeterFact, PostingFact
+from paceline.core.verify.facts import (
+    AccountLimitFact,
+    Fact,
+    JobFact,
+    LimitFact,
+    MeasurementFact,
+    MeterFact,
+    PostingFact,
+    StrayFact,
+)
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Promise
 from tests.core.support.ledgers import count_judged, judged
@@ -105,6 +114,22 @@ CASES: list[tuple[list[Fact], Promise, str]] = [
     (ledger(own=OWN[:1]), "within budget", "1/0 has ended and is not settled, or the other way round"),
     (ledger(done=replace(DONE, settled=39)), "within budget", "was settled on another sum than was posted"),
     (ledger(done=replace(DONE, delivered=(9,))), "within budget", "was charged 40, and what was delivered costs 36"),
+    (
+        [AccountLimitFact("a", 50, 9, 2_000), AccountLimitFact("a", 40, 9, 2_000), *ledger()],
+        "within budget",
+        f"{SLOTS}: its limit is 100, and never more than 50 was declared",
+    ),
+    (
+        ledger(done=replace(DONE, ended_ms=T0_MS, statuses=(2,))),
+        "within budget",
+        "1/0 gave its slot back when it ended, and RIPE still counted it as running",
+    ),
+    (ledger(job=replace(JOB, digest=True)), "once", "under an idempotency key, which is gone"),
+    (
+        [StrayFact("a", 9, "j1", 1, T0_MS), *ledger()],
+        "once",
+        "1/1 ran at RIPE and is not what the ledger says was sent",
+    ),
     (ledger(job=replace(JOB, done=2, open=0)), "nothing lost", "job j1: its measurements come to 1 open, 1 done"),
     (ledger(job=replace(JOB, refunded=21)), "nothing lost", "come to 20 refunded"),
     (ledger(job=replace(JOB, finished_ms=T0_MS)), "nothing lost", "job j1 is finished, and 1 are not"),
@@ -136,6 +161,8 @@ INNOCENT: dict[str, list[Fact]] = {
         meters=[replace(DAY_METER, held=65, spent=47, opened_held=5, opened_spent=7), *METERS[1:]]
     ),
     "a meter of one job alone": ledger(meters=[replace(DAY_METER, limit=-1, held=9), *METERS[1:]]),
+    "a limit within what was declared": [AccountLimitFact("a", 100, 9, 1_000), *ledger()],
+    "a job under an idempotency key": ledger(job=replace(JOB, digest=True, key=True)),
     "a job that is being removed": ledger(job=replace(JOB, purged=True, done=9)),
     "a failure with a reason": ledger(
         job=replace(JOB, done=0, failed=1), done=replace(DONE, state="failed", reason="no suitable probes")

@@ -60,6 +60,12 @@ CASES: list[tuple[tuple[Fact, ...], Promise, str]] = [
     (with_run(1, open_too=True), "once", "has ended and may be started again"),
     (with_run(1, attempt=0), "once", "nobody ever claimed it"),
     (with_run(2, state="out", ended_ms=None, until_ms=T0_MS + 120_500), "once", "under a lease of 490 ms"),
+    (with_run(1, attempt=2, claimed_ms=T0_MS + 62_000), "once", "an earlier one reported it"),
+    (
+        (replace(MONITOR, repeatable=False), *with_run(1, attempt=2, claimed_ms=T0_MS + 60_005, lost=True)[1:]),
+        "once",
+        "was carried out again, and an earlier attempt may have reached its target",
+    ),
     (with_run(1, ended_ms=T0_MS + 55_000), "in order", "ended before it started"),
     (with_run(1, started_ms=T0_MS + 55_000), "in order", "started before it was due"),
     (with_run(2, ended_ms=T0_MS + 999_000), "in order", "has a time that has not come yet"),
@@ -116,6 +122,11 @@ INNOCENT: dict[str, tuple[Fact, ...]] = {
         *RUNS[1:],
     ),
     "an entry that rests": (MONITOR, replace(ENTRY, due_ms=None, base_ms=None), *RUNS),
+    "a later attempt that reported itself": with_run(1, attempt=2, claimed_ms=T0_MS + 60_005, lost=True),
+    "a lost attempt of before an edit": (
+        replace(MONITOR, repeatable=False, edited_ms=T0_MS + 100_000),
+        *with_run(1, attempt=2, claimed_ms=T0_MS + 60_005, lost=True)[1:],
+    ),
     "a generation without a name": (MonitorFact(9),),
 }
 
