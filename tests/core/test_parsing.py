@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.parsing import decode, line_problem, repeated_name
-from paceline.errors import InvalidInput
+from paceline.errors import InvalidInput, MalformedBody
 
 ANY = msgspec.json.Decoder(Any)
 documents = st.recursive(
@@ -62,3 +62,8 @@ def test_control_characters_are_not_allowed_in_one_line(text: str) -> None:
 @pytest.mark.parametrize("text", ["web", "größer 東京", "a b", "\U0001f468\u200d\U0001f469"])
 def test_ordinary_text_is_one_line(text: str) -> None:
     assert line_problem(text, "/tags/0", chars_max=50) is None
+
+
+def test_names_of_json_that_is_nested_beyond_the_stack_are_not_looked_at() -> None:
+    with pytest.raises(MalformedBody, match="nested too deeply"):
+        repeated_name(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)

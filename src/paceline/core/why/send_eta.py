@@ -320,8 +320,7 @@ def _taken_ms(free: list[tuple[int, int]], sends: int, each: int) -> int:
     for _ in range(min(sends, PLAYED_MAX)):
         missing = each
         while missing > 0:
-            if not free:
-                return at_ms
+            assert free, "an account that it fits into has as many slots as it takes"
             at_ms, amount = heappop(free)
             if amount > missing:
                 heappush(free, (at_ms, amount - missing))
