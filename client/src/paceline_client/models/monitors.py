@@ -10,8 +10,21 @@ import msgspec
 
 from paceline_client.answers import Model
 from paceline_client.durations import Date, Duration, DurationLike
-from paceline_client.models import states
 from paceline_client.models.checks import Check, CheckLike
+from paceline_client.models.states import (
+    BulkDisposition,
+    CheckKind,
+    Health,
+    Missed,
+    MonitorSort,
+    OutcomeDisposition,
+    OutcomeStatus,
+    Overlap,
+    RunOutcome,
+    RunState,
+    SettledState,
+    UpcomingReason,
+)
 from paceline_client.problems import ProblemDocument
 
 
@@ -67,15 +80,15 @@ class Monitor(Model, frozen=True):
     user: str
     check: Check
     jitter: Duration
-    missed: states.Missed
-    overlap: states.Overlap
+    missed: Missed
+    overlap: Overlap
     paused: bool
     tags: list[str]
     alert: AlertPolicy
     attempts: int
     schedule: Schedule
     revision: int
-    health: states.Health
+    health: Health
     failures: int
     created_at: datetime
     updated_at: datetime
@@ -95,8 +108,8 @@ class _MonitorOptions(TypedDict, total=False):
     timezone: str | None
     initial_delay: DurationLike | None
     jitter: DurationLike
-    missed: states.Missed
-    overlap: states.Overlap
+    missed: Missed
+    overlap: Overlap
     paused: bool
     tags: Sequence[str]
     alert: AlertDocument
@@ -122,10 +135,10 @@ class MonitorFilters(TypedDict, total=False):
     """
 
     tag: str | None
-    health: states.Health | None
-    kind: states.CheckKind | None
+    health: Health | None
+    kind: CheckKind | None
     q: str | None
-    sort: states.MonitorSort | None
+    sort: MonitorSort | None
     figures: bool | None
 
 
@@ -139,7 +152,7 @@ class BulkResult(Model, frozen=True):
     """What became of one item; ``error`` says why it was refused."""
 
     id: str | None
-    disposition: states.BulkDisposition
+    disposition: BulkDisposition
     error: ProblemDocument | None = None
 
 
@@ -156,8 +169,8 @@ class Run(Model, frozen=True):
     user: str
     monitor: str
     due: datetime
-    state: states.RunState
-    outcome: states.RunOutcome | None
+    state: RunState
+    outcome: RunOutcome | None
     attempt: int
     reason: str
     latency_ms: float | None
@@ -178,7 +191,7 @@ class Upcoming(Model, frozen=True):
     """When a monitor fires next; ``reason`` says why never."""
 
     items: list[datetime]
-    reason: states.UpcomingReason | None = None
+    reason: UpcomingReason | None = None
 
 
 class Latency(Model, frozen=True):
@@ -258,7 +271,7 @@ class OutcomeItem(TypedDict):
 
     run: str
     lease: str
-    status: states.OutcomeStatus
+    status: OutcomeStatus
     detail: NotRequired[dict[str, Any]]
     after: NotRequired[DurationLike]
 
@@ -267,8 +280,8 @@ class OutcomeResult(Model, frozen=True):
     """What became of one report: ``state`` says how the run ended, ``error`` why the report does not count."""
 
     run: str | None
-    disposition: states.OutcomeDisposition
-    state: states.SettledState | None = None
+    disposition: OutcomeDisposition
+    state: SettledState | None = None
     error: ProblemDocument | None = None
 
 
