@@ -19,7 +19,7 @@ class CallJudges:
         self._books = Books()
         self._lost = lost.CallJudge(self._books, rules)
         self._evenly = evenly.CallJudge(self._books, rules)
-        self._provider: tuple[once.CallJudge, order.CallJudge] | None = None
+        self._provider: tuple[once.CallJudge, order.CallJudge, evenly.RateJudge] | None = None
         self._suspects: list[tuple[int, Counterexample]] = []
 
     def see(self, fact: Fact) -> Iterable[Finding]:
@@ -30,7 +30,12 @@ class CallJudges:
             self._books.days[fact.number] = fact
         elif isinstance(fact, ProviderFact):
             findings = list(self._end_provider())
-            self._provider = (once.CallJudge(self._books, self._rules), order.CallJudge(fact, self._books, self._rules))
+            self._books.providers[fact.number] = fact
+            self._provider = (
+                once.CallJudge(self._books, self._rules),
+                order.CallJudge(fact, self._books, self._rules),
+                evenly.RateJudge(fact, self._rules),
+            )
             return findings
         return ()
 
@@ -43,8 +48,9 @@ class CallJudges:
     def _end_provider(self) -> Iterator[Finding]:
         if self._provider is None:
             return
-        once_judge, order_judge = self._provider
+        once_judge, order_judge, rate_judge = self._provider
         yield once_judge.finding()
         yield order_judge.finding()
+        yield rate_judge.finding()
         self._suspects += order_judge.suspects
         self._provider = None

@@ -1,18 +1,19 @@
-"""What the judges of batches share: the days, and how a run is named."""
+"""What the judges of batches share: days, providers, and how a run is named."""
 
 from __future__ import annotations
 
-from paceline.core.verify.facts import CallFact, DayFact
+from paceline.core.verify.facts import CallFact, DayFact, ProviderFact
 
 CALL_ENDED = frozenset({"done", "failed", "unknown", "skipped"})
 CALL_WAITING = frozenset({"waiting", "out", "retry", "aside"})
 
 
 class Books:
-    """The days by number. A provider's runs belong to days of several batches."""
+    """The days and the providers by number. A provider's runs belong to days of several batches."""
 
     def __init__(self) -> None:
         self.days: dict[int, DayFact] = {}
+        self.providers: dict[int, ProviderFact] = {}
 
 
 def call_name(books: Books, call: CallFact) -> str:

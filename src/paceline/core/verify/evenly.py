@@ -1,46 +1,59 @@
 """Evenly: the runs of a day lie on a grid of as many equal slots, and those of each provider are spread over the day.
 
 Late records, redriven dead letters and reruns have times of their own. A day with some of them is judged as far as its
-runs still are on the grid: no slot has two.
+runs still are on the grid: no slot has two. What starts late is judged on days that are as they were planned: it is
+caught up at a pace, and never in a burst.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from paceline.core.verify.calls import Books
-from paceline.core.verify.facts import CallFact, DayFact
+from paceline.core.instants import to_text
+from paceline.core.verify.calls import CALL_ENDED, Books
+from paceline.core.verify.facts import CallFact, DayFact, ProviderFact
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
 
 RERUN = "~"
+BURST_US = 100_000
+"""A rate lets so much go ahead of its time."""
 RUNS_MIN = 8
 GAPS_MAX = 4
+BURST_MAX = 8
+"""So many runs of a provider may be planned for one ideal gap: a plan has two at most, and some may have moved."""
+SPEED_MAX = 8
+"""What is late starts at most so many times as fast as planned: twice the stated pace, since a usual gap is a mean."""
+LATE_GAPS = 4
+AT_ONCE_MAX = 16
+"""So many late runs may start together, and one more for each place: a process may be held up before they start."""
 MOST = 0.9
 """A day whose runs lie on the grid for so large a part was planned by it."""
 
 
 class CallJudge:
-    """Collects the due times of each day, 12 bytes a run, and judges the days at the end."""
+    """Collects the due times and starts of each day, 20 bytes a run, and judges the days at the end."""
 
     def __init__(self, books: Books, rules: Rules) -> None:
         self._books, self._rules = books, rules
-        self._dues: dict[int, tuple[array[int], array[int]]] = {}
+        self._dues: dict[int, tuple[array[int], array[int], array[int]]] = {}
         self.plain: set[int] = set()
         """Days, once judged, whose runs all are where the plan has put them."""
 
     def see(self, call: CallFact) -> None:
         if call.in_ledger:
-            providers, dues = self._dues.setdefault(call.day, (array("i"), array("q")))
+            providers, dues, starts = self._dues.setdefault(call.day, (array("i"), array("q"), array("q")))
             providers.append(call.provider)
             dues.append(call.due_ms)
+            first = call.attempt == 1 and call.state in CALL_ENDED and not call.follows
+            starts.append(call.started_ms or 0 if first else 0)
 
     def finding(self) -> Finding:
         judged = 0
         broken: list[Counterexample] = []
-        for number, (providers, dues) in self._dues.items():
+        for number, (providers, dues, starts) in self._dues.items():
             day = self._books.days.get(number)
             if day is None or not _is_whole(day, len(dues)) or day.start_ms < self._rules.since_ms:
                 continue
@@ -53,14 +66,73 @@ class CallJudge:
             if on_grid == len(slots):
                 mine = _by_provider(providers, slots)
                 broken += _gaps(day, mine, n=len(slots))
+                broken += _bursts(day, mine, n=len(slots))
                 if all(_is_spread(some, n=len(slots)) for some in mine.values()):
                     self.plain.add(number)
+                    broken += self._catching_up(day, zip(providers, dues, starts, strict=True), mine)
         return Finding("evenly", judged, broken)
+
+    def _catching_up(
+        self, day: DayFact, runs: Iterable[tuple[int, int, int]], mine: dict[int, list[int]]
+    ) -> Iterator[Counterexample]:
+        """Judges what started late, of each provider: evenly at a pace, whatever kept it from starting in time."""
+        window_ms, tolerance_ms = day.end_ms - day.start_ms, self._rules.clock.tolerance_ms
+        late: dict[int, list[int]] = {}
+        for provider, due_ms, started_ms in runs:
+            if started_ms - due_ms > LATE_GAPS * window_ms // len(mine[provider]) + tolerance_ms:
+                late.setdefault(provider, []).append(started_ms)
+        for number, starts in late.items():
+            known = self._books.providers.get(number)
+            if known is None or not known.max_in_flight:
+                continue
+            gap_us = 1_000 * window_ms // len(mine[number]) // SPEED_MAX
+            slack_us = (AT_ONCE_MAX + known.max_in_flight) * gap_us + 2_000 * tolerance_ms
+            at_ms = first_burst_ms(sorted(starts), gap_us=gap_us, slack_us=slack_us)
+            if at_ms is not None and not self._rules.clock.touches(day.start_ms, at_ms):
+                says = f"late runs of {known.id} on {day.batch}@{day.date} were caught up in a burst"
+                yield Counterexample(says, (known, day))
+
+
+class RateJudge:
+    """Judges the starts of one provider since its policy is in force: no closer than its rate allows."""
+
+    def __init__(self, provider: ProviderFact, rules: Rules) -> None:
+        self._provider, self._rules = provider, rules
+        self._from_ms = max(provider.updated_ms, rules.since_ms) + rules.clock.tolerance_ms
+        self._starts = array("q")
+
+    def see(self, call: CallFact) -> None:
+        if not self._provider.rate_gap_us or not call.attempt or call.state not in CALL_ENDED:
+            return
+        if call.started_ms is not None and call.started_ms > self._from_ms:
+            self._starts.append(call.started_ms)
+
+    def finding(self) -> Finding:
+        provider, clock = self._provider, self._rules.clock
+        slack_us = (1 + provider.max_in_flight) * provider.rate_gap_us + BURST_US + 2_000 * clock.tolerance_ms
+        at_ms = first_burst_ms(sorted(self._starts), gap_us=provider.rate_gap_us, slack_us=slack_us)
+        if at_ms is None or clock.touches(provider.updated_ms, at_ms):
+            return Finding("evenly", len(self._starts))
+        says = f"calls of {provider.id} started faster than its rate allows, at {to_text(at_ms)}"
+        return Finding("evenly", len(self._starts), [Counterexample(says, (provider,))])
+
+
+def first_burst_ms(starts: Sequence[int], *, gap_us: int, slack_us: int) -> int | None:
+    """Returns when rising starts were first ahead of a steady pace by more than the slack; None: they never were."""
+    next_us = 0
+    for started_ms in starts:
+        next_us = max(next_us, 1_000 * started_ms) + gap_us
+        if next_us - 1_000 * started_ms > slack_us + gap_us:
+            return started_ms
+    return None
 
 
 def _is_whole(day: DayFact, runs: int) -> bool:
-    """True if the day was planned as one and nothing of it is purged."""
-    return day.planned and RERUN not in day.date and day.runs == runs and not day.deleting
+    """True if the day was planned as one and nothing of it is purged.
+
+    Where the runs of a day are not counted, a day of which some are gone is told by its grid, on which few then are.
+    """
+    return day.planned and RERUN not in day.date and day.runs in (None, runs) and not day.deleting
 
 
 def _slots(day: DayFact, dues: array[int]) -> list[int]:
@@ -105,3 +177,12 @@ def _gaps(day: DayFact, mine: dict[int, list[int]], *, n: int) -> Iterator[Count
             name = f"provider {provider} on {day.batch}@{day.date}"
             says = f"{m} runs of {name} leave a gap of {widest * m / n:.1f} ideal ones"
             yield Counterexample(says, (day,))
+
+
+def _bursts(day: DayFact, mine: dict[int, list[int]], *, n: int) -> Iterator[Counterexample]:
+    for provider, slots in mine.items():
+        m = len(slots)
+        crowded = any((later - sooner) * m < n for sooner, later in zip(slots, slots[BURST_MAX:], strict=False))
+        if m >= BURST_MAX * RUNS_MIN and crowded:
+            name = f"provider {provider} on {day.batch}@{day.date}"
+            yield Counterexample(f"more than {BURST_MAX} runs of {name} are planned for one ideal gap", (day,))

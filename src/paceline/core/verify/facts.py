@@ -141,6 +141,8 @@ class ProviderFact(Fact, frozen=True, gc=False):
     """0: not known, as the provider was removed."""
     updated_ms: int = 0
     """When its policy came into force."""
+    rate_gap_us: int = 0
+    """By its rate so many microseconds lie between two starts. 0: there is none."""
 
 
 class CallFact(Fact, frozen=True, gc=False):

@@ -128,6 +128,27 @@ def bunch_calls(db: apsw.Connection, random: Random) -> None:
                 db.execute(f"UPDATE {table} SET k = ? WHERE k = ?", (new, old))  # noqa: S608  two fixed names
 
 
+def catch_up_at_once(db: apsw.Connection, random: Random) -> None:
+    """All that a provider had to catch up starts within a second, one after the other."""
+    del random
+    rows: list[Any] = db.execute(
+        """SELECT k, max(started_ms) OVER (PARTITION BY k >> 40, run >> 31) FROM result
+           WHERE attempt = 1 AND started_ms > (k & ((1 << 40) - 1)) + 1767225600000 + 3600000
+             AND k >> 40 = (SELECT k >> 40 FROM result GROUP BY 1 ORDER BY count(*) DESC LIMIT 1) ORDER BY k"""
+    ).fetchall()
+    assert len(rows) > 18, rows
+    db.executemany(
+        "UPDATE result SET started_ms = ?1, ended_ms = ?1 WHERE k = ?2",
+        [(last_ms + position, k) for position, (k, last_ms) in enumerate(rows)],
+    )
+
+
+def lower_rate(db: apsw.Connection, random: Random) -> None:
+    """The calls of a provider were much faster than the rate that it is said to have had."""
+    (provider,) = pick(db, random, "SELECT k >> 40 FROM result GROUP BY 1 HAVING count(*) > 50")
+    db.execute("UPDATE provider SET spec = json_set(spec, '$.rate', '1/1d') WHERE id = ?", (provider,))
+
+
 def _edit(promise: str, act: Act) -> Edit:
     return Edit(act.__name__, frozenset({promise}), act)
 
@@ -139,6 +160,8 @@ BATCH_EDITS = (
     _edit("in order", swap_calls_in_backlog),
     _edit("in order", crowd_calls),
     _edit("evenly", bunch_calls),
+    _edit("evenly", catch_up_at_once),
+    _edit("evenly", lower_rate),
     _edit("once", move_call),
     _edit("once", move_call_to_another_provider),
     _edit("once", double_call),

@@ -10,9 +10,9 @@ from tests.contract.support.batch_stage import DATE, plan, put_provider, put_rec
 from tests.contract.support.call_stage import claim, settle
 from tests.contract.support.stage import DAY_MS, HOUR_MS, T0_MS
 
-PROVIDERS = {"a": 30, "b": 9, "c": 3}
+PROVIDERS = {"a": 120, "b": 36, "c": 12}
 TOOK_MS = 200
-ROUNDS_MAX = 2_000
+ROUNDS_MAX = 4_000
 
 
 def live_two_days(store: Store) -> int:

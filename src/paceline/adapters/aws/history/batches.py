@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from paceline.adapters.aws.batches.keys import LANE, provider_in
+from paceline.adapters.aws.batches.keys import LANE, day_key, provider_in
 from paceline.adapters.aws.batches.lanes import read_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX
@@ -28,9 +28,7 @@ Place = tuple[int, int]
 def call_facts(store: BatchParts) -> Iterator[Fact]:
     """Yields the days, then each provider with its runs, then runs that the ledger has and no provider."""
     db = store.db
-    for row in db.page(ITEMS, "days", limit=BATCHES_MAX):
-        batch, window = row["batch"], (row["start_ms"], row["end_ms"])
-        yield DayFact(int(row["sk"]), batch, row["date"], *window, planned=True)
+    yield from _days(db)
     providers = {item["number"]: _provider(item) for item in db.page(ITEMS, "providers", limit=BATCHES_MAX)}
     ledger = dict(_ledger(db))
     followers = set(_followers(db))
@@ -49,6 +47,16 @@ def call_facts(store: BatchParts) -> Iterator[Fact]:
                 place, item, held.get(place[1]), in_ledger=in_ledger, follows=item["run"] & RECORD_MASK in followers
             )
     yield from _nowhere(ledger)
+
+
+def _days(db: Database) -> Iterator[Fact]:
+    """Yields the days. How many runs each has is counted by whoever makes them, and not exactly."""
+    rows = list(db.page(ITEMS, "days", limit=BATCHES_MAX))
+    states = db.get_many(ITEMS, [day_key(row["batch"], row["date"]) for row in rows])
+    for row in rows:
+        state = states.get(day_key(row["batch"], row["date"]), {})
+        planned = (state.get("number"), state.get("state")) == (int(row["sk"]), "planned")
+        yield DayFact(int(row["sk"]), row["batch"], row["date"], row["start_ms"], row["end_ms"], planned=planned)
 
 
 def _nowhere(ledger: dict[int, Place]) -> Iterator[Fact]:
@@ -70,8 +78,9 @@ def _followers(db: Database) -> Iterator[int]:
 
 
 def _provider(item: Item) -> ProviderFact:
-    places = 0 if item.get("deleted") else policy_of(parse_stored_provider(item["spec"])).max_in_flight
-    return ProviderFact(item["number"], item["id"], places, item["updated_ms"])
+    policy = policy_of(parse_stored_provider(item["spec"]))
+    places, gap_us = (0, 0) if item.get("deleted") else (policy.max_in_flight, policy.rate_gap_us)
+    return ProviderFact(item["number"], item["id"], places, item["updated_ms"], gap_us)
 
 
 def _call(place: Place, item: Item, held: Held | None, *, in_ledger: bool, follows: bool) -> CallFact:

@@ -51,8 +51,9 @@ def _providers(db: Connection) -> Iterator[tuple[int, ProviderFact]]:
     for number, name, deleted, spec, updated_ms in db.execute(
         "SELECT id, name, deleted, spec, updated_ms FROM provider"
     ).fetchall():
-        places = 0 if deleted else policy_of(parse_stored_provider(spec)).max_in_flight
-        yield number, ProviderFact(number, name, places, updated_ms)
+        policy = policy_of(parse_stored_provider(spec))
+        places, gap_us = (0, 0) if deleted else (policy.max_in_flight, policy.rate_gap_us)
+        yield number, ProviderFact(number, name, places, updated_ms, gap_us)
 
 
 def _call(row: Row) -> CallFact:
