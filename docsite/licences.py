@@ -34,7 +34,7 @@ With every extra. None of these is under the GPL; pycurl may be taken under the 
 TOOLS = """
 ## For tests, builds, benchmarks and the site
 
-None of these is installed by `make up` or `pip install paceline`, and nothing of them is part of a distribution.
+None of these is installed by `make up` or with the package alone, and nothing of them is part of a distribution.
 
 """
 

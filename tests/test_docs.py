@@ -181,6 +181,12 @@ def test_the_readme_has_the_two_commands_and_the_contributing_guide_all() -> Non
     assert set(re.findall(r"`make ([\w-]+)(?: \w+=\S+)?`", (ROOT / "CONTRIBUTING.md").read_text())) == make_targets()
 
 
+@every_document
+def test_document_installs_from_the_clone_as_nothing_is_published(file: Path) -> None:
+    named = re.findall(r"pipx? install (?:-r \S+ |--preinstall )?([^\s`]+)", file.read_text())
+    assert [one for one in named if one.startswith("paceline")] == []
+
+
 def test_every_dependency_has_a_line_in_its_decision_record() -> None:
     wanted: list[str] = []
     for one in (project(), tomllib.loads((ROOT / "client/pyproject.toml").read_text())["project"]):

@@ -22,6 +22,7 @@ NAMES = [
     "Items",
     "items",
     "user_id",
+    "monitor_id",
     "monitors",
     "Schedulers",
     "key",
@@ -39,6 +40,9 @@ NAMES = [
     "Jobs",
     "MsrmntQueue",
     "get_key",
+    "get_results",
+    "ongoing",
+    "completed",
     "APIKeys",
     "active",
     "Measurements",
@@ -63,7 +67,7 @@ def test_rows_have_a_drawing_a_word_a_file_and_a_command() -> None:
     assert [row for row in ROWS if len(row) != 4 or not all(row)] == []
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:src|deploy)/[\w/.-]+)`", PAGE))))
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:src|deploy|docs)/[\w/.-]+)`", PAGE))))
 def test_file_of_the_page_exists(path: str) -> None:
     assert (ROOT / path).is_file()
 

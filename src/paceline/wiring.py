@@ -228,7 +228,9 @@ def _open_aws(prefix: str) -> AwsStore:
         from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415  boto3 is an extra, and slow to import
     except ImportError as error:
         missing = error.name or "boto3"
-        raise WrongSetting(f"PACELINE_STORE: {missing} is not installed: pip install 'paceline[aws]'.") from None
+        raise WrongSetting(
+            f"PACELINE_STORE: {missing} is missing. Install Paceline with its extra aws."
+        ) from None
     store = AwsStore(prefix, clock=SystemClock())
     # Loops look by themselves, and where functions run, the entries' stream sets every alarm.
     store.alarms.sends = False
@@ -268,7 +270,7 @@ def open_record_table(name: str) -> RecordTable:
     try:
         from paceline.adapters.aws.record_table import DynamoRecords  # noqa: PLC0415  an extra, which may be missing
     except ModuleNotFoundError:
-        raise WrongSetting("dynamodb:// needs boto3: pip install 'paceline[aws]'.") from None
+        raise WrongSetting("dynamodb:// needs boto3. Install Paceline with its extra aws.") from None
     return DynamoRecords(name)
 
 

@@ -15,6 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HATCHLING = str(Path(sys.executable).parent / "hatchling")
 VERSION = "0.1.0"
+SIZE_BYTES_MAX = 150_000_000
+"""What `make up` may install: the environment with all packages of requirements/product.txt."""
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +61,8 @@ def test_wheels_work_in_a_clean_environment(built: Path, tmp_path: Path) -> None
     python = tmp_path / "clean" / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "-r", str(ROOT / "requirements" / "product.txt")], check=True, capture_output=True)
+    size = sum(file.lstat().st_size for file in (tmp_path / "clean").rglob("*") if file.is_file())
+    assert size < SIZE_BYTES_MAX
     wheels = [str(file) for file in built.glob("*.whl")]
     subprocess.run([*pip, "--no-deps", *wheels], check=True, capture_output=True)
 

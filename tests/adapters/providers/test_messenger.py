@@ -146,4 +146,4 @@ def test_missing_library_is_said_in_words_that_help(messenger: HttpMessenger, mo
     monkeypatch.setattr(apprise_notes, "find_spec", lambda _: None)
     messenger.start([note("ntfy://topic")])
     [result] = gather(messenger)
-    assert "pip install 'paceline[apprise]'" in result.reason
+    assert "pip install apprise" in result.reason

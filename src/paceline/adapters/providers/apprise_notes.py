@@ -17,7 +17,7 @@ from paceline.core.alerts.message import Note
 from paceline.core.batches.calls import CallResult
 from paceline.ports import Clock
 
-MISSING = "apprise is not installed where Paceline runs: pip install 'paceline[apprise]'"
+MISSING = "apprise is not installed where Paceline runs: pip install apprise"
 CUT_SHORT = "the process that sends through apprise was stopped; it is tried again"
 TOO_SLOW = "time-out: the service did not answer"
 STOP_S = 2.0
