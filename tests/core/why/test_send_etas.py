@@ -194,7 +194,7 @@ def test_why_of_a_measurement_has_its_eta_unless_somebody_has_to_help() -> None:
     facts = MeasurementFacts(JOB, stored(1), line=line())
     assert why_measurement(facts, now_ms=NOW_MS).eta == Eta(NOW_MS, NOW_MS)
     for helpless in ({"disabled": True}, {"daemons": 0}, {"decision": Refuse("too large")}, {"line": None}):
-        assert why_measurement(facts._replace(**helpless), now_ms=NOW_MS).eta is None  # type: ignore[arg-type]
+        assert why_measurement(facts._replace(**helpless), now_ms=NOW_MS).eta is None
 
 
 def test_measurement_with_a_stop_says_by_when_it_must_be_sent() -> None:
