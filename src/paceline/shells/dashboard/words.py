@@ -64,6 +64,11 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
+def between(began: str, ended: str) -> float:
+    """Returns the seconds from one time to the other."""
+    return (moment(ended) - moment(began)).total_seconds()
+
+
 def exact(text: str) -> str:
     """Returns 17 Nov 2026 00:00:00 UTC."""
     return f"{moment(text):%-d %b %Y %H:%M:%S} UTC"
