@@ -34,6 +34,7 @@ def write_everywhere(world: World) -> dict[str, list[str]]:
     detail = {"reason": HOSTILE, HOSTILE: HOSTILE}
     run = quote(item["run"], safe="")
     done("POST", f"/v1/runs/{run}/outcome", {"lease": item["lease"], "status": "failed", "detail": detail})
+    done("POST", "/v1/users/me/monitors/own/silence", {"for": "1h", "reason": HOSTILE[:60]})
     done("PUT", "/v1/providers/shop", PROVIDER | {"base_url": f"https://example.org/{IN_URL}"})
     done("PUT", "/v1/providers/mine", {"kind": "outgoing"})
     done("PUT", "/v1/batches/daily", {})
@@ -52,6 +53,9 @@ def write_everywhere(world: World) -> dict[str, list[str]]:
         f"{MINE}/web": [IN_URL],
         f"/ui/runs/{run}/why": [HOSTILE],
         "/ui/providers": [IN_URL],
+        "/ui/providers?id=shop": [IN_URL],
+        "/ui/channels": [HOSTILE[:60]],
+        f"/ui/jobs/{titled}/results": [HOSTILE],
         f"/ui/batches/daily/{TOMORROW}": ["home"],
         "/ui/jobs": [HOSTILE],
         f"/ui/jobs/{titled}": [HOSTILE],
@@ -60,6 +64,8 @@ def write_everywhere(world: World) -> dict[str, list[str]]:
         f"/ui/users?user={quote(HOSTILE)}": [],
         f"{MINE}/{quote(HOSTILE, safe='')}": [],
         f"/ui/dead?provider={quote(HOSTILE)}": [],
+        f"/ui/monitors?q={quote(HOSTILE[:60])}&tag={quote(HOSTILE[:60])}": [],
+        f"/ui/batches/daily/{TOMORROW}?state=waiting&provider={quote(HOSTILE)}": [],
         f"/ui/batches/daily/{TOMORROW}?provider={quote(HOSTILE)}": [],
         f"/ui/sign-in?next={quote('/' + HOSTILE)}": [],
     }

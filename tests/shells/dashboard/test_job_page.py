@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from paceline.core.daemons import Daemon
 from paceline.shells.dashboard.views import jobs
+from paceline.steps.upkeep.daemons import beat
 from tests.shells.api.support.job_stage import COST, AtlasWorld, atlas_world, job, measurement, submitted
 from tests.shells.dashboard.support.reading import text_of
 
@@ -29,6 +31,21 @@ def test_job_that_waits_says_how_much_of_it_waits_why_and_what_it_costs(stage: A
     body = stage.alice("GET", f"/ui/jobs/{made}").body.decode()
     assert f'href="/ui/runs/{made}%2F0/why">Why<' in body
     assert "data-part" not in body
+
+
+def test_jobs_that_wait_have_a_place_in_the_queue_and_a_forecast(stage: AtlasWorld) -> None:
+    now_ms = stage.now_ms()
+    beat(stage.store, Daemon("up-1", "up", "host", 7, "", now_ms, now_ms, every_ms=600_000))
+    first, second = submitted(stage.alice, job(2)), submitted(stage.alice, job())
+    text = text_of(stage.alice, f"/ui/jobs/{first}")
+    assert "It is next ." in text
+    assert re.search(r"The first measurement is sent (between )?\d", text)
+    text = text_of(stage.alice, f"/ui/jobs/{second}")
+    assert "2 sends come before its next one" in text
+    listed = text_of(stage.alice, "/ui/jobs")
+    assert re.search(r"0 of 1 done .+, 2 sends before it, starts \d", listed)
+    stage.send()
+    assert re.search(r"The last measurement ends (between )?\d", text_of(stage.alice, f"/ui/jobs/{first}"))
 
 
 def test_measurements_that_need_a_look_come_first(stage: AtlasWorld) -> None:

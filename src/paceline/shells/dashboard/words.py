@@ -44,12 +44,6 @@ def count(amount: int, one: str, many: str = "") -> str:
     return f"{number(amount)} {one if amount == 1 else many or one + 's'}"
 
 
-def ordinal(place: int) -> str:
-    """Returns 1st, 2nd, 3rd, 11th."""
-    word = "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
-    return f"{number(place)}{word}"
-
-
 def at_least(amount: int, most: int) -> str:
     """Returns a count that was not counted further than to ``most``."""
     return f"{number(most)}+" if amount >= most else number(amount)
@@ -68,6 +62,11 @@ def sentence(text: str) -> str:
 def moment(text: str) -> datetime:
     """The time that the API writes as text."""
     return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def between(began: str, ended: str) -> float:
+    """Returns the seconds from one time to the other."""
+    return (moment(ended) - moment(began)).total_seconds()
 
 
 def exact(text: str) -> str:

@@ -14,7 +14,7 @@ from paceline.errors import FieldProblem, InvalidInput
 
 Sort = Literal["id", "health", "next_due"]
 Kind = Literal["http", "tcp", "dns", "tls", "outgoing"]
-HEALTH_ORDER: tuple[tuple[Health, ...], ...] = (("late",), ("failing",), ("new", "ok", "paused"))
+HEALTH_ORDER: tuple[tuple[Health, ...], ...] = (("failing",), ("late",), ("new", "ok", "paused"))
 """Of a list sorted by health: what needs somebody first. The others come together, so that they are one index."""
 TEXT_CHARS_MAX = 100
 

@@ -13,6 +13,7 @@ from paceline.shells.dashboard.words import moment
 COUNTED = 100
 COUNTED_HEALTHS = ("failing", "late", "paused")
 SHOWN = 10
+PAGES_MAX = 4
 
 
 def whose_of(call: Call) -> str:
@@ -35,6 +36,22 @@ async def find_monitors(api: Api, whose: str, query: Mapping[str, str | int]) ->
         return await api.get("/v1/monitors", query)
     own = {name: value for name, value in query.items() if name != "user"}
     return await api.get("/v1/users/{user}/monitors", own, user="me")
+
+
+async def fill_page(api: Api, whose: str, query: Mapping[str, str | int], rows: int) -> Any:
+    """A page of so many monitors.
+
+    A list looks at a bounded number of monitors, and may have found few of them where it stops: then it is asked to go
+    on. After PAGES_MAX questions the page is as short as it is.
+    """
+    found = await find_monitors(api, whose, {**query, "limit": rows})
+    for _ in range(PAGES_MAX - 1):
+        cursor, missing = found["next_cursor"], rows - len(found["items"])
+        if not cursor or not missing:
+            break
+        more = await find_monitors(api, whose, {**query, "limit": missing, "cursor": cursor})
+        found = {"items": [*found["items"], *more["items"]], "next_cursor": more["next_cursor"]}
+    return found
 
 
 async def count_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -> dict[str, Any]:

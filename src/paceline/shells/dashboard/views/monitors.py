@@ -13,7 +13,7 @@ from paceline.shells.dashboard.views.finding import (
     add_newest_run,
     asked_of,
     count_monitors,
-    find_monitors,
+    fill_page,
     whose_of,
 )
 from paceline.shells.dashboard.views.latencies import days_chart, latency_chart
@@ -40,13 +40,11 @@ async def list_monitors(call: Call) -> Answer:
     api, asked, whose = Api(call), asked_of(call, *_LIST_QUERY), whose_of(call)
     wanted = {name: asked[name] for name in (*_FILTERS, "cursor")} | {"sort": asked["sort"] or "health"}
     listed, counts, users = await together(
-        find_monitors(api, whose, {"limit": ROWS, "figures": "true", "user": asked["user"], **wanted}),
+        fill_page(api, whose, {"figures": "true", "user": asked["user"], **wanted}, ROWS),
         count_monitors(api, whose, {"user": asked["user"]}),
         _users(api, whose),
     )
     items = listed["items"]
-    if wanted["sort"] == "health":  # the list has what fails and what is late together
-        items.sort(key=lambda one: HEALTHS.index(one["health"]))
     await together(*(add_newest_run(api, one) for one in items if one["health"] in ("failing", "late")))
     kept = {name: value for name, value in asked.items() if name != "cursor"}
     return await page(
