@@ -228,9 +228,7 @@ def _open_aws(prefix: str) -> AwsStore:
         from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415  boto3 is an extra, and slow to import
     except ImportError as error:
         missing = error.name or "boto3"
-        raise WrongSetting(
-            f"PACELINE_STORE: {missing} is missing. Install Paceline with its extra aws."
-        ) from None
+        raise WrongSetting(f"PACELINE_STORE: {missing} is missing. Install Paceline with its extra aws.") from None
     store = AwsStore(prefix, clock=SystemClock())
     # Loops look by themselves, and where functions run, the entries' stream sets every alarm.
     store.alarms.sends = False
