@@ -14,7 +14,7 @@ app = typer.Typer(name="aws", help="Tables and queues of the engine on DynamoDB 
 
 @command(app, "init")
 def init(call: Call) -> int:
-    """Create the tables and queues that are missing. Done twice, it does nothing the second time."""
+    """Create the tables and queues that are missing. Running it again changes nothing."""
     call.need_store()
     from paceline.config import aws_prefix
     from paceline.wiring import make_aws

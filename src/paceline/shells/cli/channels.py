@@ -74,7 +74,7 @@ class ChannelOptions(NamedTuple):
 
 @command(app, "set")
 def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
-    """Create a channel, or change what the options name of the one there is and keep the rest."""
+    """Create a channel, or change the fields that the options name and keep the rest."""
     if options.url == "-":
         options = options._replace(url=sys.stdin.readline().strip())
     view = call.answer(
@@ -101,7 +101,7 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
 
 @command(app, "test")
 def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
-    """Send one message through a channel and say what came of it; exit code 1 if it was not taken."""
+    """Send a test message through a channel and say whether it was taken; exit code 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
         lambda remote: (
@@ -161,7 +161,7 @@ def end_silence(
     *,
     user: UserOption = None,
 ) -> None:
-    """End a silence early; a failure that it held back and that lasts is told."""
+    """End a silence early; a failure that it held back and that still lasts is sent."""
     call.answer(
         lambda at: silences.end_silence(at.store, owner_id(at, user), silence, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", f"{_SILENCES}/{{silence_id}}", user=remote.owner(user), silence_id=silence),
@@ -171,7 +171,7 @@ def end_silence(
 
 @command(alert_app, "list")
 def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
-    """List what a user was told through which channel, newest first."""
+    """List the alerts sent to a user, with their channels, newest first."""
     views, following = call.answer(
         lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
         lambda remote: remote.page(

@@ -44,7 +44,7 @@ def new(
     scope: Annotated[str, option("SCOPE", "read, checker or worker:PROVIDER. [default: all that its user may]")] = "",
     expires: Annotated[str | None, option("TIME", "When it ends, for example 2027-01-01T00:00:00Z.")] = None,
 ) -> None:
-    """Make another token for a user and print it. It is shown this once."""
+    """Make another token for a user and print it. It is shown only once."""
     wanted = {"label": label, "scope": scope, "expires": expires}
     made = call.answer(
         lambda at: _add(at, name or user, wanted), lambda remote: _add_over_rest(remote, name or user, wanted)

@@ -58,7 +58,7 @@ def add(
     role: Annotated[Role, option("user|admin", "What the user may do.")] = "user",
     daily_credits: CreditsOption = None,
 ) -> None:
-    """Add a user and print the first token. It is shown this once."""
+    """Add a user and print the first token. It is shown only once."""
     allowed = access.DAILY_CREDITS_DEFAULT if daily_credits is None else daily_credits
     body = {"id": name, "role": role, "daily_credits": allowed}
     made = call.answer_on_own(
@@ -118,7 +118,7 @@ def show_budget(call: Call, name: NameArgument) -> None:
 
 @command(app, "webhook-secret")
 def show_webhook_secret(call: Call, name: NameArgument) -> None:
-    """Print what a user's receiver verifies the signatures of webhooks with. It is the same each time."""
+    """Print the secret that a user's receiver verifies webhook signatures with. It is always the same."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
         lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,

@@ -112,7 +112,7 @@ class BatchOptions(NamedTuple):
 
 @command(app, "set")
 def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
-    """Create a batch, or change what the options name of the one there is and keep the rest."""
+    """Create a batch, or change the fields that the options name and keep the rest."""
     changes = given(options)
     done, view = call.answer_or_new(
         lambda at: _set(at, batch_id, changes, replace=replace),
@@ -183,7 +183,7 @@ def plan_batch(
     date: DateOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Show the plan and its warnings, and change nothing.")] = False,
 ) -> None:
-    """Plan a day: each active record gets its run, once, however often this is asked."""
+    """Plan a day: each active record gets its run, once, however often you ask."""
     from paceline.steps.batches.preview import Preview, preview
 
     named = batch or name

@@ -71,7 +71,7 @@ def import_records(
         bool, flag("--restart", "Of a table: from its beginning, not where an import was cut short.")
     ] = False,
 ) -> int:
-    """Import many records. Good ones are kept; refused ones are told by reason, with their lines."""
+    """Import many records. Good ones are kept; refused ones are listed by reason, with their line numbers."""
     from paceline.steps.batches.late_records import plan_late_records
 
     if (table := table_name(source)) is not None:

@@ -110,7 +110,7 @@ def set_provider(
     replace: ReplaceOption = False,
     options: ProviderOptions,
 ) -> None:
-    """Create a provider, or change what the options name of the one there is and keep the rest."""
+    """Create a provider, or change the fields that the options name and keep the rest."""
     changes = document_of(options)
     if bool(changes) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --base-url and --rate.")
@@ -131,7 +131,7 @@ def set_provider(
 
 @command(app, "list")
 def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
-    """List the providers and how each stands."""
+    """List the providers and the state of each."""
     views, following = call.answer(
         lambda at: lists.list_providers(at, cursor=cursor, limit=limit),
         lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
@@ -148,7 +148,7 @@ def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorO
 
 @command(app, "show")
 def show(call: Call, provider_id: IdArgument) -> None:
-    """Show a provider: definition, and how it stands now."""
+    """Show a provider: its definition and its current state."""
     view = call.answer(
         lambda at: _view(at, providers.get_provider(at.store, provider_id)),
         lambda remote: remote.get(_PROVIDER, ProviderView, provider=provider_id),

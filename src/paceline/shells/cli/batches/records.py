@@ -72,7 +72,7 @@ def rerun_day(
     state: Annotated[str | None, option("STATE", "Those that ended so, for example done.", "--state")] = None,
     record: RecordsOption = None,
 ) -> None:
-    """Run what ended on a day again, each once, however often this is asked while the rerun is open."""
+    """Run a day's ended runs again, each once, however often you ask while the rerun is open."""
     from paceline.steps.batches.rerun import rerun
     from paceline.steps.views.days import check_date
 

@@ -49,7 +49,7 @@ class AccountOptions(NamedTuple):
 
 @command(app, "set")
 def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions) -> None:
-    """Create an account, or change what the options name and keep the rest. It takes effect with the next send."""
+    """Create an account, or change the fields that the options name and keep the rest. The next send uses it."""
     changes = given(options)
     done, view = call.answer_or_new(
         lambda at: _set(at, account_id, changes, replace=replace),

@@ -148,7 +148,7 @@ def results(
     into: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
     receipt: ReceiptOption = None,
 ) -> int:
-    """Read a job's results from RIPE and write them as NDJSON; what has none has a line that says why."""
+    """Read a job's results from RIPE and write them as NDJSON; one without results gets a line that says why."""
     if receipt is not None and into is None:
         raise InvalidInput("--receipt is of a file: name it with --output.")
     read = call.answer(

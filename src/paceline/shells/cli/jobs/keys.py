@@ -65,7 +65,7 @@ def add(
     label: Annotated[str, option("LABEL", "What you will know it by.")] = "",
     no_check: Annotated[bool, flag("--no-check", "Add it without asking RIPE whether it can be used.")] = False,
 ) -> None:
-    """Add a key to an account. RIPE is asked first whether it may do what is needed; what it lacks is named."""
+    """Add a key to an account. RIPE is asked first what the key may do; permissions that it lacks are named."""
 
     def read_key() -> str:
         if key not in (None, "-") and not call.as_json:
@@ -93,7 +93,7 @@ def list_keys(
         str | None, argument("ACCOUNT", "Only the keys of this account. [default: of all accounts]")
     ] = None,
 ) -> None:
-    """List keys by their last four characters, and how each stands."""
+    """List keys by their last four characters, with the state of each."""
     views = call.answer(lambda at: _list(at, account), lambda remote: _list_over_rest(remote, account))
     emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
 

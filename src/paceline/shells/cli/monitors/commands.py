@@ -65,7 +65,7 @@ def set_monitor(
     replace: ReplaceOption = False,
     options: MonitorOptions,
 ) -> None:
-    """Create a monitor, or change what the options name of the one there is and keep the rest."""
+    """Create a monitor, or change the fields that the options name and keep the rest."""
     document = document_of(options)
     if bool(document) == (file is not None):
         raise InvalidInput("Say what to set: either --file, or options such as --url and --every.")

@@ -43,7 +43,7 @@ def import_monitors(
     *,
     user: UserOption = None,
 ) -> int:
-    """Import many monitors. Good ones are kept; refused ones are told by reason, with their lines."""
+    """Import many monitors. Good ones are kept; refused ones are listed by reason, with their line numbers."""
     with open_input(file) as stream:
 
         def put_all(put: Callable[[Sequence[Item | Broken], Tally], None]) -> Tally:

@@ -31,7 +31,7 @@ CsvOption = Annotated[Path | None, option("FILE", "Write the days to this file a
 
 @command(app, "uptime")
 def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, csv: CsvOption = None) -> None:
-    """Show the share of good time over 1, 7, 30 and 90 days, latencies and incidents."""
+    """Show uptime over 1, 7, 30 and 90 days, latencies and incidents."""
 
     def on_store(system: System) -> UptimeView:
         monitor = get_monitor(system.store, owner_id(system, user), monitor_id)
