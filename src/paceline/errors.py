@@ -81,11 +81,15 @@ class OverDailyCredits(PacelineError):
     title = "Not enough daily credits left"
     status = 402
 
-    def __init__(self, detail: str, *, cost: int, credits_left: int, resets_ms: int) -> None:
+    def __init__(
+        self, detail: str, *, cost: int, credits_left: int, resets_ms: int, refusal: str | None = None
+    ) -> None:
         super().__init__(detail)
         self.cost = cost
         self.credits_left = credits_left
         self.resets_ms = resets_ms
+        self.refusal = refusal
+        """The id under which it is explained later; None: it is not kept."""
 
 
 class Forbidden(PacelineError):

@@ -38,11 +38,12 @@ DAEMON = Daemon("up-1", "up", "host", 7, "", T0_MS, T0_MS, every_ms=10**9)
 
 
 class Tally(NamedTuple):
-    """How many ETAs were exact, how many held the truth, how many could not be told, and what was wrong."""
+    """How many ETAs were exact, held the truth, were not told, or came after the world's end; and what was wrong."""
 
     exact: int
     held: int
     untold: int
+    unseen: int
     wrong: list[str]
 
 
@@ -132,7 +133,7 @@ def judge(seed: int) -> Tally:
         world.live()
         told = ask(world)
         world.drive(world.now_ms + 180_000)
-        exact, held, untold, wrong = 0, 0, 0, []
+        exact, held, untold, unseen, wrong = 0, 0, 0, 0, []
         for name, view in told.items():
             at_ms = world.started.get(name)
             if view.eta is None:
@@ -142,14 +143,14 @@ def judge(seed: int) -> Tally:
             assert first is not None
             assert last is not None
             if at_ms is None and (last > world.now_ms or superseded(world, name)):
-                untold += 1  # the world ended before, or too many waited and the newest were kept
+                unseen += 1  # the world ended before, or too many waited and the newest were kept
                 continue
             if at_ms is None or not first <= at_ms <= last:
                 wrong.append(f"seed {seed}, {name} ({view.state}): {at_ms} is not in {first}..{last}")
                 continue
             exact += first == last
             held += 1
-        return Tally(exact, held, untold, wrong)
+        return Tally(exact, held, untold, unseen, wrong)
 
 
 def superseded(world: World, name: str) -> bool:
@@ -162,9 +163,13 @@ def superseded(world: World, name: str) -> bool:
 
 
 def test_every_eta_of_a_monitor_holds_the_truth() -> None:
-    """Over 200 seeds 702 of 6,163 were exact, and all held the truth: PACELINE_WORLD_SEEDS=0-199."""
+    """Over 100 seeds 373 of 3,244 were exact, and all held the truth: PACELINE_WORLD_SEEDS=0-99.
+
+    Without an ETA are the few firings that are made up for with all that was missed.
+    """
     tallies = [judge(seed) for seed in (*seeds(), *range(7, 15))]
     assert [line for tally in tallies for line in tally.wrong] == []
     told, exact = sum(tally.held for tally in tallies), sum(tally.exact for tally in tallies)
     assert told > 100, "too few waited to say anything"
     assert exact >= 0.05 * told, f"{exact} of {told}"
+    assert sum(tally.untold for tally in tallies) <= 0.02 * told

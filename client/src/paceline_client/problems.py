@@ -59,7 +59,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True):
-    """An RFC 9457 problem as the service writes it. The last three come with ``over_daily_credits``."""
+    """An RFC 9457 problem as the service writes it. The last four come with ``over_daily_credits``."""
 
     status: int
     code: str
@@ -70,6 +70,7 @@ class ProblemDocument(msgspec.Struct, frozen=True):
     cost: int | None = None
     credits_left: int | None = None
     resets_at: datetime | None = None
+    refusal: str | None = None
 
 
 class Problem(ClientError):
@@ -128,6 +129,11 @@ class OverBudget(Problem, status=402):
     @property
     def resets_at(self) -> datetime | None:
         return self.document.resets_at
+
+    @property
+    def refusal(self) -> str | None:
+        """The id under which ``client.runs.why`` explains it later."""
+        return self.document.refusal
 
 
 class Forbidden(Problem, status=403):

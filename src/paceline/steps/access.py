@@ -18,6 +18,7 @@ from paceline.ports import Store
 from paceline.steps.alerts.channels import remove_channels
 from paceline.steps.alerts.silences import remove_silences
 from paceline.steps.history.notes import note_disabled, note_limit
+from paceline.steps.jobs.refusals import remove_refusals
 from paceline.steps.monitors.react import react_to_all
 
 TOKEN_BYTES = 32
@@ -141,6 +142,7 @@ def remove_user(store: Store, user_id: str, *, now_ms: int) -> None:
     # A user of the same name is another one, and does not see what a crash here leaves behind: it is older.
     remove_channels(store, user_id)
     remove_silences(store, user_id)
+    remove_refusals(store, user_id)
     react_to_all(store, now_ms=now_ms)
 
 

@@ -112,9 +112,12 @@ def test_run_for_a_checker_of_its_owner_has_no_eta() -> None:
     assert check_run(run("parked"), check=OutgoingCheck(document={"kind": "outgoing"})) is None
 
 
-def firing(due: int | None, *runs: Run, overlap: Any = "queue", check: Check = CHECK) -> tuple[int, int] | None:
+def firing(
+    due: int | None, *runs: Run, overlap: Any = "queue", missed: Any = "skip", check: Check = CHECK
+) -> tuple[int, int] | None:
     due_ms = None if due is None else NOW_MS + due
-    entry = Entry(7, 4, 1, due_ms, Cadence(every_ms=60_000, overlap=overlap), outgoing=False)
+    cadence = Cadence(every_ms=60_000, overlap=overlap, missed=missed)
+    entry = Entry(7, 4, 1, due_ms, cadence, outgoing=False)
     eta = firing_eta(entry, runs, check, now_ms=NOW_MS)
     return None if eta is None else (eta.from_ms - NOW_MS, eta.to_ms - NOW_MS)
 
@@ -131,9 +134,16 @@ def test_next_firing_behind_an_open_run_starts_after_it_or_at_a_later_time_of_it
     assert eta == (5_000, 125_000 if overlap == "skip" else 90_000)
 
 
+@pytest.mark.parametrize("missed", ["skip", "once"])
+def test_firing_that_may_be_missed_starts_at_the_next_time_of_its_grid_at_the_latest(missed: str) -> None:
+    assert firing(-HANDLED_MS - 1, missed=missed) == (0, 60_000 - HANDLED_MS - 1)
+    assert firing(-61_000, missed=missed) == (0, 59_000)
+    assert firing(-61_000, run("out", until=90_000, started=0), overlap="skip", missed=missed) == (0, 119_000)
+
+
 @pytest.mark.parametrize("due", [None, -HANDLED_MS - 1, -60_000])
-def test_firing_that_rests_or_may_be_missed_has_no_eta(due: int | None) -> None:
-    assert firing(due) is None
+def test_firing_that_rests_or_is_one_of_all_that_were_missed_has_no_eta(due: int | None) -> None:
+    assert firing(due, missed="all") is None
 
 
 def test_firing_for_a_checker_of_its_owner_has_no_eta() -> None:

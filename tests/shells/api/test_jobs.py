@@ -55,6 +55,9 @@ def test_job_over_the_daily_credits_is_refused_whole_with_the_figures(alice: Cli
     resets = datetime.fromisoformat(reply.json["resets_at"])
     assert (resets.tzinfo, resets.hour, resets.minute) == (UTC, 0, 0)
     assert 0 < (resets - datetime.now(UTC)).total_seconds() <= 86_400
+    assert reply.json["refusal"] == "alice/refused#1"
+    why = alice("GET", "/v1/runs/alice%2Frefused%231/why")
+    assert (why.status, why.json["state"], why.json["chain"][0]["until"]) == (200, "refused", reply.json["resets_at"])
     assert len(alice("GET", "/v1/jobs").json["items"]) == 1
 
 

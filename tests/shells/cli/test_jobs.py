@@ -187,7 +187,9 @@ def test_job_over_the_daily_credits_is_refused_with_the_figures(lab: Program) ->
     }
     assert over.problem["resets_at"].endswith("T00:00:00.000Z")
     told = lab.run("job", "submit", "-", stdin=job("192.0.2.1"))
-    assert (told.code, told.err.count("\n")) == (4, 1)
+    assert (told.code, told.err.splitlines()[1:]) == (4, ["  Why, also later: paceline why ann/refused#2"])
+    assert over.problem["refusal"] == "ann/refused#1"
+    assert "was refused whole" in lab.ok("why", "ann/refused#1")
     assert "60 credits and 40 of 100 are left" in told.err
     assert over.problem["resets_at"] in told.err
     assert len(lab.json("job", "list")["items"]) == 1

@@ -79,7 +79,10 @@ class Runs(Resource[Transport]):
 
     @operation
     def why(self, run: str) -> Call[Why]:
-        """Why a run waits, or went as it did: of a monitor, of a batch (for admins), or a measurement ``job/index``."""
+        """Why a run waits, or went as it did: of a monitor, of a batch (for admins), or a measurement ``job/index``.
+
+        Also why a job was refused, ``user/refused#number``: the id is ``OverBudget.refusal``.
+        """
         return Call("GET", f"{_RUN}/why", Json(Why), {"run": run})
 
     @operation

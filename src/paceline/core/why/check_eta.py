@@ -34,19 +34,22 @@ def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: 
         return None
     grid_ms = due_ms + (entry.lead_ms or 0)
     following_ms = next_due_ms(cadence, after_ms=due_ms, due_ms=grid_ms, generation=entry.generation)
+    soon_ms = first_ms = max(due_ms, now_ms)
     if now_ms - due_ms > HANDLED_MS or following_ms <= now_ms:
-        return None  # it may be missed, and its policy decides what becomes of it
-    soon_ms = max(due_ms, now_ms)
+        if cadence.missed == "all":
+            return None  # when it is made up for hangs on what all other monitors have missed
+        # It may be missed: then it starts at a moment of its own before its next time, or at that.
+        first_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
     if not open_runs:
-        return Eta(soon_ms, soon_ms)
+        return Eta(soon_ms, first_ms)
     started, ends_ms = _play(open_runs, check, cadence, now_ms=now_ms)
     if ends_ms < due_ms:
-        return Eta(soon_ms, soon_ms)
+        return Eta(soon_ms, first_ms)
     if cadence.overlap == "skip":
         last_ms = next_due_ms(cadence, after_ms=ends_ms, due_ms=grid_ms, generation=entry.generation)
-        return Eta(soon_ms, max(soon_ms, last_ms))
+        return Eta(soon_ms, max(first_ms, last_ms))
     gap_ms = max(following_ms - due_ms, 0)
-    return Eta(soon_ms, max(soon_ms, ends_ms, started.to_ms + gap_ms))
+    return Eta(soon_ms, max(first_ms, ends_ms, started.to_ms + gap_ms))
 
 
 def _play(runs: Sequence[Run], check: PolledCheck, cadence: Cadence | None, *, now_ms: int) -> tuple[Eta, int]:

@@ -20,7 +20,8 @@ WHY = Group("Why")
 async def explain_run(call: Call) -> Answer:
     """Why a run waits, or went as it did: the chain of reasons, and when it starts.
 
-    A monitor's run, a measurement `job/index`, or, for admins, a batch's run.
+    A monitor's run, a measurement `job/index`, a job that was refused, `user/refused#number`, or, for admins, a batch's
+    run.
     """
     api, viewer, text = call.api, viewer_of(call.user), call.params["run"]
     run = (viewer is None and canonical_call_run(text)) or canonical_run(text)

@@ -118,6 +118,7 @@ def problem_of(error: PacelineError) -> Problem:
     if isinstance(error, OverDailyCredits):
         resets_at = to_text(error.resets_ms)
         figures = (("cost", error.cost), ("credits_left", error.credits_left), ("resets_at", resets_at))
+        figures += (("refusal", error.refusal),) if error.refusal else ()
     return Problem(error.title, error.detail, error.code, errors, figures)
 
 
@@ -133,6 +134,8 @@ def print_problem(problem: Problem, *, as_json: bool) -> None:
             print(f"  {field['pointer'] or '/'}: {printable(field['detail'])}", file=sys.stderr)
         return
     print(f"error: {printable(problem.detail)} ({problem.code})", file=sys.stderr)
+    if refusal := dict(problem.figures).get("refusal"):
+        print(f"  Why, also later: paceline why {printable(str(refusal))}", file=sys.stderr)
 
 
 def emit(call: Call, document: Any, *text: Text) -> None:

@@ -197,6 +197,7 @@ def _refusal(error: Refusal, url: str) -> Problem:
     if document.cost is not None and document.credits_left is not None and document.resets_at is not None:
         resets_at = to_text(to_ms(document.resets_at))
         figures = (("cost", document.cost), ("credits_left", document.credits_left), ("resets_at", resets_at))
+        figures += (("refusal", document.refusal),) if document.refusal else ()
     return Problem(document.title, detail, document.code, errors, figures)
 
 

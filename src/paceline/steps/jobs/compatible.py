@@ -16,7 +16,7 @@ from paceline.core.jobs.job import Job, JobLimits, parse_request
 from paceline.core.jobs.measurement import Measurement, Probes, kind_of
 from paceline.core.jobs.values import Budget, StoredMeasurement
 from paceline.errors import FieldProblem, InvalidInput, NotFound, OverDailyCredits
-from paceline.ports import Atlas, JobStore, Vault
+from paceline.ports import Atlas, JobStore, Store, Vault
 from paceline.steps.jobs.atlas_keys import find_key, secret_to_read
 from paceline.steps.jobs.results import BYTES_MAX
 from paceline.steps.jobs.submit import submit_parsed
@@ -69,7 +69,7 @@ class Unread(NamedTuple):
 
 
 def create(
-    store: JobStore, owner: str, body: bytes, *, only_type: str = "", limits: JobLimits, now_ms: int
+    store: Store, owner: str, body: bytes, *, only_type: str = "", limits: JobLimits, now_ms: int
 ) -> tuple[int, ...]:
     """Submits a request in RIPE's format as a job of one measurement. Returns the ids of its definitions, in order."""
     measurement = parse_request(body, limits, now_ms=now_ms)
@@ -284,4 +284,5 @@ def _in_ripes_words(over: OverDailyCredits, budget: Budget | None) -> OverDailyC
         cost=over.cost,
         credits_left=over.credits_left,
         resets_ms=over.resets_ms,
+        refusal=over.refusal,
     )

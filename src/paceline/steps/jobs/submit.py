@@ -8,8 +8,10 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import price
 from paceline.core.jobs.job import Job, JobLimits, job_digest, parse_job
 from paceline.core.jobs.values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
+from paceline.core.why.refusals import Refusal
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound, OverDailyCredits
-from paceline.ports import JobStore
+from paceline.ports import JobStore, Store
+from paceline.steps.jobs.refusals import note_refusal
 
 IDEMPOTENCY_KEY_CHARS_MAX = 255
 
@@ -45,7 +47,7 @@ def quote_job(store: JobStore, owner: str, body: bytes, *, limits: JobLimits, no
 
 
 def submit_job(
-    store: JobStore, owner: str, body: bytes, *, limits: JobLimits, idempotency_key: str | None = None, now_ms: int
+    store: Store, owner: str, body: bytes, *, limits: JobLimits, idempotency_key: str | None = None, now_ms: int
 ) -> Submitted:
     """A job from JSON. With an idempotency key it is submitted once, however often it is sent."""
     as_of_ms = submitted_ms(store, owner, idempotency_key, now_ms=now_ms)
@@ -63,9 +65,7 @@ def submitted_ms(store: JobStore, owner: str, idempotency_key: str | None, *, no
     return now_ms if before is None else before.created_ms
 
 
-def submit_parsed(
-    store: JobStore, owner: str, job: Job, *, idempotency_key: str | None = None, now_ms: int
-) -> Submitted:
+def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | None = None, now_ms: int) -> Submitted:
     """A job that is valid: also one that was written in RIPE's own format."""
     costs = tuple([price(one, now_ms=now_ms) for one in job.measurements])
     # Whether two jobs are the same is asked only under an idempotency key.
@@ -81,14 +81,29 @@ def submit_parsed(
                 f"This Idempotency-Key was used for another job, {found.job.id}. Use a new one for each job."
             )
         case OverCredits():
-            raise _over(found)
+            raise _over(found, note_refusal(store, owner, _refusal(job, found, now_ms=now_ms)))
         case None:
             raise _no_user(owner)
         case _:
             assert_never(found)
 
 
-def _over(found: OverCredits) -> OverDailyCredits:
+def _refusal(job: Job, found: OverCredits, *, now_ms: int) -> Refusal:
+    budget = found.budget
+    return Refusal(
+        number=0,
+        at_ms=now_ms,
+        title=job.title,
+        code=OverDailyCredits.code,
+        cost=found.cost,
+        left=budget.left,
+        limit=budget.limit,
+        resets_ms=budget.resets_ms,
+        measurements=len(job.measurements),
+    )
+
+
+def _over(found: OverCredits, refusal: str | None) -> OverDailyCredits:
     left, resets_ms = found.budget.left, found.budget.resets_ms
     return OverDailyCredits(
         f"The job costs up to {found.cost} credits and {left} of {found.budget.limit} are left today."
@@ -96,6 +111,7 @@ def _over(found: OverCredits) -> OverDailyCredits:
         cost=found.cost,
         credits_left=left,
         resets_ms=resets_ms,
+        refusal=refusal,
     )
 
 

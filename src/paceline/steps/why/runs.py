@@ -19,10 +19,12 @@ from paceline.core.why.chain import Why
 from paceline.core.why.checks import CheckFacts, why_check
 from paceline.core.why.measurements import MeasurementFacts, why_measurement
 from paceline.core.why.queued import DUES_READ_MAX, QUEUE_READ_MAX, ProviderQueue, QueuedCall, with_dues
+from paceline.core.why.refusals import parse_refusal_id
 from paceline.core.why.send_line import PLACES_MAX
 from paceline.errors import NotFound
 from paceline.ports import JobStore, Store
 from paceline.steps.jobs.gates import read_gates
+from paceline.steps.jobs.refusals import explain_refusal
 from paceline.steps.jobs.send_line import read_line
 from paceline.steps.upkeep.daemons import count_daemons
 from paceline.steps.views.report import no_run
@@ -42,6 +44,8 @@ def explain_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> W
         if found is None:
             raise NotFound(f"There is no run {run[:300]!r}. Ids of a batch's runs look like batch/record@2026-11-15.")
         return why_view(explain_call(store, found, now_ms=now_ms))
+    if (refusal := parse_refusal_id(run)) is not None:
+        return explain_refusal(store, refusal, viewer=viewer, now_ms=now_ms)
     if (name := _MEASUREMENT.fullmatch(run)) is not None:
         return why_view(_explain_index(store, name[1], int(name[2]), viewer=viewer, now_ms=now_ms))
     named = parse_run_id(run)

@@ -77,7 +77,10 @@ class WrongField(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """RFC 9457. Programs go by ``code``; people read ``detail``. The last three come with ``over_daily_credits``."""
+    """RFC 9457. Programs go by ``code``; people read ``detail``. The last four come with ``over_daily_credits``.
+
+    ``refusal``: the id under which `GET /v1/runs/{run}/why` explains it later.
+    """
 
     type: str
     title: str
@@ -88,6 +91,7 @@ class Problem(msgspec.Struct, frozen=True):
     cost: int | msgspec.UnsetType = msgspec.UNSET
     credits_left: int | msgspec.UnsetType = msgspec.UNSET
     resets_at: Instant | msgspec.UnsetType = msgspec.UNSET
+    refusal: str | msgspec.UnsetType = msgspec.UNSET
 
 
 def problem_of(error: errors.PacelineError) -> Problem:
@@ -102,6 +106,7 @@ def problem_of(error: errors.PacelineError) -> Problem:
         cost=msgspec.UNSET if over is None else over.cost,
         credits_left=msgspec.UNSET if over is None else over.credits_left,
         resets_at=msgspec.UNSET if over is None else to_text(over.resets_ms),
+        refusal=msgspec.UNSET if over is None or over.refusal is None else over.refusal,
     )
 
 

@@ -322,7 +322,7 @@ def problem_example(error: type[PacelineError]) -> dict[str, Any]:
     if error is InvalidInput:
         problem["errors"] = [{"pointer": "/every", "detail": 'write a whole number and a unit, for example "30s"'}]
     if error is OverDailyCredits:
-        problem |= {"cost": 120, "credits_left": 20, "resets_at": LATER}
+        problem |= {"cost": 120, "credits_left": 20, "resets_at": LATER, "refusal": "alice/refused#1"}
     return problem
 
 

@@ -11,7 +11,11 @@ from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import UserOption, argument, option
 
 RunArgument = Annotated[
-    str | None, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
+    str | None,
+    argument(
+        "RUN",
+        "The run's id: user/monitor#generation@counter, batch/record@date, job/index; or user/refused#number of a job.",
+    ),
 ]
 MonitorOption = Annotated[str | None, option("ID", "Instead of a run: why this monitor does not fire.", "--monitor")]
 RecordOption = Annotated[
