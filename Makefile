@@ -62,8 +62,9 @@ pictures: $(STAMP) browser  ## the pictures of the README and the docs, taken fr
 quick: $(STAMP)  ## while you work: format, lint, types, and the tests of core, steps and the store on SQLite
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	PACELINE_TEST_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS)
+	$(BIN)/mypy & types=$$!; \
+	PACELINE_TEST_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract $(ARGS); \
+	tests=$$?; wait $$types && exit $$tests
 
 test-on:  ## core, steps, the store on SQLite, the API and the client on another Python: make test-on PYTHON=python3.13
 	$(PYTHON) -m venv build/on/$(notdir $(PYTHON))

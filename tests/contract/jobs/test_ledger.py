@@ -350,7 +350,7 @@ class Ledger(RuleBasedStateMachine):
         return slots, results, spend
 
 
-TestLedger = Ledger.TestCase
+TestLedger = pytest.mark.slow(Ledger.TestCase)
 TestLedger.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 

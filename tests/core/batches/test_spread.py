@@ -347,6 +347,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302, 303])
 def test_promise_7_after_thousands_of_adds_and_removes_the_largest_gap_is_at_most_four_ideal_ones(
@@ -361,6 +362,7 @@ def test_promise_7_after_thousands_of_adds_and_removes_the_largest_gap_is_at_mos
             assert day.worst_ratio_of_a_provider() <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302])
 def test_removals_that_run_ahead_of_additions_open_gaps_of_at_most_five(counts: list[int], seed: int) -> None:
@@ -376,6 +378,7 @@ def test_removals_that_run_ahead_of_additions_open_gaps_of_at_most_five(counts: 
             assert day.worst_ratio_of_a_provider() <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 def test_promise_7_records_replaced_provider_by_provider_keep_both_even(counts: list[int]) -> None:
     day = Day(counts, seed=5)

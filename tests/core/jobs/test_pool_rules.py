@@ -8,6 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 import msgspec
+import pytest
 
 from paceline.core.jobs.meters import (
     DAY_MS,
@@ -167,6 +168,7 @@ def overspend(rule_of: Callable[[Ripe], OverwriteWhenIdle | Holds], seed: int) -
     return Over(worst_credits, worst_slots, sum(map(len, ripe.starts.values())))
 
 
+@pytest.mark.slow
 def test_promise_8_overwriting_when_idle_overspends_where_holds_do_not() -> None:
     theirs = [overspend(OverwriteWhenIdle, seed) for seed in range(5)]
     ours = [overspend(Holds, seed) for seed in range(5)]

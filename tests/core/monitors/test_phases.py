@@ -185,6 +185,7 @@ def test_full_circle_leaves_no_room_for_first_checks() -> None:
     assert all(place.first_ms == 0 for place in come)
 
 
+@pytest.mark.slow
 def test_size_of_a_circle_does_not_grow_with_monitors_or_hosts() -> None:
     sizes = []
     for count in (10_000, 80_000):

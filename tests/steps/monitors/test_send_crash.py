@@ -138,6 +138,7 @@ STORIES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: f"{story.act} {story.prepare.__name__}")
 def test_promise_10_a_kill_at_any_boundary_loses_nothing_and_doubles_nothing(
