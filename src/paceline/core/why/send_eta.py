@@ -28,6 +28,8 @@ OVERDUE_MS = STOP_DEADLINE_MS + 2 * MINUTE_MS
 """A slot that should be back already is back after this: what does not end by itself is stopped at its deadline."""
 LOST_MS = SEND_LEASE_MS + 10_000
 """A send without an answer is given up after this."""
+SLOTS_PLAYED_MAX = 20_000
+"""So many sends are played forward to say when there can be a slot at the earliest."""
 PLAYED_MAX = 2_000
 """So many sends are played forward; of those behind them it is reckoned that they take as long."""
 
@@ -47,6 +49,7 @@ class SendForecast:
         self._items = in_order(line, now_ms=now_ms)
         self._accounts = [one.account for one in line.pool.ready]
         self._late: dict[int, _LatePlay] = {}
+        self._soon: dict[int, _SoonPlay] = {}
 
     def eta(self, one: Waiting) -> Eta | None:
         """Returns when it is sent. None: nothing is known that would end its wait, or it stops before."""
@@ -146,8 +149,11 @@ class SendForecast:
         own = next((user for user in line.users if user.owner == one.owner), None)
         even = own is not None and all(item.cost == one.cost for item in own.first)
         before = place_of(line, one.owner, one.before if even else max(one.before - LINE_EACH_MAX + 1, 0))
-        free = [back for account in self._accounts for back in _slots_back(account.concurrent, self._now_ms)]
-        return _taken_ms(free, before + 1, one.cost.concurrent)
+        each = one.cost.concurrent
+        if each not in self._soon:
+            backs = [back for account in self._accounts for back in _slots_back(account.concurrent, self._now_ms)]
+            self._soon[each] = _SoonPlay(backs, each)
+        return self._soon[each].at(before)
 
     def _play(self, start_ms: int) -> _LatePlay:
         if start_ms not in self._late:
@@ -192,6 +198,35 @@ class _Room:
 
     def move(self, *amounts: int) -> None:
         self._free = [free + amount for free, amount in zip(self._free, amounts, strict=True)]
+
+
+class _SoonPlay:
+    """Sends that take ``each`` slots and give them back as soon as can be, with the slots of all accounts together."""
+
+    def __init__(self, free: list[tuple[int, int]], each: int) -> None:
+        self._free, self._each = free, each
+        heapify(self._free)
+        self._times: list[int] = []
+
+    def at(self, number: int) -> int:
+        """Returns when the send of this number has its slots at the earliest, as far as it is played."""
+        wanted = min(number, SLOTS_PLAYED_MAX - 1)
+        while len(self._times) <= wanted and self._send():
+            pass
+        return self._times[min(wanted, len(self._times) - 1)] if self._times else 0
+
+    def _send(self) -> bool:
+        at_ms, missing = 0, self._each
+        while missing > 0:
+            if not self._free:
+                return False
+            at_ms, amount = heappop(self._free)
+            if amount > missing:
+                heappush(self._free, (at_ms, amount - missing))
+            missing -= max(amount, 0)
+        heappush(self._free, (at_ms + ONEOFF_MS - EARLY_MS, self._each))
+        self._times.append(at_ms)
+        return True
 
 
 class _LatePlay:
@@ -311,22 +346,6 @@ def _slots_back(slots: Meter, now_ms: int) -> list[tuple[int, int]]:
     known = sum(release.amount for release in slots.releases)
     free = [(now_ms, slots.limit - slots.held + max(slots.held - known, 0))]
     return [*free, *((max(release.at_ms - EARLY_MS, now_ms), release.amount) for release in slots.releases)]
-
-
-def _taken_ms(free: list[tuple[int, int]], sends: int, each: int) -> int:
-    """Returns when the last of so many sends has its slots, if each keeps them as short as can be."""
-    heapify(free)
-    at_ms = 0
-    for _ in range(min(sends, PLAYED_MAX)):
-        missing = each
-        while missing > 0:
-            assert free, "an account that it fits into has as many slots as it takes"
-            at_ms, amount = heappop(free)
-            if amount > missing:
-                heappush(free, (at_ms, amount - missing))
-            missing -= max(amount, 0)
-        heappush(free, (at_ms + ONEOFF_MS - EARLY_MS, each))
-    return at_ms
 
 
 def _late_backs(number: int, account: Account, now_ms: int) -> list[tuple[int, int, int, int, int]]:
