@@ -23,7 +23,7 @@ STATUS: dict[str, Any] = {
     "job": "j1", "title": "", "user": "ann", "state": "running", "finished": False, "success": False, "webhook": None,
     "created_at": "2026-11-15T00:00:00Z", "started_at": None, "cancelled_at": None, "finished_at": None,
     "counts": {"ongoing": 1, "done": 3, "failed": 1}, "cost": {"reserved": 1, "settled": 0, "refunded": 0},
-    "waiting": None, "measurements": [],
+    "waiting": None, "place": None, "eta": None, "reason": "", "measurements": [],
 }  # fmt: skip
 DONE = STATUS | {"state": "finished", "finished": True, "counts": {"done": 4, "failed": 1}}
 

@@ -235,5 +235,6 @@ def _upkeep(at: Terminal, stage: AtlasWorld) -> None:
         at.run(command)
     at.run("export", "moved.ndjson")  # something is under way
     at.run("export", "moved.ndjson", "--live")
-    at.run("import", "moved.ndjson")
+    at.run("import", "moved.ndjson")  # a Paceline runs on it
+    at.run("import", "moved.ndjson", "--live")
     at.run("import", "-", stdin="{}\n")
