@@ -20,7 +20,7 @@ log = structlog.get_logger("paceline")
 T = TypeVar("T")
 R = TypeVar("R", bound=Finished | CallResult)
 
-LOOK_MS = 200
+LOOK_MS = 500
 """How long a loop sleeps at most: another process may have written, and it cannot wake us."""
 SETTLE_MAX = 500
 """So many results are settled without waiting for more."""

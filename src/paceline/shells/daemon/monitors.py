@@ -12,8 +12,9 @@ from paceline.core.monitors.checks import repeatable
 from paceline.core.monitors.definition import duration_ms
 from paceline.core.monitors.values import Finished, Order, Settlement
 from paceline.ports import Provider
+from paceline.shells.daemon import in_flight
 from paceline.shells.daemon.check_places import CheckPlaces
-from paceline.shells.daemon.in_flight import LOOK_MS, Found, Work
+from paceline.shells.daemon.in_flight import Found, Work
 from paceline.shells.daemon.loop import Turn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.polling import Outlook
@@ -26,6 +27,8 @@ from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
 
+LOOK_MS = 200
+"""How soon the ticker notices what another process has defined."""
 IN_VAIN_MS = 20
 """A tick that found nothing, although something seemed due, is not repeated sooner."""
 PASSES_MAX = 50
@@ -90,7 +93,7 @@ class Checks(Work[Order, Finished]):
     def __init__(self, system: System, provider: Provider, metrics: Metrics) -> None:
         self.edge = provider
         self.orders_max = system.settings.check_places
-        self.look_ms = max(LOOK_MS, system.traits.look_ms_min)
+        self.look_ms = max(in_flight.LOOK_MS, system.traits.look_ms_min)
         self.settles_with_claim = not system.traits.remote
         self._system = system
         self._opener = CheckOpener(system.vault)
@@ -103,7 +106,7 @@ class Checks(Work[Order, Finished]):
         if not (told or ended):
             next_ms = store.next_run_ms()  # costs less than a claim
             if next_ms is None or next_ms > now_ms:
-                return Found([])
+                return Found([], None if self._system.traits.remote else next_ms)
         terms: dict[str, Any] = {
             "now_ms": now_ms,
             "runs_max": room,
@@ -111,7 +114,12 @@ class Checks(Work[Order, Finished]):
             "places": self._places.now(),
         }
         orders = self._settled_and_claimed(ended, **terms) if ended else self._claimed(**terms)
-        return Found(orders, now_ms if len(orders) == room else None)
+        return Found(orders, now_ms if len(orders) == room else self._later_ms(now_ms))
+
+    def _later_ms(self, now_ms: int) -> int | None:
+        """When a retry or a run-out lease comes back. What waits for a place is told of when one is free."""
+        next_ms = None if self._system.traits.remote else self._system.store.next_run_ms()
+        return next_ms if next_ms is not None and next_ms > now_ms else None
 
     def _claimed(self, **terms: Any) -> list[Order]:
         return claim_orders(self._system.store, policy=self._system.retry_policy, opener=self._opener, **terms)
