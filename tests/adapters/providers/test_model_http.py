@@ -105,12 +105,14 @@ def test_taken_port_is_reported_at_start(server: ModelHttpServer) -> None:
 
 
 def test_stop_ends_the_model_server_with_clients_connected() -> None:
+    before = set(threading.enumerate())  # other tests' servers may run in this process
     server = ModelHttpServer()
     server.start()
+    assert {thread.name for thread in threading.enumerate() if thread not in before} == {"model-http"}
     with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
         connection.sendall(b"GET /hang HTTP/1.1\r\nHost: x\r\n\r\n")
         time.sleep(0.05)
         began_s = time.monotonic()
         server.stop()
         assert time.monotonic() - began_s < 2.0
-    assert not [thread for thread in threading.enumerate() if thread.name == "model-http"]
+    assert not [thread for thread in threading.enumerate() if thread not in before]
