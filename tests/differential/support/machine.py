@@ -14,10 +14,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from paceline.core.daemons import Daemon
 from paceline.core.users import Role, UserEdit
 from paceline.ports import Store
 from paceline.steps import access
 from paceline.steps.upkeep.clock import Waits, watch_clock
+from paceline.steps.upkeep.daemons import beat
 from tests.contract.conftest import aws_engine, memory_engine
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
 from tests.differential.support import views
@@ -75,6 +77,9 @@ class Machine(RuleBasedStateMachine):
         self.stack.enter_context(deleted_at_once())
         sqlite, aws = type(self).opener(self.stack)
         self.pair = Pair(sqlite=sqlite, aws=aws)
+        daemon = Daemon("up-1", "up", "host", 7, "", T0_MS, T0_MS, every_ms=10**12)
+        for store in (sqlite, aws):  # without one nothing is sent from a file, while on AWS there may be functions
+            beat(store, daemon)
         for user in USERS[:2]:
             self.add_user(user=user, role="user")
         self.furnish()

@@ -22,6 +22,7 @@ TARGETS |= {
     "pictures",
     "quick",
     "coverage",
+    "coverage-core",
     "test-on",
     "image-test",
     "site",

@@ -501,6 +501,7 @@ VARYING = [
     (r"\bs[0-9a-f]{12}\b", "SILENCE_ID"),
     (r'("(?:generation|number)":)\d+', r"\1N"),
     (r"(generation +)\d+", r"\1N"),
+    (r"(refused#)\d+", r"\1N"),
 ]
 
 
