@@ -67,3 +67,8 @@ def test_ordinary_text_is_one_line(text: str) -> None:
 def test_names_of_json_that_is_nested_beyond_the_stack_are_not_looked_at() -> None:
     with pytest.raises(MalformedBody, match="nested too deeply"):
         repeated_name(b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+
+
+def test_repeated_name_before_something_nested_beyond_the_stack_is_not_looked_for() -> None:
+    with pytest.raises(MalformedBody, match="nested too deeply"):
+        repeated_name(b'[{"a":1,"a":2},' + b"[" * 100_000 + b"]" * 100_000 + b"]")

@@ -14,6 +14,7 @@ from paceline.core.jobs.pool import Account, Barred, Gate, Refuse, make_pool
 from paceline.core.jobs.send_order import QueuedUser
 from paceline.core.jobs.values import StoredMeasurement
 from paceline.core.leases import POST_MS_MAX
+from paceline.core.why import send_eta
 from paceline.core.why.chain import Eta
 from paceline.core.why.job_eta import KINDS_MAX, begin_eta, end_eta, kinds_of_sends, sent_eta
 from paceline.core.why.measurements import MeasurementFacts, why_measurement
@@ -246,3 +247,8 @@ def test_periodic_measurement_ends_about_its_stop_unless_it_is_being_stopped() -
 def test_measurement_on_its_way_ends_after_it_was_taken() -> None:
     found = end_eta([stored(1, state="sending")], [], now_ms=NOW_MS)
     assert found == Eta(NOW_MS, NOW_MS + LOST_MS + POST_MS_MAX + ONEOFF_MS + LATE_MS)
+
+
+def test_earliest_slot_is_not_known_where_no_account_gives_back_enough() -> None:
+    assert send_eta._SoonPlay([(5, 1)], 2).at(0) == 0
+    assert send_eta._SoonPlay([(5, 1), (9, 1)], 2).at(0) == 9
