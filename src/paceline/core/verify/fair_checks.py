@@ -2,7 +2,7 @@
 
 A user who has a run waiting and nothing out is served before anybody who has a check out, and users take turns. So
 while such a run waits, no other user can have more than a few checks started: one for each process that claims, and one
-more for each that begins anew. First attempts are judged, of monitors that skip what they missed and what overlaps:
+more for each that starts again. First attempts are judged, of monitors that skip what they missed and what overlaps:
 such runs wait for nothing but a place, as long as their target has one.
 """
 

@@ -148,7 +148,7 @@ def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountR
 
 
 def _members(store: Store, walk: Walk) -> list[_Member]:
-    """The circles that still take part: one that everybody left meanwhile is made anew, and counts from the start."""
+    """The circles that still take part: one that everybody left meanwhile is made again, and counts from the start."""
     keys = [str(every_ms) for every_ms in walk.intervals]
     circles, counts = CIRCLES.find_many(store, keys), COUNTS.find_many(store, keys)
     return [

@@ -50,7 +50,7 @@ def call_facts(store: BatchParts) -> Iterator[Fact]:
 
 
 def _days(db: Database) -> Iterator[Fact]:
-    """Yields the days. How many runs each has is counted by whoever makes them, and not exactly."""
+    """Yields the days. How many runs each has is counted by the process that makes them, and not exactly."""
     rows = list(db.page(ITEMS, "days", limit=BATCHES_MAX))
     states = db.get_many(ITEMS, [day_key(row["batch"], row["date"]) for row in rows])
     for row in rows:
