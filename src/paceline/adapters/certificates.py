@@ -1,4 +1,4 @@
-"""A certificate authority of one's own and a server certificate from it, for HTTPS without anybody else."""
+"""A private certificate authority and a server certificate issued by it, for HTTPS without an outside authority."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 397
-"""Clients refuse certificates that are good for longer."""
+"""Clients refuse server certificates that are valid for longer."""
 RENEW_DAYS = 30
 ALWAYS = ("localhost", "127.0.0.1", "::1")
 _PEM = serialization.Encoding.PEM
 _NOWHERE = ("192.0.2.1", 9)
-"""Nothing is sent there: connecting a datagram socket only chooses the address that would be used."""
+"""No packet is sent there: connecting a datagram socket only chooses the local address that would be used."""
 
 
 class Made(NamedTuple):
@@ -40,7 +40,10 @@ class _Pair(NamedTuple):
 
 
 def make_certificates(folder: Path, stem: str, *, names: Sequence[str], now: datetime) -> Made:
-    """Makes what is missing, near its end, or not for these names; clients keep their file as long as they can."""
+    """Create the authority and the server certificate, or renew them near their end or for other names.
+
+    The authority is kept as long as it is valid, so that clients need no new file.
+    """
     kept, shown, server = (folder / f"{stem}-{part}" for part in ("ca.key", "ca.pem", "tls.pem"))
     authority = _authority(kept, now)
     _write(shown, authority.certificate.public_bytes(_PEM), mode=0o644)
@@ -51,7 +54,7 @@ def make_certificates(folder: Path, stem: str, *, names: Sequence[str], now: dat
 
 
 def own_names(host: str) -> list[str]:
-    """What this machine may be called by: the address it listens on, its name and its own address."""
+    """Return the names of this machine: the address it listens on, its host name and its own network address."""
     names = [host, socket.gethostname()]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -68,7 +71,7 @@ def _authority(file: Path, now: datetime) -> _Pair:
         return found
     pem = _pem(_new_authority(now))
     if found is None and not file.exists():
-        _write_first(file, pem)  # of two first starts at once, both use the one that came first
+        _write_first(file, pem)  # if two processes start for the first time at once, both use the file written first
     else:
         _write(file, pem, mode=0o600)
     made = _read(file)
@@ -112,7 +115,7 @@ def _issue(authority: _Pair, names: Iterable[str], now: datetime) -> _Pair:
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, *, days: int
 ) -> x509.CertificateBuilder:
-    """It begins a day early: the clocks of clients may be behind."""
+    """Return a builder for a certificate that is valid from yesterday, because clients' clocks may be behind."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -139,7 +142,7 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _alternative(name: str) -> x509.GeneralName | None:
-    """None: a certificate cannot name it."""
+    """Return the name as a certificate lists it; None if a certificate cannot hold it."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -167,7 +170,7 @@ def _lasts(certificate: x509.Certificate, now: datetime) -> bool:
 
 
 def _read(file: Path) -> _Pair | None:
-    """Returns the pair in the file; None if there is none or it is not one of ours: then a new one is made."""
+    """Return the pair in the file; None if the file is missing or holds no pair of ours, so a new one is made."""
     try:
         text = file.read_bytes()
         key = serialization.load_pem_private_key(text, None)
@@ -183,7 +186,7 @@ def _pem(pair: _Pair) -> bytes:
 
 
 def _write(file: Path, text: bytes, *, mode: int) -> None:
-    """Whole or not at all, and never readable to others for a moment."""
+    """Replace the file in one step. It is never half written, and never readable to others for a moment."""
     if file.exists() and file.read_bytes() == text:
         return
     draft = _draft(file, text, mode=mode)

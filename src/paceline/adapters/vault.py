@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from paceline.errors import WrongSetting
 
 PURPOSE = b"paceline provider headers"
-"""Bound to the key and to every sealed text: what was sealed for another use does not open here."""
+"""Bound to the key and to every sealed text, so a text that was sealed for another purpose cannot be opened here."""
 VERSION = "v1."
 KEY_BYTES = 64
 KEY_BYTES_MIN = 16
@@ -50,7 +50,7 @@ def _bound() -> list[bytes]:
 
 
 def _unreadable() -> WrongSetting:
-    """Names neither the sealed text nor the key."""
+    """Return the error for a text that cannot be opened. It names neither the sealed text nor the key."""
     return WrongSetting(
         "PACELINE_SECRET_KEY: headers, a body or an account's key were sealed with another secret. Start with the"
         " one they were sealed with (the setting, or the key file beside the store), or give the header values again,"

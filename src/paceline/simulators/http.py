@@ -1,9 +1,9 @@
-"""A model HTTP server: the good, the slow and the hostile answers that checks meet. For the demo, tests and benchmarks.
+"""A model HTTP server with the good, slow and hostile answers that checks meet: for demo, tests and benchmarks.
 
     /ok  /status/N  /slow/MS  /flap?period=MS  /flaky?percent=N  /drip?every=MS  /endless  /gzip-bomb
     /redirect?to=URL&status=N  /echo  /hang
 
-What it answers follows from the request, the clock and the seed alone.
+Answers depend on the request, the clock and the seed alone.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``stream`` follows ``body`` and ends with the connection.
+    """An answer. ``stream`` follows ``body`` and ends with the connection.
 
     ``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body.
     """
@@ -95,12 +95,12 @@ class RequestLog:
 
     @property
     def latest(self) -> list[Request]:
-        """Oldest first."""
+        """The latest requests, oldest first."""
         return list(self._latest)
 
 
 class ModelHttpServer:
-    """Serves on its own thread (``start``, ``stop``, or ``with``) or on the caller's (``serve_forever``)."""
+    """Serves on a thread of its own (``start``, ``stop``, or ``with``) or on the caller's (``serve_forever``)."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ModelHttpServer:
         tls: ssl.SSLContext | None = None,
         body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
-        """With a TLS context it speaks https."""
+        """Prepare the server. With a TLS context it speaks https."""
         self.log = RequestLog()
         self._host = host
         self._port = port
@@ -128,7 +128,7 @@ class ModelHttpServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on; with port 0, known once it has started."""
+        """The port that the server listens on; with port 0 it is known after ``start``."""
         return self._port
 
     @property
@@ -137,7 +137,7 @@ class ModelHttpServer:
         return f"{'https' if self._tls else 'http'}://{host}:{self._port}"
 
     def start(self) -> None:
-        """Returns when it listens; raises OSError if the address is taken."""
+        """Return when the server listens; raises OSError if the address is taken."""
         assert self._thread is None
         self._thread = threading.Thread(target=self._serve_in_thread, name="model-http", daemon=True)
         self._thread.start()
@@ -147,15 +147,15 @@ class ModelHttpServer:
             raise self._failure
 
     def stop(self) -> None:
-        """Closes every connection. From any thread, or from a signal handler."""
+        """Close every connection. May be called from any thread, or from a signal handler."""
         if self._loop is not None and self._stopping is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has ended already
                 self._loop.call_soon_threadsafe(self._stopping.set)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(START_TIMEOUT_S)
 
     def serve_forever(self) -> None:
-        """Serves until ``stop`` or KeyboardInterrupt."""
+        """Serve until ``stop`` or KeyboardInterrupt."""
         asyncio.run(self._serve())
 
     def __enter__(self) -> Self:
@@ -227,7 +227,7 @@ class _Model:
         return route(request, rest)
 
     def _flap(self, request: Request, _rest: str) -> Answer:
-        """Healthy for one period, failing for the next."""
+        """Answer 200 for one period and 503 for the next."""
         period_ms = max(1, request.number("period", 10_000))
         return _status(503 if self._clock.now_ms() // period_ms % 2 else 200)
 
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- asyncio's side
+    # Methods that asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
             self._send(Answer(400, b"not HTTP\n"), "GET", keep=False)
             self.abort()
 
-    # -- the parser's side
+    # Methods that the parser calls
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -314,10 +314,10 @@ class _Connection(asyncio.Protocol):
         else:
             self._send(answer, method, keep=keep)
 
-    # -- answers
+    # Answers
 
     async def _answer_in_turn(self, request: Request, answer: Answer, *, keep: bool) -> None:
-        """Sends a delayed or streamed answer, then answers the requests that arrived in the meantime."""
+        """Send a delayed or streamed answer, then answer the requests that arrived in the meantime."""
         while True:
             await asyncio.sleep(answer.delay_ms / 1_000)
             self._send(answer, request.method, keep=keep)
@@ -385,7 +385,7 @@ async def _endless() -> AsyncIterator[bytes]:
 
 @cache
 def _bomb() -> bytes:
-    """Small on the wire, large when unpacked."""
+    """Return a body that is small on the wire and large when unpacked."""
     packer = zlib.compressobj(9, wbits=31)
     zeros = bytes(1_048_576)
     return b"".join(packer.compress(zeros) for _ in range(BOMB_BYTES // len(zeros))) + packer.flush()

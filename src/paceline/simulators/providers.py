@@ -23,32 +23,32 @@ LOOK_UP = "calls"
 
 
 class Script(msgspec.Struct, frozen=True):
-    """How a provider behaves. Every ``…_every`` counts its calls from one; 0 is never."""
+    """The behaviour of a provider. Every ``…_every`` counts its calls from one; 0 is never."""
 
     latency_ms: int = 0
     status: int = 200
-    """The status of calls to which none of the fields below applies."""
+    """Status of calls to which none of the fields below applies."""
     body: bytes = b'{"ok": true}'
     unavailable_every: int = 0
-    """503 instead, without an effect."""
+    """Every n-th call is answered with 503 and has no effect."""
     busy_every: int = 0
-    """429 instead, with ``retry_after``, without an effect."""
+    """Every n-th call is answered with 429 and ``retry_after``, and has no effect."""
     retry_after: str | None = None
-    """The value of the header."""
+    """Value of the header Retry-After."""
     lost_every: int = 0
-    """The effect takes place, and then the connection is closed without an answer."""
+    """Every n-th call has its effect, and then the connection is closed without an answer."""
     hang_every: int = 0
-    """The effect takes place, and the answer comes too late for anybody."""
+    """Every n-th call has its effect, and its answer comes too late."""
     flap_ms: int = 0
-    """Well for so long, then 503 for so long, and so on."""
+    """The provider answers normally for this long, then 503 for this long, in turns."""
     calls_per_s_max: int = 0
-    """More calls in any second are answered with 429 and ``Retry-After: 1``."""
+    """Calls beyond this many in any second are answered with 429 and ``Retry-After: 1``."""
     honours_keys: bool = True
-    """A call with an Idempotency-Key that had its effect is answered as before, without a second effect."""
+    """True: a repeated call with an Idempotency-Key is answered as before and has no second effect."""
 
 
 class Arrival(NamedTuple):
-    """One call as it came in. ``others``: how many of the provider were being answered at that moment."""
+    """One call as it came in. ``others``: calls of the same provider that were being answered at that moment."""
 
     at_s: float
     at_ms: int
@@ -59,7 +59,7 @@ class Arrival(NamedTuple):
     headers: dict[str, str]
     body: bytes
     status: int | None
-    """None: it was not answered."""
+    """None if the call was not answered."""
     others: int
 
 
@@ -73,7 +73,7 @@ class _Provider:
 
 
 class ModelProviders:
-    """Fills the model HTTP server's ``Model``. Read and scripted from any thread."""
+    """Fills the ``Model`` of the model HTTP server. Any thread may read and script it."""
 
     HANG_MS = 600_000
 
@@ -84,17 +84,17 @@ class ModelProviders:
         self._began_s = time.monotonic()
 
     def behave(self, name: str, script: Script) -> None:
-        """From now on."""
+        """Let the provider behave by this script from now on."""
         with self._lock:
             self._providers.setdefault(name, _Provider()).script = script
 
     def arrivals(self, name: str | None = None) -> list[Arrival]:
-        """In the order in which they came."""
+        """Return the calls in the order in which they came; those of one provider if a name is given."""
         with self._lock:
             return [one for one in self._arrivals if name in (None, one.provider)]
 
     def effects(self, name: str) -> Counter[str]:
-        """How often each Idempotency-Key had its effect; calls without a key count under the empty one."""
+        """Return how often each Idempotency-Key had its effect; calls without a key count under the empty one."""
         with self._lock:
             return Counter(self._providers.setdefault(name, _Provider()).effects)
 
@@ -114,7 +114,7 @@ class ModelProviders:
         answer, takes_effect = self._decide(provider, now_s)
         if takes_effect and not (provider.script.honours_keys and key and provider.effects[key]):
             provider.effects[key] += 1
-        # A thousandth of grace: the answer may be under way while this clock is read.
+        # A tolerance of 1 ms: the answer may be on its way while this clock is read.
         provider.busy_until_s = [until_s for until_s in provider.busy_until_s if until_s > now_s + 0.001]
         assert len(self._arrivals) < ARRIVALS_MAX
         self._arrivals.append(
@@ -135,7 +135,7 @@ class ModelProviders:
         return answer
 
     def _decide(self, provider: _Provider, now_s: float) -> tuple[Answer, bool]:
-        """The answer, and whether the call has its effect."""
+        """Return the answer, and whether the call has its effect."""
         script, count = provider.script, provider.calls
         well = Answer(script.status, script.body, (("Content-Type", "application/json"),), script.latency_ms)
         provider.recent_s = [at_s for at_s in provider.recent_s if at_s > now_s - 1]
@@ -153,7 +153,7 @@ class ModelProviders:
 
 
 def serve_providers() -> tuple[ModelHttpServer, ModelProviders]:
-    """A server to be started (``with``), and what it behaves like; a provider's base_url is ``base_url/NAME``."""
+    """Return a server to be started (``with``) and its model; the base_url of a provider is ``base_url/NAME``."""
     model = ModelProviders()
     return ModelHttpServer(model=model), model
 

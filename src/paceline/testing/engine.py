@@ -33,7 +33,7 @@ SYNC_MS = 300_000
 
 
 class VirtualClock:
-    """A clock that moves only when it is told."""
+    """A clock that moves only when ``move_to`` is called."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
@@ -47,7 +47,10 @@ class VirtualClock:
 
 
 class VirtualEngine:
-    """All loops of a daemon in one thread. ``work_off`` does what is due; ``next_ms`` says when there is more."""
+    """All loops of a daemon in one thread.
+
+    ``work_off`` does what is due; ``next_ms`` says when something is due next.
+    """
 
     def __init__(self, system: System, clock: VirtualClock, outside: Outside, *, chance: Random) -> None:
         self._system, self._store, self._clock, self._outside = system, system.store, clock, outside
@@ -74,11 +77,11 @@ class VirtualEngine:
         self._atlas.close()
 
     def tell(self) -> None:
-        """A definition may have changed: days are looked at again."""
+        """Plan days again, because a definition may have changed."""
         self._plan_ms = self._clock.now_ms()
 
     def next_ms(self) -> int | None:
-        """Return when something is due next; None: never."""
+        """Return when something is due next; None if nothing ever is."""
         store, outside = self._store, self._outside
         moments = [store.next_due_ms(), store.next_run_ms(), store.next_call_ms(), self._plan_ms]
         moments += [outside.checks.next_ms, outside.calls.next_ms, outside.webhooks.next_ms]
@@ -141,7 +144,7 @@ class VirtualEngine:
         return self._store.send_counts().open_jobs > 0
 
     def _jobs(self) -> bool:
-        """Every ``atlas_every`` while a job is open: send what may be sent, ask what became of the rest."""
+        """Send measurements and follow those at RIPE, every ``atlas_every`` while a job is open."""
         now_ms = self._clock.now_ms()
         told = self._webhooks()
         if now_ms < self._follow_ms or not self._has_jobs():
@@ -169,7 +172,7 @@ class VirtualEngine:
         return bool(results or hooks)
 
     def _keep(self) -> None:
-        """Roll-ups and retention, once an hour."""
+        """Fold outcomes and purge old runs, once an hour."""
         now_ms, settings = self._clock.now_ms(), self._system.settings
         if now_ms < self._keep_ms:
             return

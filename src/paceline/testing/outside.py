@@ -1,4 +1,4 @@
-"""The services outside, as a test scripts them: one function answers every check and call, on a virtual clock."""
+"""The services outside, scripted by a test: one function answers every check and call, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What the outside answers. ``after`` is the time it takes; one that is longer than the time-out is a time-out."""
+    """The answer of the outside. It takes ``after``; if that is longer than the time-out, the answer is a time-out."""
 
     status: int = 200
     body: str = ""
     headers: dict[str, str] = {}
     after: str = "20ms"
     days_left: int | None = 90
-    """Of the certificate, for checks that ask for it; None: there is none."""
+    """Days that the certificate is still valid, for checks that ask for it; None if there is no certificate."""
     fails: str = ""
-    """A reason why there is no answer at all, for example ``connection refused``. Nothing has arrived then."""
+    """Reason why there is no answer at all, for example ``connection refused``. The request has not arrived then."""
 
     @property
     def after_ms(self) -> int:
@@ -70,7 +70,7 @@ class _Flight(NamedTuple, Generic[T]):
 
 
 class Flights(Generic[T]):
-    """Results that are on their way, by the moment at which each arrives."""
+    """Results in flight, ordered by the moment at which each arrives."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -95,7 +95,7 @@ class Flights(Generic[T]):
 
 
 class Outside:
-    """Asks the test's function for each answer and keeps what was asked."""
+    """Asks the test's function for each answer and keeps the requests."""
 
     def __init__(self, clock: Clock, answers: Answers) -> None:
         self.answers = answers
@@ -157,7 +157,7 @@ def _call_request(call: Call, at: datetime) -> Request:
 
 
 def _judge(check: PolledCheck, answer: Answer, took_ms: int) -> Done:
-    """HTTP by the same rule as in production; of the other kinds, whether there was an answer."""
+    """Judge HTTP by the same rule as in production. A check of another kind is good if there was an answer."""
     latency_ms = float(took_ms)
     if answer.fails:
         return Done(ok=False, reason=answer.fails, latency_ms=latency_ms)

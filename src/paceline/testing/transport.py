@@ -1,4 +1,4 @@
-"""An httpx transport that asks the API in this process: the client of your tests speaks to the real routes."""
+"""An httpx transport that calls the API in this process: a test's client talks to the real routes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 
 class ApiTransport(httpx.BaseTransport):
-    """Answers each request in the caller's own thread, so that a test stays in one order from run to run."""
+    """Answers each request in the caller's own thread, so that a test does everything in the same order each time."""
 
     def __init__(self, app: ASGIApp, runner: asyncio.Runner) -> None:
         self._app = app
@@ -28,7 +28,7 @@ async def _ask(app: ASGIApp, request: httpx.Request, body: bytes) -> httpx.Respo
     async def receive() -> MutableMapping[str, Any]:
         nonlocal asked
         if asked:
-            await asyncio.Event().wait()  # the client stays until it has its answer
+            await asyncio.Event().wait()  # the client stays connected until it has its answer
         asked = True
         return {"type": "http.request", "body": body, "more_body": False}
 

@@ -1,4 +1,4 @@
-"""One Paceline in memory on a virtual clock: its API, its engine, and the outside as a test scripts it."""
+"""One Paceline in memory on a virtual clock: its API, its engine, and the services outside, which a test scripts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class VirtualPaceline:
 
     @property
     def answers(self) -> Answers:
-        """How the outside answers checks, calls and webhooks; at first each has a 200 after 20 ms."""
+        """The function that answers checks, calls and webhooks; at first it answers 200 after 20 ms."""
         return self._outside.answers
 
     @answers.setter
@@ -84,11 +84,11 @@ class VirtualPaceline:
 
     @property
     def requests(self) -> list[Request]:
-        """All that reached the outside, oldest first."""
+        """All requests that reached the outside, oldest first."""
         return self._outside.requests
 
     def advance(self, by: str | timedelta) -> None:
-        """Let time pass, for example ``"1d"``: all that falls due happens at its own moment, in order."""
+        """Let time pass, for example ``"1d"``. Everything that falls due happens at its own moment, in order."""
         until_ms = self._clock.now_ms() + _ms(by)
         self._engine.tell()
         while True:
@@ -100,7 +100,7 @@ class VirtualPaceline:
         self._clock.move_to(until_ms)
 
     def client_for(self, name: str, *, role: Role = "user", daily_credits: int = DAILY_CREDITS_DEFAULT) -> Client:
-        """Return the client of a user, who is added the first time, with this role and limit."""
+        """Return the client of a user. The user is added at the first call, with this role and limit."""
         if name not in self._clients:
             _, token = add_user(
                 self._system.store,
@@ -127,7 +127,7 @@ def _ms(by: str | timedelta) -> int:
 
 
 async def _open(system: System) -> tuple[ASGIApp, Callable[[], Coroutine[Any, Any, None]]]:
-    """Return the API and what closes it; both need the same event loop."""
+    """Return the API and the function that closes it; both need the same event loop."""
     api = build_app(system, ApiHooks())
     lifespan = api.lifespan_context(api)
     await lifespan.__aenter__()

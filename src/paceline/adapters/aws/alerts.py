@@ -1,4 +1,4 @@
-"""Alerts in ``ledger``: an item for each, and one in its user's list.
+"""Alerts in ``ledger``: one item for each alert, and one in its user's list.
 
 | pk           | sk         | what it is                                                            |
 |--------------|------------|-----------------------------------------------------------------------|
@@ -36,8 +36,8 @@ OPEN, OVER, FAILED = "alert#open", "alert#over", "alert#failed"
 def adding(alert: Alert, *, when: str = ABSENT) -> list[Action]:
     """Return the actions that store a new alert, for the caller's transaction; then call ``alerts_added``.
 
-    With the condition the transaction is lost if there is one of that id. A transaction that can be won only once for
-    this alert, such as the settlement of the run that its id names, may leave the condition out (``when=""``).
+    With the condition, the transaction is lost if an alert of that id exists. A transaction that can be won only once
+    for this alert, such as the settlement of the run that its id names, may leave the condition out (``when=""``).
     """
     record = new_record(alert)
     item = {"pk": _key(alert.id).pk, "sk": "-", "version": record.version, "record": encode_record(record)}
@@ -53,7 +53,7 @@ class AwsAlertStore(Part):
         return ShardCache(self.change_counter, lambda shard: first_place(self._database, shard))
 
     def alerts_added(self) -> None:
-        """Notes that a transaction of this process has stored an alert, here and for other processes."""
+        """Note that a transaction of this process has stored an alert, here and for other processes."""
         self._alert_places.touch(OPEN)
         self.change_counter.bump()
 
@@ -112,7 +112,7 @@ class AwsAlertStore(Part):
         return self._read([hint["pk"].partition("#")[2] for hint in hints])
 
     def _read(self, ids: Sequence[str]) -> list[AlertRecord]:
-        """Reads alerts in the order of their ids; an id without an alert is left out."""
+        """Read alerts in the order of their ids; an id without an alert is left out."""
         found = self._database.get_many(LEDGER, [_key(one) for one in ids])
         return [decode_record(found[key]["record"]) for key in map(_key, ids) if key in found]
 

@@ -28,12 +28,12 @@ class Part:
 
     @property
     def queues(self) -> Queues:
-        """The SQS queues. The Lambda functions use them, too: they send messages of their own."""
+        """The SQS queues. The Lambda functions use them, too, to send messages."""
         return self._queues
 
 
 class BatchCounts(NamedTuple):
-    """The part of ``StoreStatus`` that is about batches, by the same names."""
+    """The fields of ``StoreStatus`` that are about batches, under the same names."""
 
     providers: int
     batches: int

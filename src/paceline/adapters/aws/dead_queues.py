@@ -1,7 +1,7 @@
 """Messages that failed too often and wait in the dead queues: put back, dropped, or left for a person to look at.
 
-AWS's own redrive would not do: a FIFO queue takes a message that it saw in the last five minutes, and swallows it.
-Here each is sent under a new deduplication id, and deleted from the dead queue only then. A process that dies in
+AWS's own redrive does not work here: a FIFO queue accepts a message that it saw in the last five minutes, and drops it.
+Here each is sent under a new deduplication id, and only then deleted from the dead queue. A process that dies in
 between leaves the message twice, which does no harm: a message only says when to look.
 """
 
@@ -34,9 +34,9 @@ SOURCES = {queue.dead: queue.name for queue in QUEUES if queue.dead is not None}
 """The queue from which the messages of a dead queue came."""
 DEAD_QUEUES = (*SOURCES, STREAMS_DEAD)
 HIDDEN_S = 300
-"""How long a message that is being put back is hidden from others: longer than that takes."""
+"""Time for which a message that is being put back is hidden from others; longer than that takes."""
 WAIT_S = 1
-"""A receive that does not wait asks only some of AWS's servers, and may find nothing where something is."""
+"""A receive that does not wait asks only some of AWS's servers, and may miss messages."""
 LOOK_MS = 60_000
 _AGAIN = re.compile(r"(.*)#r(\d{1,9})")
 
@@ -56,9 +56,9 @@ def depths(queues: Queues) -> dict[str, int]:
 
 
 def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]) -> dict[str, Replayed]:
-    """Put back at most ``limit`` messages of each dead queue. Returns what became of them, by queue.
+    """Put back at most ``limit`` messages of each dead queue. Return what became of them, by queue.
 
-    ``follow`` does what the records of a stream would have done.
+    ``follow`` does what the records of a stream would have caused.
     """
 
     def replay_one(name: str) -> Replayed:
@@ -70,7 +70,7 @@ def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Cal
 
 
 def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit: int) -> Replayed:
-    """Replay each message of one dead queue once: one that comes back meanwhile is not taken again."""
+    """Replay each message of one dead queue once: one that comes back in the meantime is not taken again."""
     source = SOURCES[name]
     taking = _Taking(queues, name, limit)
     sent = dropped = 0
@@ -82,14 +82,14 @@ def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit
         live = _live(db, source, [alarm for _, alarm in known], now_ms=now_ms)
         back = [_again(source, one, delay) for (one, _), delay in zip(known, live, strict=True) if delay is not None]
         if back:
-            queues.send(source, back)  # raises if some of it was not taken: then all of it stays, and may come twice
+            queues.send(source, back)  # raises if some were not taken: then all of them stay, and may come twice
         queues.forget(name, [one.receipt for one, _ in known])
         sent, dropped = sent + len(back), dropped + len(known) - len(back)
     return Replayed(sent, dropped, taking.end())
 
 
 def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -> Replayed:
-    """Do for everything what the stream's records would have done, then delete the messages that point to them."""
+    """Do what the stream's records would have caused, for everything; then delete the messages that point to them."""
     taking = _Taking(queues, STREAMS_DEAD, limit)
     known: list[Received] = []
     while received := taking.some():
@@ -124,7 +124,10 @@ class _Taking:
         return fresh[:room]
 
     def leave(self, unread: Sequence[Received]) -> None:
-        """Leave the message for a person. In a FIFO queue it is given back: the next of its group waits for that."""
+        """Leave messages for a person.
+
+        In a FIFO queue they are given back, because the next ones of their group wait for them.
+        """
         self._count += len(unread)
         if self._name.endswith(".fifo"):
             self._give_back(unread)
@@ -132,7 +135,7 @@ class _Taking:
             self._left += unread
 
     def end(self) -> int:
-        """Give back the messages that are left, so that they can be seen. Returns about how many stay."""
+        """Give back the messages that are left, so that they can be seen. Return about how many stay."""
         self._give_back(self._left)
         reached = len(self._seen) < self._limit
         return self._count if reached else max(self._count, self._queues.depth(self._name))
@@ -142,11 +145,11 @@ class _Taking:
             try:
                 self._queues.hide(self._name, one.receipt, for_s=0)
             except ClientError as error:
-                if code_of(error) != "MessageNotInflight":  # then its time is over, and it is seen anyway
+                if code_of(error) != "MessageNotInflight":  # then its time is over, and it is visible anyway
                     raise
 
 
-# -- what a message says, and whether that is still so
+# -- what a message says, and whether that is still true
 
 
 def _read(source: str, body: str) -> messages.Body | None:
@@ -158,7 +161,7 @@ def _read(source: str, body: str) -> messages.Body | None:
 
 
 def _is_batch(body: str) -> bool:
-    """Return whether Lambda wrote the message about records of a stream."""
+    """Return True if Lambda wrote the message about records of a stream."""
     try:
         told: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
@@ -167,7 +170,7 @@ def _is_batch(body: str) -> bool:
 
 
 def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
-    """Return the delay with which each is sent again; None if it is stale: its work was done since."""
+    """Return the delay with which each is sent again; None if it is stale, because its work was done since."""
     lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, messages.Release | messages.CallWake)})
     entries = read_entries(db, [one.generation for one in alarms if isinstance(one, messages.Alarm)])
     named = [
@@ -191,12 +194,12 @@ def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms:
             case messages.CheckWake():
                 return now_ms if _is_open(runs[one.generation, one.counter]) else None
             case messages.Look():
-                return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own
+                return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own message
             case messages.Work():
-                return None  # what still waits is told again by the next pass
+                return None  # the next pass offers again what still waits
 
     times = [at_ms(one) for one in alarms]
-    fifo = source.endswith(".fifo")  # it takes no delay
+    fifo = source.endswith(".fifo")  # a FIFO queue takes no delay
     return [None if time is None else 0 if fifo else messages.delay_s(time, now_ms) for time in times]
 
 
@@ -227,7 +230,7 @@ def _again(source: str, one: Received, delay: int) -> messages.Letter:
 
 
 def once_again(once: str) -> str:
-    """``call-1-2`` becomes ``call-1-2#r1``, and that ``call-1-2#r2``: new each time, and the same if it is repeated."""
+    """Return ``call-1-2#r1`` for ``call-1-2``, and ``call-1-2#r2`` for that: new each time, the same if repeated."""
     found = _AGAIN.fullmatch(once)
     base, count = (found[1], int(found[2])) if found else (once, 0)
     tail = f"#r{count + 1}"
@@ -236,7 +239,7 @@ def once_again(once: str) -> str:
     return base + tail
 
 
-# -- alarms behind a redrive
+# -- alarms after a redrive
 
 
 def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:

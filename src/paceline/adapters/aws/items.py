@@ -1,4 +1,4 @@
-"""Named items in ``ledger``: a partition for each kind, sorted by key."""
+"""Items in ``ledger``: a partition for each kind, sorted by key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AwsItemStore(Part):
         return {at: found[place]["value"] for place, at in places.items() if place in found}
 
     def items_after(self, kind: str, *, after: str, before: str, limit: int) -> list[tuple[str, bytes]]:
-        # Both ends are included, so one more is asked for.
+        # The bounds are included, so one row more is read.
         rows = self._database.page(LEDGER, _pk(kind), limit=limit + bool(after), first=after, last=before)
         return [(row["sk"], row["value"]) for row in rows if row["sk"] not in (after, before)][:limit]
 

@@ -6,5 +6,5 @@ from paceline.adapters.aws.client.items import Key, joined
 
 
 def user_key(user_id: str) -> Key:
-    """In ``items``: role, daily_credits, disabled, created_ms, monitors (how many the user has)."""
+    """Return the key of a user in ``items``: role, daily_credits, disabled, created_ms, monitors (their number)."""
     return Key(joined("user", user_id), "-")

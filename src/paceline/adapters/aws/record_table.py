@@ -1,4 +1,4 @@
-"""A DynamoDB table with records, such as the RECORDS_TABLE of a scheduler of one's own, read by pages of a scan."""
+"""A DynamoDB table with records, such as the RECORDS_TABLE of a user's own scheduler, read by pages of a scan."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ FIELDS = (
     *("id", "provider", "endpoint", "body", "active"),
     *("method", "headers", "timeout", "expect", "priority", "after"),
 )
-"""Attributes that are a record's; others are the table's own and are passed over."""
+"""Attributes of a record; other attributes of the table are ignored."""
 
 
 class DynamoRecords:
-    """Fills ``ports.record_table.RecordTable``. Region, credentials and endpoint are found as boto3 finds them."""
+    """Fills ``ports.record_table.RecordTable``. boto3 finds region, credentials and endpoint in its usual ways."""
 
     def __init__(self, table: str, *, page_items: int = PAGE_ITEMS, client: Any = None) -> None:
         self._table = table
@@ -46,7 +46,7 @@ class DynamoRecords:
 
 
 def _start_key(cursor: str) -> dict[str, Any]:
-    """As DynamoDB gave it; in JSON, bytes are text."""
+    """Return the key from which DynamoDB continues. In JSON, bytes are text."""
     key: dict[str, dict[str, Any]] = msgspec.json.decode(cursor)
     return {
         name: {kind: base64.b64decode(value) if kind == "B" else value for kind, value in typed.items()}
@@ -55,7 +55,7 @@ def _start_key(cursor: str) -> dict[str, Any]:
 
 
 def _document(item: Wire) -> bytes:
-    """The record in an item. A body that is a text with JSON is that JSON, as in a CSV file."""
+    """Return the record in an item. A body that is a text with JSON becomes that JSON, as in a CSV file."""
     record = {name: decode(item[name]) for name in FIELDS if name in item}
     if isinstance(record.get("body"), str):
         record["body"] = _body(record["body"])

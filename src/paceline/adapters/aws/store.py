@@ -1,4 +1,4 @@
-"""The Store on DynamoDB and SQS: monitors, batches, jobs, named items and alerts share one set of clients."""
+"""The Store on DynamoDB and SQS: monitors, batches, jobs, items and alerts share one set of clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from paceline.ports import Clock
 from paceline.ports.monitors import Beside
 
 SCHEMA_VERSION = 1
-# Each request is paid for, figures are counted over many partitions, and the clocks of hosts differ.
+# Each request costs money, figures are counted over many partitions, and the clocks of hosts differ.
 TRAITS = EngineTraits(remote=True, look_ms_min=1_000, rest_ms=30_000, keep_ms=60_000, beat_ms=30_000, apart_ms=5_000)
 
 
@@ -41,9 +41,9 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
     """Fills ``ports.Store``. Any number of processes and hosts may have one open on the same tables."""
 
     def __init__(self, prefix: str, *, clients: connect.Clients | None = None, clock: Clock | None = None) -> None:
-        """``clients``, if given, are shared and stay open. The tables are made by ``create``, not here.
+        """Open the store. ``clients``, if given, are shared and stay open. ``create`` makes the tables.
 
-        ``clock``: if given, leases count from when they are written, after the reads before it.
+        With a ``clock``, leases count from when they are written, after the reads before it.
         """
         self._owned = clients is None
         self._clients = clients or connect.open_clients()
@@ -54,7 +54,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
         self.change_counter = ChangeCounter(self._database)
 
     def create(self) -> tables.Report:
-        """Makes tables and queues that are missing."""
+        """Create missing tables and queues."""
         return tables.create(self._clients, self._database.prefix)
 
     def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
@@ -78,7 +78,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
         return msgspec.structs.replace(self.monitor_counts(), **self.batch_counts()._asdict())
 
     def offer_again(self, *, now_ms: int, beside: Callable[[], int] | None = None) -> int:
-        """Runs of monitors, and those of batches that may start now. Returns how many runs and providers."""
+        """Offer runs of monitors again, and those of batches that may start now. Return how many runs and providers."""
         return offer_again(self, now_ms=now_ms, beside=beside or (lambda: self.offer_ready_work(now_ms=now_ms)))
 
     def dead_messages(self) -> dict[str, int]:
@@ -103,10 +103,10 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
         assert written.won
 
     def watch(self) -> None:
-        """Nothing to compare: AWS keeps the tables, and every request says if it failed."""
+        """Do nothing: AWS keeps the tables, and every request tells if it failed."""
 
     def within(self, wait_ms: int) -> AbstractContextManager[None]:
-        """Requests have their own time-outs, and writers do not wait for one another."""
+        """Set no limit: requests have their own time-outs, and writers do not wait for one another."""
         del wait_ms
         return nullcontext()
 

@@ -1,8 +1,8 @@
-"""Roll-ups of monitors: one item for each, which says up to which run it goes.
+"""Roll-ups of monitors: one item for each, with the counter of the last run that it includes.
 
-Finding monitors with something to fold would take a scan. So a monitor is folded when it settles a run whose counter
-has come round, which is three requests for FOLD_EVERY runs, and before its runs are purged. A write counts only if the
-item still goes as far as it did when it was read: each run is folded once.
+Finding monitors with runs to fold would take a scan. So a monitor is folded when it settles a run whose counter comes
+round, which is three requests for FOLD_EVERY runs, and before its runs are purged. A write wins only if the item's
+counter is still the one that was read: each run is folded once.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from paceline.core.monitors.values import FoldReport
 
 FOLD_EVERY = 1_024
 RUNS_MAX = 5_000
-"""So many runs are read at once: a few megabytes."""
+"""Runs that are read at once: a few megabytes."""
 ROUNDS_MAX = 10
 _READ = "#counter, #due_ms, #state, #ended_ms, #latency_ms, #reason"
 
 
 def fold_runs(store: MonitorParts, *, limit: int) -> FoldReport:
-    """Does nothing: monitors are folded where runs are settled or purged."""
+    """Do nothing: monitors are folded when runs are settled or purged."""
     del store, limit
     return FoldReport(0, 0)
 
 
 def fold_settled(store: MonitorParts, settled: Iterable[tuple[int, int]]) -> None:
-    """Folds the monitors whose turn it is, of runs that were settled: (generation, counter)."""
+    """Fold monitors whose turn it is, given the (generation, counter) of settled runs."""
     turns = [generation for generation, counter in settled if counter and (counter + generation) % FOLD_EVERY == 0]
     store.db.threads.fan_out(partial(fold_monitor, store.db), turns)
 
 
 def fold_monitor(db: Database, generation: int) -> int:
-    """Folds what has ended of a monitor. Returns the counter up to which it is folded now."""
+    """Fold the ended runs of a monitor. Return the counter up to which it is folded now."""
     for _ in range(ROUNDS_MAX):
         item = db.get(RUNS, uptime_key(generation))
         rollup = _stored(item)

@@ -1,8 +1,9 @@
-"""The program that speaks to apprise: a process of its own, with nothing in it that a message could reach.
+"""The child process that sends notes through apprise, apart from Paceline's memory, environment and files.
 
-It reads one JSON line with where to find modules and what the guard allows, then a line for each note, and writes a
-line for each result. Before the first note an audit hook, which cannot be taken away again, refuses connections to
-addresses that the guard refuses, other programs, and files other than those of Python itself.
+It reads one JSON line with the module path and the addresses that the guard allows, then one line for each note, and
+writes one line for each result. Before the first note it installs an audit hook, which cannot be removed again. The
+hook refuses connections to addresses that the guard refuses, the start of other programs, and all files other than
+Python's own and a few of the system.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ THREADS_MAX = 8
 REASON_CHARS_MAX = 300
 SECRET_CHARS_MIN = 4
 TIMEOUT_S = 20
-"""Of one connect or read, where a service of apprise lets it be set."""
+"""Time-out of one connect or read, for services of apprise that let it be set."""
 READ_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 SYSTEM_FILES = ("/etc/ssl/", "/etc/pki/", "/usr/share/", "/usr/lib/", "/dev/null", "/dev/urandom", "/etc/mime.types")
 FORBIDDEN = (
@@ -36,7 +37,7 @@ _thread = threading.local()
 
 
 class Guarded(PermissionError):
-    """The guard, or the rule about files and programs, refuses what a message would do."""
+    """Raised when a message would reach a refused address, start a program, or open a forbidden file."""
 
 
 class Hook:
@@ -99,7 +100,7 @@ def _load(begin: Mapping[str, Any]) -> tuple[Any, Hook]:
     """Import what messages need while files may still be opened."""
     from paceline.adapters.providers.guard import Guard  # noqa: PLC0415  it is found by the path that came first
 
-    # By name: they belong to an extra, which may be missing where this file is only looked at.
+    # Imported by name: they belong to an extra, which may be missing where this file is only type-checked.
     apprise, requests, certifi = (import_module(name) for name in ("apprise", "requests", "certifi"))
     logger = logging.getLogger("apprise")
     logger.addHandler(Warnings())

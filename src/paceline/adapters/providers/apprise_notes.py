@@ -1,4 +1,4 @@
-"""Notes that apprise sends: handed to a process of its own, ended by it or by their deadline."""
+"""Notes sent through apprise in a child process, each with a deadline."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CUT_SHORT = "the process that sends through apprise was stopped; it is tried aga
 TOO_SLOW = "time-out: the service did not answer"
 STOP_S = 2.0
 TAKEN = 200
-"""The code of a note that was taken, as a webhook's answer would have it."""
+"""Status code of a delivered note, the same as a webhook would answer."""
 
 
 class _Out(NamedTuple):
     note: Note
     started_ms: int
     child: int
-    """The process that has the note; 0: none."""
+    """Process id of the child that has the note; 0 for none."""
 
 
 class AppriseNotes:
-    """Sends notes through one child process, which is started with the first.
+    """Sends notes through one child process, which is started with the first note.
 
-    One thread starts notes and takes results. ``ended`` is called, on another thread, when there are results.
+    One thread starts notes and takes results. ``ended`` is called on another thread when there are results.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AppriseNotes:
                 self._end(note.handle, note.attempt, f"{CUT_SHORT} ({error.strerror})")
 
     def finished(self) -> list[CallResult]:
-        """Return what has ended. A note whose time is over ends, and so does the process that holds it."""
+        """Return the results so far. If a note is past its deadline, it ends and the child process is stopped."""
         now_ms = self._clock.now_ms()
         with self._lock:
             late = [one.note for one in self._out.values() if now_ms - one.started_ms >= one.note.timeout_ms]
@@ -98,7 +98,7 @@ class AppriseNotes:
         return self._child
 
     def _begin(self) -> subprocess.Popen[str]:
-        # Without our environment: it has the secrets of the process, and proxies that the guard would not see behind.
+        # Without our environment: it holds secrets, and may name proxies that would hide addresses from the guard.
         child = subprocess.Popen(  # noqa: S603  our own program, with our own interpreter
             [sys.executable, "-I", str(Path(__file__).with_name("apprise_child.py"))],
             stdin=subprocess.PIPE,
@@ -143,7 +143,7 @@ class AppriseNotes:
         child.kill()
         child.wait(STOP_S)
         assert child.stdin is not None
-        with suppress(OSError):  # what was written last may still be in its buffer
+        with suppress(OSError):  # the last text may still be in its buffer
             child.stdin.close()
 
 

@@ -1,4 +1,4 @@
-"""What RIPE Atlas answers to a read, parsed: only the fields that are used, and those that may be missing may be."""
+"""Parsed answers of RIPE Atlas to reads: only the fields that are used; fields that RIPE may leave out are optional."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Keys(msgspec.Struct):
 
 
 class Probes(msgspec.Struct):
-    """Handed on as they are."""
+    """Probes as RIPE describes them, passed on unchanged."""
 
     results: list[dict[str, Any]]
 
@@ -70,7 +70,7 @@ class Participant(msgspec.Struct):
 
 
 class Participants(msgspec.Struct):
-    """Null, or missing, as long as there are none."""
+    """The probes of a measurement; RIPE sends null, or leaves the field out, while there are none."""
 
     probes: list[Participant] | None = None
 
@@ -96,7 +96,10 @@ def listed_of(row: Row) -> Listed:
 
 
 def carries(row: Row, tag: str) -> bool:
-    """Whether it has this mark, as a tag or in its description: a filter that RIPE ignored lists everything."""
+    """Return True if the row has this mark as a tag or in its description.
+
+    Needed because RIPE lists everything if it ignores a filter.
+    """
     if tag in _tags(row):
         return True
     marker = parse_marker_prefix(row.description or "")
@@ -104,7 +107,7 @@ def carries(row: Row, tag: str) -> bool:
 
 
 def filter_problem(page: Page, parameter: str) -> str:
-    """RIPE ignores a filter it does not know, and says so only in passing; empty if it did not."""
+    """Return an error if RIPE ignored a filter, which it only mentions among its warnings; empty if it did not."""
     warnings = page.warnings if isinstance(page.warnings, list) else []
     for one in warnings:
         source = one.get("source") if isinstance(one, dict) else None
@@ -114,7 +117,7 @@ def filter_problem(page: Page, parameter: str) -> str:
 
 
 def grants_of(keys: Keys, secret: str) -> frozenset[str] | None:
-    """What this key may do without being bound to one thing; None if it is not in the list."""
+    """Return the permissions that this key has without a target; None if the key is not in the list."""
     for one in keys.results:
         if one.uuid.lower() == secret.lower():
             return frozenset(grant.permission for grant in one.grants if grant.target is None)

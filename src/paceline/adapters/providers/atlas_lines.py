@@ -1,4 +1,4 @@
-"""Results as they stream in, cut into lines: each a JSON object of the one measurement that was asked for."""
+"""Streamed results cut into lines; each line is a JSON object of the one measurement that was asked for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINE_BYTES_MAX = 4_194_304
 
 
 class _Result(msgspec.Struct):
-    """All of a line is parsed, so that half of one is noticed; only this is kept."""
+    """The one field that is kept of a line. The whole line is parsed, so that half a line is noticed."""
 
     msm_id: int
 
@@ -19,7 +19,10 @@ _RESULT = msgspec.json.Decoder(_Result)
 
 
 class Lines:
-    """Hands whole lines to ``take``. At the first that is none, or with ``bytes_max``, it ends the transfer."""
+    """Passes whole lines to ``take``.
+
+    Ends the transfer at the first line that is no result, or after ``bytes_max`` bytes.
+    """
 
     def __init__(self, take: Callable[[bytes], None], *, measurement_id: int, bytes_max: int) -> None:
         self._take = take
@@ -28,14 +31,14 @@ class Lines:
         self._rest = b""
         self.count = 0
         self.bytes_read = 0
-        """Of the lines that were handed on."""
+        """Bytes of the lines that were passed on."""
         self.full = False
         self.problem = ""
         self.error: BaseException | None = None
-        """What ``take`` raised: it cannot pass through libcurl, so the caller raises it after the transfer."""
+        """Error of ``take``. It cannot pass through libcurl, so the caller raises it after the transfer."""
 
     def add(self, piece: bytes) -> int | None:
-        """For libcurl: None is "go on", 0 ends the transfer."""
+        """Take the next piece of the answer. Return None to let libcurl go on, 0 to end the transfer."""
         *lines, self._rest = (self._rest + piece).split(b"\n")
         if not all(self._hand_on(line) for line in lines):
             return 0
@@ -45,7 +48,7 @@ class Lines:
         return None
 
     def finish(self) -> None:
-        """After the whole answer: the last line may lack its end."""
+        """Pass on the last line, which may lack its line end. Called after the whole answer."""
         if not (self.problem or self.full or self.error):
             self._hand_on(self._rest)
         self._rest = b""

@@ -1,4 +1,4 @@
-"""Where this machine keeps the certificate authorities it trusts; libcurl's wheels bring none."""
+"""The certificate authorities that this machine trusts. The wheels of libcurl bring none."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _FILES = (
 
 
 class Authorities(NamedTuple):
-    """A file of certificates, or a directory of them; neither: no certificate can be verified."""
+    """A file or a directory of trusted certificates; if both are None, no certificate can be verified."""
 
     file: str | None
     directory: str | None
 
 
 def find_authorities(file: Path | None = None) -> Authorities:
-    """The given file; else what OpenSSL uses (SSL_CERT_FILE, SSL_CERT_DIR); else the usual places."""
+    """Return the given file; else the one that OpenSSL uses (SSL_CERT_FILE, SSL_CERT_DIR); else one at a usual path."""
     if file is not None:
         return Authorities(str(file), None)
     usual = ssl.get_default_verify_paths()

@@ -1,4 +1,4 @@
-"""The edge towards providers: batches' calls through one libcurl loop, with the guard on every socket."""
+"""Calls of batches to their providers, through one libcurl loop with the guard on every socket."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from paceline.core.monitors.outcome import REASON_CHARS_MAX
 from paceline.ports import Clock
 
 ANSWER_BYTES_MAX = 1_048_576
-"""More of an answer is not even read. Up to here it is, and dropped, so that the connection can be used again."""
+"""Reading stops after this many bytes. Up to here an answer is read to its end, so that its connection can
+be used again."""
 TOGETHER_MAX = 32
-"""So many calls begin at a time, and then answers are read: else the first answer would count as slow."""
+"""Calls that are begun before answers are read; with more at a time, the first answer would count as slow."""
 POOLED_MAX = 64
-"""So many handles of each shape are kept for the next calls."""
+"""Handles of each shape that are kept for the next calls."""
 JSON_TYPE = "Content-Type: application/json"
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
 NO_TYPE = "Content-Type:"
-"""Without it, libcurl says that a body is a form."""
+"""Without this empty header, libcurl declares a body to be a form."""
 _UNSENDABLE = frozenset({pycurl.E_URL_MALFORMAT, pycurl.E_UNSUPPORTED_PROTOCOL})
 _LOST = {pycurl.E_SEND_FAIL_REWIND: "the connection was closed without an answer"}
 
 Shape = tuple[str, bool, bool]
-"""Method, whether there is a body, whether certificates are verified: handles of one shape differ in little else."""
+"""Method, whether there is a body, whether certificates are verified. Handles of one shape differ in little else."""
 
 
 class HttpCaller:
@@ -113,7 +114,7 @@ class HttpCaller:
         self._curl.add(taken.curl, taken)
 
     def _gather(self, wait_ms: int) -> None:
-        """One turn of the loop, and what ended in it."""
+        """Run one turn of the libcurl loop and collect the results of the calls that ended in it."""
         ended = self._curl.turn(wait_ms)
         now_ms = self._clock.now_ms()
         for transfer, error in ended:
@@ -151,14 +152,14 @@ class _CallTransfer(Transfer):
         if method not in ("GET", "POST") or (has_body and method == "GET"):
             set_option(pycurl.CUSTOMREQUEST, method)
         if not has_body and method not in SAFE_METHODS:
-            # On a kept connection that dies, libcurl sends again by itself, though the first may have arrived.
+            # If a kept connection dies, libcurl sends the request again by itself, though the first may have arrived.
             set_option(pycurl.FRESH_CONNECT, 1)
         if not verify_tls:
             set_option(pycurl.SSL_VERIFYPEER, 0)
             set_option(pycurl.SSL_VERIFYHOST, 0)
 
     def prepare(self, call: Call, started_ms: int) -> None:
-        """The rest: what differs from call to call."""
+        """Set what differs from call to call: URL, time-out, headers and body."""
         self.call = call
         self.started_ms = started_ms
         self.aim(call.url, format_duration(call.timeout_ms))
@@ -178,7 +179,10 @@ class _CallTransfer(Transfer):
             self.curl.setopt(pycurl.READFUNCTION, io.BytesIO(body).read)
 
     def result(self, error: int, now_ms: int) -> CallResult:
-        """What came of it. Neither reason nor payload has anything of the request, unless the provider echoes it."""
+        """Return the result of the call.
+
+        Reason and payload quote nothing of the request, unless the provider echoes it.
+        """
         if self.capped and error == pycurl.E_WRITE_ERROR:
             error = 0
         info = self.curl.getinfo
@@ -201,7 +205,7 @@ class _CallTransfer(Transfer):
 
     def _fault(self, error: int) -> Fault:
         refusal = self.refusal if error == pycurl.E_COULDNT_CONNECT else None
-        # Being out of sockets passes, and says nothing about the address.
+        # Having no free socket is temporary, and says nothing about the address.
         if error in _UNSENDABLE or (refusal is not None and refusal != NO_SOCKET):
             return "refused"
         return "time_out" if error == pycurl.E_OPERATION_TIMEDOUT else "network"
@@ -217,7 +221,10 @@ class _CallTransfer(Transfer):
         return "" if 200 <= code < 300 else f"status {code}"
 
     def _take_body(self, piece: bytes) -> int | None:
-        """Counts unpacked bytes; taking less than was offered ends the transfer."""
+        """Keep the beginning of the body and count its unpacked bytes.
+
+        Return 0 to end the transfer when there are too many.
+        """
         room = PAYLOAD_BYTES_MAX - self.bytes_read
         if room > 0:
             self.pieces.append(piece[:room])
@@ -229,20 +236,20 @@ class _CallTransfer(Transfer):
 
 
 def payload_text(body: bytes) -> str | None:
-    """At most PAYLOAD_BYTES_MAX of it as text, without NULs; None if there is nothing."""
+    """Return at most PAYLOAD_BYTES_MAX bytes of the body as text, without NULs; None if nothing is left."""
     text = _cut(body).replace("\0", "")
     # A replacement character is longer than the byte it stands for.
     return _cut(text.encode()) or None
 
 
 def _cut(body: bytes) -> str:
-    """A character that the cut has split is left out; other broken bytes are replaced."""
+    """Decode the beginning of the body. A character split by the cut is left out; other broken bytes are replaced."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(body[:PAYLOAD_BYTES_MAX], final=len(body) < PAYLOAD_BYTES_MAX)
 
 
 def _content(call: Call) -> tuple[bytes | None, str]:
-    """The body as it is sent, and its type."""
+    """Return the body as bytes and its Content-Type header. A JSON string is sent as plain text."""
     if call.body is None:
         return None, NO_TYPE
     if call.body.lstrip().startswith('"'):
@@ -251,12 +258,12 @@ def _content(call: Call) -> tuple[bytes | None, str]:
 
 
 def _header_line(name: str, value: str) -> str:
-    """For libcurl, "Name:" is an order to leave the header out, and "Name;" the header without a value."""
+    """Return a header line for libcurl. "Name:" would leave the header out; "Name;" sends it without a value."""
     return f"{name}: {value}" if value.strip() else f"{name};"
 
 
 def _retry_after_ms(head: Sequence[bytes], now_ms: int) -> int | None:
-    """Seconds, or an HTTP date; None if there is none that can be read."""
+    """Return the pause that Retry-After asks for, as seconds or as an HTTP date; None if there is none."""
     for line in head:
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"retry-after":
@@ -275,7 +282,10 @@ def parse_retry_after_ms(value: str, *, now_ms: int) -> int | None:
 
 
 def _not_made(call: Call, error: Exception, now_ms: int) -> CallResult:
-    """The error's own text stays out of it: it may quote a header or a body."""
+    """Return the result of a call that could not be made.
+
+    The error's text is left out: it may quote a header or a body.
+    """
     reason = f"the call could not be made ({type(error).__name__}); look at the provider's and the record's fields"
     return CallResult(call.handle, call.attempt, now_ms, now_ms, fault="refused", arrived=False, reason=reason)
 

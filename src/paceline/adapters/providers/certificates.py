@@ -1,4 +1,4 @@
-"""The certificate that a server showed, as libcurl tells it."""
+"""The server's certificate, as libcurl reports it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY_MS = 86_400_000
 
 
 def ask_for_certificate(curl: pycurl.Curl) -> None:
-    """Lets libcurl keep the certificate. A connection or session that is used again would show none."""
+    """Make libcurl keep the certificate. A reused connection or session would show none, so both are turned off."""
     curl.setopt(pycurl.OPT_CERTINFO, 1)
     curl.setopt(pycurl.SSL_SESSIONID_CACHE, 0)
     curl.setopt(pycurl.FRESH_CONNECT, 1)
@@ -23,12 +23,12 @@ def ask_for_certificate(curl: pycurl.Curl) -> None:
 
 
 def certificate_facts(transfer: Transfer) -> dict[str, Any]:
-    """What of the server's own certificate belongs into the detail; empty if none was seen."""
+    """Return the facts about the server's certificate for the outcome's detail; empty if none was seen."""
     chain: list[list[tuple[bytes, bytes]]] = transfer.curl.getinfo_raw(pycurl.INFO_CERTINFO)
     if not chain:
         return {}
     fields = {_text(name): _text(value) for name, value in chain[0]}
-    # Counted from when the check began: the only instant that came in.
+    # Counted from the beginning of the check, the only time that this function is given.
     not_after_ms = ssl.cert_time_to_seconds(fields["Expire date"]) * 1_000
     return {
         "days_left": (not_after_ms - transfer.started_ms) // DAY_MS,

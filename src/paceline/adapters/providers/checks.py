@@ -21,8 +21,8 @@ from paceline.core.monitors.values import Finished, Order
 from paceline.ports import Clock
 
 TOGETHER_MAX = 32
-"""So many checks begin at a time, and then answers are read: else the first answer would lie there until the last check
-is sent, and count as slow; and a connection that is free again serves the next check, where all at once open many."""
+"""Checks that are begun before answers are read. If all were begun at once, the first answer would wait until the last
+check is sent, and count as slow; and each check would open a connection, where now a finished one leaves its own."""
 
 
 class CheckProvider:
@@ -86,7 +86,7 @@ class CheckProvider:
         self._in_flight = 0
 
     def _gather(self, wait_ms: int) -> None:
-        """One turn of the loop, and what ended in it."""
+        """Run one turn of the libcurl loop and collect the checks that ended in it or on the DNS loop."""
         ended = self._curl.turn(wait_ms)
         now_ms = self._clock.now_ms()
         self._finished += [self._finish(transfer, error, now_ms) for transfer, error in ended]
@@ -99,7 +99,7 @@ class CheckProvider:
         for order in orders:
             check = order.check
             try:
-                # Nearly all are HTTP: to find that a check is of another kind takes five times longer.
+                # Nearly all checks are HTTP, and matching another kind takes five times longer.
                 if not isinstance(check, HttpCheck) and isinstance(check, DnsCheck):
                     self._dns.start(order, check, started_ms=started_ms)
                     continue
@@ -111,7 +111,10 @@ class CheckProvider:
                 self._ended_elsewhere.append((order, started_ms, _not_made(error)))
 
     def _take(self, check: HttpCheck | TcpCheck | TlsCheck) -> Transfer:
-        """A handle prepared for the check. A plain check's handle differs from the last one's in URL and time alone."""
+        """Return a handle prepared for the check.
+
+        Handles of plain checks need no reset: only URL and time-out differ.
+        """
         if isinstance(check, HttpCheck) and http.is_plain(check):
             transfer = self._plain.pop() if self._plain else self._new_transfer(self._plain)
             http.prepare(transfer, check)
@@ -146,13 +149,16 @@ class CheckProvider:
         return Finished(order.handle, order.attempt, done, transfer.started_ms, now_ms, order.attempts)
 
     def _end_elsewhere(self, order: Order, started_ms: int, done: Done) -> None:
-        """On the DNS loop's thread."""
+        """Store the outcome of a DNS check. Called on the thread of the DNS loop."""
         self._ended_elsewhere.append((order, started_ms, done))
         self._curl.wake()
 
 
 def _not_made(error: Exception) -> Done:
-    """The error's own text stays out of it: it may quote a header or a body."""
+    """Return the outcome of a check that failed inside Paceline.
+
+    The error's text is left out: it may quote a secret.
+    """
     return Done(
         ok=False, reason=f"the check could not be made ({type(error).__name__}); look at its fields and save it again"
     )

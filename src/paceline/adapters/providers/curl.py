@@ -1,4 +1,4 @@
-"""libcurl's multi interface on one poll loop: many transfers in flight, asleep until a socket, a timer or ``wake``."""
+"""libcurl's multi interface on one poll loop: many transfers at once, asleep until a socket, a timer or ``wake``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECTIONS_KEPT_MAX = 1_024
 CLOSE_TIMEOUT_S = 1.0
 _ENDED_READ_MAX = 1_000
 
-# A poll event mask is small, so what libcurl wants to know of it is looked up, not computed, for each event.
+# A poll event mask is small, so libcurl's flags for it come from a table instead of being computed for each event.
 _IN, _OUT, _ERR, _HUP = select.POLLIN, select.POLLOUT, select.POLLERR, select.POLLHUP
 _ACTIONS = tuple(
     (pycurl.CSELECT_IN if events & (_IN | _HUP) else 0)
@@ -29,11 +29,11 @@ _MASKS = {pycurl.POLL_NONE: 0, pycurl.POLL_IN: _IN, pycurl.POLL_OUT: _OUT, pycur
 
 
 Ended = tuple[T, int]
-"""A transfer that came to its end, and libcurl's error code, 0 for none."""
+"""A transfer that has ended and libcurl's error code, 0 for none."""
 
 
 class CurlLoop(Generic[T]):
-    """One thread drives it; ``wake`` is for any other."""
+    """A loop that drives transfers. One thread calls it; any other thread may call ``wake``."""
 
     def __init__(self) -> None:
         self._multi = pycurl.CurlMulti()
@@ -50,21 +50,22 @@ class CurlLoop(Generic[T]):
         self._poller.register(self._bell_fd, _IN)
         self._flying: dict[pycurl.Curl, T] = {}
         self.woken = False
-        """Whether ``wake`` was called; its reader sets it to False again."""
+        """True after ``wake`` was called, until the caller that reads it sets it to False again."""
 
     def add(self, curl: pycurl.Curl, transfer: T) -> None:
-        """The transfer begins with the next ``turn`` or ``kick``; when it ends, ``turn`` gives it back."""
+        """Add a transfer. It begins with the next ``turn`` or ``kick``, and ``turn`` returns it when it has ended."""
         self._multi.add_handle(curl)
         self._flying[curl] = transfer
 
     def kick(self) -> None:
-        """Lets what was added begin, without a turn."""
+        """Begin the added transfers without running a turn."""
         self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
     def turn(self, wait_ms: int) -> list[Ended[T]]:
-        """One round: timers, then sockets. Waits for the first event up to ``wait_ms``, unless something has ended.
+        """Run timers, then sockets, and return what has ended.
 
-        What was added begins with the timers: libcurl has it due at once.
+        Waits up to ``wait_ms`` for the first event, unless a transfer has ended. Added transfers begin with the timers:
+        libcurl counts them as due at once.
         """
         multi = self._multi
         if multi.timeout() == 0:
@@ -85,19 +86,19 @@ class CurlLoop(Generic[T]):
         return ended + self._read_ended()
 
     def wake(self) -> None:
-        """Ends the current or the next wait. From any thread, also after ``close``."""
-        # Full means that it is awake already; closed means that nobody waits any more.
+        """End the current or the next wait. May be called from any thread, also after ``close``."""
+        # A full buffer means that the loop is awake already; a closed socket means that nobody waits any more.
         with contextlib.suppress(BlockingIOError, OSError):
             self._ringer.send(b"!")
 
     def close(self) -> None:
-        """Drops what is in flight."""
+        """Drop the transfers in flight and close all sockets."""
         for curl in self._flying:
             self._multi.remove_handle(curl)
             curl.close()
         self._flying.clear()
-        # libcurl waits here for name look-ups that the system's resolver has not answered, which can take long;
-        # they end by themselves, so nobody else waits for them.
+        # libcurl waits here for name lookups that the system's resolver has not answered, which can take long. They end
+        # by themselves, so a thread waits for them.
         closing = threading.Thread(target=self._multi.close, name="curl-close", daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)
@@ -121,10 +122,10 @@ class CurlLoop(Generic[T]):
         return ended
 
     def _on_socket(self, what: int, fd: int, _multi: pycurl.CurlMulti, _data: object) -> None:
-        """What libcurl wants to know of a socket.
+        """Watch a socket for the events that libcurl asks for.
 
-        A socket it lets go of stays with the poller: most often the next transfer on a kept connection takes it up
-        again, and that saves a system call each time. If something happens on it in between, it is forgotten.
+        A socket that libcurl releases stays with the poller: most often the next transfer on a kept connection uses it
+        again, and that saves a system call each time. If an event comes in between, the poller drops the socket.
         """
         if what == pycurl.POLL_REMOVE:
             self._resting.add(fd)
@@ -134,7 +135,7 @@ class CurlLoop(Generic[T]):
             try:
                 self._poller.modify(fd, _MASKS[what])
             except FileNotFoundError:
-                pass  # closed in between, which took it from the poller: this is another socket of that number
+                pass  # closed in between, which removed it from the poller: this is a new socket with the same number
             else:
                 return
         self._watched.add(fd)
@@ -154,7 +155,7 @@ class CurlLoop(Generic[T]):
 
 
 def _open_poller() -> tuple[Any, Callable[[int], list[tuple[int, int]]]]:
-    """Takes epoll where there is one; else poll, which has the same methods but counts in milliseconds."""
+    """Open epoll if the system has it, else poll, which has the same methods but counts in milliseconds."""
     if hasattr(select, "epoll"):
         epoll = select.epoll()
         wait = epoll.poll

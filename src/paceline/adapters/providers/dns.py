@@ -1,4 +1,4 @@
-"""DNS checks: asked on a loop of their own thread, where any number can wait without holding up another."""
+"""DNS checks on an event loop in a thread of its own, where many can wait without delaying each other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ Report = Callable[[Order, int, Done], None]
 
 
 class DnsLoop:
-    """``report`` is called on the loop's thread, once for each check that was started and not dropped by ``close``."""
+    """Asks DNS questions.
+
+    ``report`` is called on the loop's thread, once for each check that ``close`` did not drop.
+    """
 
     def __init__(self, guard: Guard, report: Report) -> None:
         self._guard = guard
@@ -46,13 +49,13 @@ class DnsLoop:
         self._asking: set[asyncio.Task[None]] = set()
 
     def start(self, order: Order, check: DnsCheck, *, started_ms: int) -> None:
-        """From one thread."""
+        """Begin a check. The thread that starts checks must always be the same."""
         if self._loop is None:
             self._loop = self._open()
         self._loop.call_soon_threadsafe(self._begin, self._ask_and_report(order, check, started_ms))
 
     def close(self) -> None:
-        """Drops what is in flight."""
+        """Drop the checks in flight and end the thread."""
         if self._loop is None or self._thread is None:
             return
         self._loop.call_soon_threadsafe(self._stopping.set)
@@ -66,7 +69,7 @@ class DnsLoop:
         return loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # which cancels what is left
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # the runner cancels what is left
             runner.run(self._wait_for_stop())
 
     async def _wait_for_stop(self) -> None:
@@ -115,14 +118,14 @@ class DnsLoop:
         return _done(_mismatch(check, texts), detail, began_s)
 
     def _system_resolver(self) -> dns.asyncresolver.Resolver:
-        """The operator's resolvers; read again now and then, as the machine's configuration may change."""
+        """Return the resolver of this machine, read again every 30 s because its configuration may change."""
         now_s = asyncio.get_running_loop().time()
         if self._system is None or now_s - self._system[0] > SYSTEM_CONFIG_KEPT_S:
             self._system = (now_s, dns.asyncresolver.Resolver())
         return self._system[1]
 
     async def _address_of(self, server: str) -> str | None:
-        """The one address that is then asked, so that what is judged is what is used."""
+        """Return the one address of the server that is judged by the guard and then asked; None if there is none."""
         bare = server.removeprefix("[").removesuffix("]").removesuffix(".")
         with contextlib.suppress(ValueError):
             return str(ip_address(bare))
@@ -138,7 +141,7 @@ class DnsLoop:
 
 
 def _done(reason: str, detail: dict[str, Any], began_s: float) -> Done:
-    """An empty reason: all is as expected."""
+    """Return the outcome. An empty reason means that all is as expected."""
     latency_ms = round((asyncio.get_running_loop().time() - began_s) * 1_000, 3)
     return Done(ok=not reason, reason=reason[:REASON_CHARS_MAX], latency_ms=latency_ms, detail=detail)
 
@@ -151,14 +154,14 @@ def _question(check: DnsCheck) -> dns.name.Name:
 
 
 def _text(rdata: dns.rdata.Rdata) -> str:
-    """As people write it: names without their last dot, text without quotes."""
+    """Return an answer as people write it: names without their last dot, text without quotes."""
     if isinstance(rdata, TXT):
         return b"".join(rdata.strings).decode("utf-8", "replace")
     return rdata.to_text().removesuffix(".")
 
 
 def _mismatch(check: DnsCheck, texts: list[str]) -> str:
-    """The first value that is not among the answers, or that should not be."""
+    """Return why the answers are not as expected: a value is missing, or there is one too many; empty if they are."""
     found = {_comparable(check, text): text for text in texts}
     expect = check.expect
     for wanted in (*expect.contains, *expect.equals):
@@ -200,7 +203,7 @@ def _fault_words(error: Exception, check: DnsCheck) -> str:
 
 
 def _server_words(error: dns.resolver.NoNameservers) -> str:
-    """What the last of the servers said."""
+    """Return the reason that the last of the servers gave."""
     errors = error.kwargs.get("errors") or []
     cause = errors[-1][3] if errors else None
     if isinstance(cause, str):

@@ -18,14 +18,17 @@ from paceline.errors import InvalidInput
 
 TIMEOUT = "6h"
 SILENCE_S_MAX = 60
-"""A server that sends nothing for so long is given up."""
+"""A server that sends nothing for this long is given up."""
 REDIRECTS_MAX = 5
 
 
 def download(
     url: str, into: BinaryIO, *, allow: Sequence[Network], bytes_max: int, ca_file: Path | None = None
 ) -> None:
-    """Writes what the URL answers, unpacked. InvalidInput says why it cannot be had."""
+    """Write the unpacked answer of the URL into the file.
+
+    Raises InvalidInput, with the reason, if it cannot be read.
+    """
     if detail := url_problem(url):
         raise InvalidInput(f"{url[:200]} cannot be read: {detail}.")
     transfer = Transfer(Guard(allow), find_authorities(ca_file), [])

@@ -1,4 +1,4 @@
-"""Why a transfer failed, in plain words. libcurl's own messages are not used whole: they quote what a user sent."""
+"""Reasons why a transfer failed. libcurl's own messages are not quoted whole: they contain what a user sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _X509_WORDS = {
     21: "the certificate is of an authority that is not trusted here, or its chain is incomplete",
     23: "the certificate was revoked",
 }
-"""By OpenSSL's verify result."""
+"""Texts by OpenSSL's verify result."""
 
 _ERRNO_WORDS = {
     0: NO_SOCKET,  # not even tried
@@ -51,7 +51,7 @@ _WORDS = {
 
 
 def fault_words(transfer: Transfer, error: int, *, timeout: str) -> str:
-    """The reason for libcurl's error code."""
+    """Return the reason that belongs to libcurl's error code."""
     if error == pycurl.E_COULDNT_CONNECT:
         return transfer.refusal or _ERRNO_WORDS.get(transfer.curl.getinfo(pycurl.OS_ERRNO), "could not connect")
     if error == pycurl.E_OPERATION_TIMEDOUT:
@@ -71,7 +71,7 @@ def fault_words(transfer: Transfer, error: int, *, timeout: str) -> str:
 
 
 def certificate_words(curl: pycurl.Curl) -> str:
-    """What is wrong with the certificate. libcurl compares the host name itself, beside OpenSSL's verify result."""
+    """Return what is wrong with the certificate. libcurl itself, not OpenSSL, compares the host name."""
     if "subject name" in curl.errstr():
         return "the certificate is for another host name"
     result = curl.getinfo(pycurl.SSL_VERIFYRESULT)
@@ -91,7 +91,7 @@ def _phase_words(curl: pycurl.Curl) -> str:
 
 
 def _is_address(url: str) -> bool:
-    """Whether the host is an IP address in any spelling: there is no name to resolve then."""
+    """Return True if the host is an IP address in any spelling: there is no name to resolve then."""
     host = urlsplit(url).hostname or ""
     try:
         socket.inet_pton(socket.AF_INET6, host)

@@ -1,7 +1,7 @@
-"""Which addresses a user's check may reach: public ones, and those an operator has allowed.
+"""The guard: it decides which addresses a user's check may reach, public ones and those an operator allowed.
 
-The guard judges the very address a socket is about to be opened to, so it does not matter how the address was spelled,
-what a name resolved to a moment ago, or which redirect led there.
+The guard judges the very address that a socket is about to connect to, so it does not matter how the address was
+spelled, what a name resolved to a moment ago, or which redirect led there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NOT_PUBLIC_V4 = tuple(
     )
 )
 _UNICAST_V6 = IPv6Network("2000::/3")
-"""All that is handed out for global use; loopback, link-local, unique local, multicast and the rest lie outside."""
+"""All addresses for global use; loopback, link-local, unique local, multicast and the rest lie outside."""
 _NOT_PUBLIC_V6 = tuple(
     IPv6Network(text)
     for text in (
@@ -55,7 +55,7 @@ _LOOPBACK: dict[int, Address] = {4: IPv4Address("127.0.0.1"), 6: IPv6Address("::
 
 
 class Guard:
-    """Judges addresses. ``own`` endpoints stay closed also where ``allow`` opens their network."""
+    """Judges addresses. ``own`` endpoints stay closed even if ``allow`` opens their network."""
 
     def __init__(self, allow: Sequence[Network] = (), *, own: Sequence[tuple[str, int]] = ()) -> None:
         self._allow = tuple(allow)
@@ -63,7 +63,7 @@ class Guard:
         self._verdict = lru_cache(VERDICTS_CACHED_MAX)(self._judge)
 
     def refusal(self, address: str, port: int | None = None) -> str | None:
-        """Why no socket may be opened to this address, in words that are the same for every port; None: it may."""
+        """Return why no socket may be opened to this address; None if it may. The text does not depend on the port."""
         if (refusal := self._verdict(address)) is not None:
             return refusal
         owners = self._own.get(port) if port is not None else None
@@ -84,7 +84,7 @@ class Guard:
 
 
 def _plain(address: Address) -> Address:
-    """The IPv4 address inside an IPv4-mapped or NAT64 address: where packets to it really go."""
+    """Return the IPv4 address inside an IPv4-mapped or NAT64 address, where its packets really go; else the address."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -114,7 +114,7 @@ def _is_own(address: Address, owners: frozenset[Address]) -> bool:
 
 
 def _is_of_this_machine(address: Address) -> bool:
-    """Only an address of this machine can be bound."""
+    """Return True if this machine has the address: only then can a socket be bound to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:

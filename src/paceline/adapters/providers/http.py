@@ -1,4 +1,4 @@
-"""HTTP checks: the request as its user declared it, and what the answer says."""
+"""HTTP checks: preparing the request that the user declared, and judging its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
 
 TEXT_TYPE = "Content-Type: text/plain; charset=utf-8"
 NO_TYPE = "Content-Type:"
-"""Without it, libcurl says that a body is a form."""
+"""Without this empty header, libcurl declares a body to be a form."""
 
 _CODE, _ADDRESS = pycurl.RESPONSE_CODE, pycurl.PRIMARY_IP
 _VERSION, _NEW_CONNECTIONS = pycurl.INFO_HTTP_VERSION, pycurl.NUM_CONNECTS
@@ -30,7 +30,7 @@ _OBEY_CODE = 2
 
 
 def is_plain(check: HttpCheck) -> bool:
-    """Whether URL and timeout are all that sets it apart: most checks are, and need no reset of their handle."""
+    """Return True if only URL and time-out set the check apart. Most checks are plain; their handles need no reset."""
     return (
         check.method == "GET"
         and not check.headers
@@ -42,7 +42,7 @@ def is_plain(check: HttpCheck) -> bool:
 
 
 def _asks_for_status(expect: HttpExpect) -> bool:
-    """True if nothing is expected but a status, and perhaps that it comes soon."""
+    """Return True if only a status, and perhaps a latency, is expected."""
     return (
         not expect.header
         and expect.body_contains is None
@@ -59,7 +59,7 @@ def prepare(transfer: Transfer, check: HttpCheck) -> None:
 
 
 def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
-    """For a handle that was reset."""
+    """Set all options of the check on a handle that was reset."""
     prepare(transfer, check)
     expect = check.expect
     transfer.wanted, transfer.search = _wanted(expect), None
@@ -75,7 +75,7 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
             if not any(name.lower() == "content-type" for name in check.headers):
                 headers.append(TEXT_TYPE if check.body else NO_TYPE)
     if check.auth is not None:
-        # libcurl sends this header to the first host alone, and not to where a redirect leads.
+        # libcurl sends this header to the first host only, not to the target of a redirect.
         headers.append(f"{AUTHORIZATION}: {authorization(check.auth)}")
     if headers:
         set_option(pycurl.HTTPHEADER, headers)
@@ -87,19 +87,19 @@ def prepare_in_full(transfer: Transfer, check: HttpCheck) -> None:
         set_option(pycurl.MAXREDIRS, check.follow_redirects)
     if expect.days_left is not None:
         ask_for_certificate(transfer.curl)
-    if expect.header or transfer.wanted or transfer.kept_max:  # the character set of the body stands in the head
+    if expect.header or transfer.wanted or transfer.kept_max:  # the character set of the body is in the head
         transfer.keep_head()
 
 
 def _wanted(expect: HttpExpect) -> tuple[str, ...]:
-    """The texts that are looked for in the body."""
+    """Return the texts that are searched for in the body."""
     if expect.body_contains is None and expect.body_lacks is None:
-        return ()  # nearly always
+        return ()  # the usual case
     return tuple(text for text in (expect.body_contains, expect.body_lacks) if text is not None)
 
 
 def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
-    """What came of it. Neither reason nor detail quotes what was sent."""
+    """Return the outcome of the check. Neither reason nor detail quotes the request."""
     code = transfer.curl.getinfo(_CODE)
     if transfer.capped and error == pycurl.E_WRITE_ERROR:
         error = 0
@@ -111,14 +111,14 @@ def judge(transfer: Transfer, check: HttpCheck, error: int) -> Done:
     if error:
         reason = fault_words(transfer, error, timeout=check.timeout)
     elif 200 <= code < 300 and check.expect is ANY_2XX:
-        reason = ""  # nearly always
+        reason = ""  # the usual case
     else:
         reason = http_mismatch(check, _answer(transfer, code, detail))[:REASON_CHARS_MAX]
     return Done(not reason, reason, detail["phases_ms"]["total"], code or None, detail)
 
 
 def _measure(transfer: Transfer, check: HttpCheck, code: int) -> dict[str, Any]:
-    """The detail: on the way of every check, so it asks libcurl for no more than can be there."""
+    """Return the detail of the outcome. Runs for every check, so it asks libcurl for nothing that cannot be there."""
     curl = transfer.curl
     info = curl.getinfo
     reused = code != 0 and info(_NEW_CONNECTIONS) == 0
@@ -140,7 +140,7 @@ def _measure(transfer: Transfer, check: HttpCheck, code: int) -> dict[str, Any]:
 
 
 def _answer(transfer: Transfer, code: int, detail: dict[str, Any]) -> HttpAnswer:
-    """The answer as core judges it."""
+    """Return the answer in the form that core judges."""
     return HttpAnswer(
         code,
         lambda: _headers(transfer),
@@ -175,5 +175,5 @@ def _holds(transfer: Transfer, text: str) -> bool:
 
 
 def _header_line(name: str, value: str) -> str:
-    """For libcurl, "Name:" is an order to leave the header out, and "Name;" the header without a value."""
+    """Return a header line for libcurl: "Name: value", or "Name;" if the value is empty, as "Name:" would remove it."""
     return f"{name}: {value}" if value.strip() else f"{name};"

@@ -1,4 +1,4 @@
-"""The edge through which alerts leave: webhooks by libcurl, everything else by apprise; the guard is on both."""
+"""Delivery of alerts: webhooks through libcurl, all other channels through apprise, both behind the guard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.core.batches.calls import Call, CallResult
 from paceline.ports import Clock
 
 LOOK_MS = 250
-"""How often notes are looked at for their deadline, while some are on their way."""
+"""Interval at which the deadlines of notes in flight are checked."""
 
 
 class HttpMessenger:

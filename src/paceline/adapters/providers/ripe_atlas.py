@@ -1,4 +1,4 @@
-"""The RIPE Atlas API through one libcurl handle: one call at a time, guarded, each with a deadline."""
+"""The RIPE Atlas API through one libcurl handle: one guarded call at a time, each with a deadline."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from paceline.core.leases import POST_MS_MAX
 API = "/api/v2"
 TIMEOUT_MS = POST_MS_MAX
 QUESTION_MS = 120_000
-"""All pages of one question together."""
+"""Time limit of one question, all its pages together."""
 RESULTS_TIMEOUT_MS = 600_000
 ANSWER_BYTES_MAX = 8_388_608
 PAGE_SIZE = 500
 PAGES_MAX = 40
-"""RIPE pages no further than 20,000."""
+"""RIPE lists at most 20,000 measurements in pages."""
 IDS_CHARS_MAX = 5_000
 STOPPING = "Paceline was stopping"
 _FIELDS = "id,status,description,tags,stop_time,probes_scheduled,credits_per_result,estimated_results_per_day"
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class _Reply(NamedTuple):
-    """``status`` is None if there was no whole answer, and ``fault`` says why. ``arrived``: whether a byte was sent."""
+    """A reply. If it is not whole, ``status`` is None and ``fault`` says why. ``arrived``: whether a byte was sent."""
 
     status: int | None
     body: bytes = b""
@@ -63,7 +63,7 @@ _UNUSABLE = _Reply(401, b'{"error": {"detail": "The API key has characters that 
 
 
 class RipeAtlas:
-    """Fills ``ports.Atlas``. ``own`` are the endpoints of our API, which it must not be pointed at."""
+    """Fills ``ports.Atlas``. ``own`` are the endpoints of Paceline's API, which ``url`` must not lead to."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RipeAtlas:
         found = self._marked(key, tag, f"&status__in={_RUNNING}")
         if isinstance(found, atlas.Refused | atlas.Lost):
             return found
-        # A filter that RIPE does not know it ignores, so what it lists is looked at again.
+        # RIPE ignores a filter that it does not know, so the rows are filtered again.
         return tuple(one for one in found if one.status in atlas.RUNNING)
 
     def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
@@ -182,7 +182,7 @@ class RipeAtlas:
             answer = _decoded(reply, _TRIED[read])
             statuses[read] = reply.status or 0
             if isinstance(answer, atlas.Refused) and answer.scope == "key":
-                # Some texts about a key that is of no use at all come with 403, as those about a permission do.
+                # RIPE answers 403 to some keys that are entirely invalid, as it does to a missing permission.
                 statuses[read] = 401 if "API key" in answer.reason else statuses[read]
                 words += [answer.reason] if read in atlas.PERMISSIONS else []
             elif isinstance(answer, atlas.Refused | atlas.Lost):
@@ -199,7 +199,10 @@ class RipeAtlas:
         )
 
     def _trials(self, key: str) -> dict[str, int]:
-        """RIPE's answers to what needs a permission and can have no effect. What a key may is asked before the rest."""
+        """Return RIPE's status codes for requests that need a permission and can have no effect.
+
+        RIPE checks the permissions of a key before the rest of a request.
+        """
         create = self._ask(key, "/measurements/", "POST", body=b'{"definitions": [], "probes": []}')
         stop = self._ask(key, "/measurements/0/", "DELETE")
         return dict(zip(atlas.GRANTS, (create.status or 0, stop.status or 0), strict=True))
@@ -212,7 +215,7 @@ class RipeAtlas:
         self._transfer.curl.close()
 
     def _marked(self, key: str, tag: str, more: str) -> tuple[Listed, ...] | Unanswered:
-        """Page by page, by number: a link in an answer could lead the key to another host."""
+        """Read all pages by their number: a link in an answer could lead the key to another host."""
         until_s = time.monotonic() + QUESTION_MS / 1_000
         query = f"tags={quote(tag, safe='')}{more}&fields={_FIELDS}&sort=id&page_size={PAGE_SIZE}"
         found: dict[int, Listed] = {}
@@ -239,7 +242,7 @@ class RipeAtlas:
         timeout_ms: int = 0,
         until_s: float | None = None,
     ) -> _Reply:
-        """An empty key asks as anybody may."""
+        """Make one request and return its reply. With an empty key it is made without authorization."""
         assert not self._busy
         if key and not _KEY.fullmatch(key):
             return _UNUSABLE
@@ -259,12 +262,12 @@ class RipeAtlas:
             self._transfer.forget()
             self._busy = False
         if method == "GET" and reply.status == 200:
-            return reply  # parsed and never quoted; and a key finds itself in a list of keys
+            return reply  # parsed and never quoted; and /keys/ lists the key itself
         return reply._replace(body=_struck_out(reply.body, key))
 
 
 class _AtlasTransfer(Transfer):
-    """The handle, and the parts of a request that are RIPE's own."""
+    """The libcurl handle, and the parts of a request that are special to RIPE."""
 
     __slots__ = ("halted", "lines")
 
@@ -293,7 +296,7 @@ class _AtlasTransfer(Transfer):
             headers.append("Content-Type: application/json")
             set_option(pycurl.POST, 1)
             set_option(pycurl.POSTFIELDS, body)
-            # On a kept connection that dies, libcurl sends again by itself, though the first may have arrived.
+            # If a kept connection dies, libcurl sends the request again by itself, though the first may have arrived.
             set_option(pycurl.FRESH_CONNECT, 1)
         elif method != "GET":
             set_option(pycurl.CUSTOMREQUEST, method)
@@ -304,7 +307,7 @@ class _AtlasTransfer(Transfer):
         try:
             self.curl.perform()
         except pycurl.error as raised:
-            error = raised.args[0]  # its words are not used: they may quote what was sent
+            error = raised.args[0]  # its text is not used: it may quote what was sent
         info = self.curl.getinfo
         arrived = info(pycurl.REQUEST_SIZE) > 0
         status = info(pycurl.RESPONSE_CODE) or None
@@ -317,7 +320,7 @@ class _AtlasTransfer(Transfer):
         return _Reply(status, b"".join(self.pieces), _retry_after(self.head))
 
     def forget(self) -> None:
-        """Neither the key nor an answer stays with the handle."""
+        """Remove the key and the answer from the handle."""
         self.lines = None
         self.clear()
         self.reset()
@@ -331,7 +334,7 @@ class _AtlasTransfer(Transfer):
         return f"status {status}, then {words}" if status else words
 
     def _look_up(self, *_: int) -> int:
-        """What libcurl asks about once a second; other than 0 ends the transfer."""
+        """Callback of libcurl, once a second: a value other than 0 ends the transfer."""
         return int(self.halted)
 
     def _take_piece(self, piece: bytes) -> int | None:
@@ -358,7 +361,7 @@ def _decoded(reply: _Reply, decoder: msgspec.json.Decoder[T]) -> T | Unanswered:
 
 
 def _unanswered(reply: _Reply, *, about_one: bool = False) -> Unanswered:
-    """As of a send; only that a 404 about one measurement is RIPE's word on it."""
+    """Classify like ``read_answer``, except that a 404 about a single measurement is a real refusal."""
     status = reply.status
     if status is not None and 200 <= status < 300:
         return atlas.Lost(f"RIPE answered {status}, which is not expected here")
@@ -372,7 +375,7 @@ def _unanswered(reply: _Reply, *, about_one: bool = False) -> Unanswered:
 
 
 def _id_lists(ids: Sequence[int]) -> Iterator[str]:
-    """As many as RIPE takes in one question, by number and by characters."""
+    """Yield lists of ids, each as long as RIPE takes in one question, by number and by characters."""
     part: list[str] = []
     chars = 0
     for id_ in ids:
@@ -387,7 +390,10 @@ def _id_lists(ids: Sequence[int]) -> Iterator[str]:
 
 
 def _named_by(url: str) -> list[Network]:
-    """An address that the operator wrote into the URL is allowed by that; a name must lead to a public one."""
+    """Return the networks that the URL itself allows: an address that the operator wrote there, or localhost.
+
+    A host name allows none: it must lead to a public address.
+    """
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return [ip_network(text) for text in _LOCAL]
@@ -398,12 +404,15 @@ def _named_by(url: str) -> list[Network]:
 
 
 def _struck_out(body: bytes, key: str) -> bytes:
-    """A gateway's page may repeat what it was sent."""
+    """Return the body with the key blanked out: a gateway's error page may repeat the request."""
     return re.sub(re.escape(key.encode()), b"***", body, flags=re.IGNORECASE) if key else body
 
 
 def _retry_after(head: Sequence[bytes]) -> str:
-    """In whole seconds; a date is measured by the date of the answer itself, so no clock has to be right."""
+    """Return Retry-After in whole seconds; empty if there is none.
+
+    A date is compared with the date of the answer itself, so no clock has to be right.
+    """
     fields: dict[str, str] = {}
     for line in head[1:]:
         name, _, value = line.decode("latin-1").partition(":")

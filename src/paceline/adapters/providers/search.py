@@ -1,4 +1,4 @@
-"""Texts looked for in an answer's body as it arrives, so that nothing of the body has to be kept."""
+"""Search for texts in an answer's body while it arrives, so that the body need not be kept."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class StreamSearch:
         self._tail = window[-self._overlap :] if self._overlap else b""
 
     def found(self, needle: bytes) -> bool:
-        """Whether the stream had this one of the byte strings. The empty one is in every stream."""
+        """Return True if the stream had this byte string. The empty one is in every stream."""
         return needle not in self._missing

@@ -13,7 +13,7 @@ from paceline.core.monitors.outcome import Done
 
 
 def prepare(transfer: Transfer, check: TcpCheck) -> None:
-    """For a handle that was reset."""
+    """Set the options of the check on a handle that was reset."""
     connect_only(transfer, f"http://{in_url(check.host)}:{check.port}/", timeout=check.timeout)
     transfer.judge = judge
 
@@ -27,7 +27,7 @@ def judge(transfer: Transfer, check: TcpCheck, error: int) -> Done:
 
 
 def connect_only(transfer: Transfer, url: str, *, timeout: str) -> None:
-    """A connection of its own, and nothing sent on it."""
+    """Set the handle to open a new connection and send nothing on it."""
     transfer.aim(url, timeout)
     set_option = transfer.curl.setopt
     set_option(pycurl.CONNECT_ONLY, 1)
@@ -36,13 +36,13 @@ def connect_only(transfer: Transfer, url: str, *, timeout: str) -> None:
 
 
 def measure_connection(curl: pycurl.Curl) -> tuple[float, dict[str, Any]]:
-    """The total in milliseconds, and the detail."""
+    """Return the total in milliseconds, and the detail of the outcome."""
     phases = phases_ms(curl)
     del phases["first_byte"]
     return phases["total"], {"phases_ms": phases, "address": curl.getinfo(pycurl.PRIMARY_IP)}
 
 
 def in_url(host: str) -> str:
-    """As a URL has it: an IPv6 address stands in brackets there."""
+    """Return the host as a URL has it: an IPv6 address gets brackets."""
     bare = host.removeprefix("[").removesuffix("]")
     return f"[{bare}]" if ":" in bare else bare

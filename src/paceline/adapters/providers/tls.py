@@ -14,12 +14,15 @@ from paceline.core.monitors.outcome import Done
 
 
 def prepare(transfer: Transfer, check: TlsCheck) -> None:
-    """For a handle that was reset. The address is that of ``host``, the name asked for and compared ``server_name``."""
+    """Set the options of the check on a handle that was reset.
+
+    The connection goes to ``host``; ``server_name`` is the name that is asked for and compared with the certificate.
+    """
     name = check.server_name or check.host
     connect_only(transfer, f"https://{in_url(name)}:{check.port}/", timeout=check.timeout)
     transfer.judge = judge
     ask_for_certificate(transfer.curl)
-    transfer.curl.setopt(pycurl.SSL_ENABLE_ALPN, 0)  # the server may speak anything, not only HTTP
+    transfer.curl.setopt(pycurl.SSL_ENABLE_ALPN, 0)  # the server may speak another protocol than HTTP
     if check.server_name is not None:
         transfer.curl.setopt(pycurl.CONNECT_TO, [f"::{in_url(check.host)}:{check.port}"])
 

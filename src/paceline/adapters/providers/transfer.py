@@ -1,4 +1,4 @@
-"""One libcurl handle and what it gathers: reused from check to check, so that none pays for making one."""
+"""One libcurl handle and what it collects from an answer. Handles are reused: making one is slow."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ CONNECTION_REST_S_MAX = 30
 NAMES_KEPT_S = 30
 TIMEOUTS_CACHED_MAX = 1_024
 HEAD_BYTES_MAX = 65_536
-"""So much of an answer's header lines is kept; the rest is passed over."""
+"""Bytes of an answer's header lines that are kept; the rest is dropped."""
 
 _CHARSET = re.compile(r"charset=\"?([\w.-]{1,40})", re.IGNORECASE)
 _WEB = pycurl.PROTO_HTTP | pycurl.PROTO_HTTPS
 timeout_ms = lru_cache(TIMEOUTS_CACHED_MAX)(duration_ms)
 _TOTAL, _FIRST_BYTE = pycurl.TOTAL_TIME_T, pycurl.STARTTRANSFER_TIME_T
 _TEXT_CHARSET = re.compile(r"utf-(?:16|32)|iso(?:8859|2022)|cp\d|koi8|gb|hz|big5|euc|shift_jis|mac")
-"""Python's names of the character sets that web pages have. Others of its codecs are slow on purpose-made bytes."""
+"""Python's names of the character sets that web pages use. Other codecs can be slow on hostile bytes."""
 _FAMILIES = frozenset({socket.AF_INET, socket.AF_INET6})
 
 
 class _Handover:
-    """A socket that gives its descriptor to libcurl, which makes itself a copy, and goes."""
+    """A socket whose descriptor libcurl copies; it is closed when this object is deleted."""
 
     __slots__ = ("_socket",)
 
@@ -53,7 +53,7 @@ class _Handover:
 
 
 class Transfer:
-    """A handle with the guard on its sockets and a cap on its body."""
+    """A handle with the guard on its sockets and a limit on its body."""
 
     __slots__ = (
         "_authorities",
@@ -91,7 +91,7 @@ class Transfer:
         self.head: list[bytes] = []
         self.keeps_body = False
         self.kept_max = 0
-        """Of a check: how much of the body is kept to be judged; 0 nearly always."""
+        """Bytes of the body that are kept to judge a check; nearly always 0."""
         self.head_bytes = 0
         self.wanted: tuple[str, ...] = ()
         self.search: StreamSearch | None = None
@@ -100,7 +100,7 @@ class Transfer:
         self.reset()
 
     def clear(self) -> None:
-        """Forgets what the last check gathered."""
+        """Drop what the last check collected."""
         self.refusal: str | None = None
         self.bytes_read = 0
         self.capped = False
@@ -110,7 +110,7 @@ class Transfer:
             self.head = []
 
     def reset(self) -> None:
-        """Every option as each check begins with it."""
+        """Set every option to the value that each check begins with."""
         self.url = self.timeout = ""
         self.curl.reset()
         set_option = self.curl.setopt
@@ -133,7 +133,7 @@ class Transfer:
             set_option(pycurl.CAPATH, self._authorities.directory)
 
     def aim(self, url: str, timeout: str) -> None:
-        """Where to, and how long all of it may take."""
+        """Set the URL and the time limit of the whole transfer."""
         if url != self.url:
             self.curl.setopt(pycurl.URL, url)
             self.url = url
@@ -142,7 +142,7 @@ class Transfer:
             self.timeout = timeout
 
     def content_type(self) -> str:
-        """As the kept head has it; libcurl does not tell before the transfer is over."""
+        """Return the content type from the kept header lines; libcurl does not tell it before the transfer is over."""
         for line in self.head:
             name, _, value = line.partition(b":")
             if name.strip().lower() == b"content-type":
@@ -150,11 +150,11 @@ class Transfer:
         return ""
 
     def keep_head(self) -> None:
-        """Gathers the header lines of the answer."""
+        """Keep the header lines of the answer."""
         self.curl.setopt(pycurl.HEADERFUNCTION, self._take_head_line)
 
     def _open_socket(self, _purpose: int, address: tuple[int, int, int, Any]) -> _Handover | int:
-        """The guard's place: libcurl opens no socket but through here."""
+        """Ask the guard, and open a socket if it agrees. libcurl opens all its sockets here."""
         family, kind, protocol, place = address
         refusal = self._guard.refusal(place[0], place[1]) if family in _FAMILIES else NOT_PUBLIC
         if refusal is None:
@@ -168,7 +168,7 @@ class Transfer:
         return refused
 
     def _take_piece(self, piece: bytes) -> int | None:
-        """Counts unpacked bytes; taking less than was offered ends the transfer."""
+        """Count unpacked bytes and keep or search them. Return 0 to end the transfer at the limit."""
         room = self.bytes_max - self.bytes_read
         if len(piece) > room:
             piece = piece[:room]
@@ -181,7 +181,7 @@ class Transfer:
         return 0 if self.capped else None
 
     def _look_into(self, piece: bytes) -> None:
-        """Searches the piece, and keeps the start of the body if it must be judged as a whole."""
+        """Search the piece, and keep the beginning of the body if it must be judged as a whole."""
         if self.wanted:
             if self.search is None:
                 self.search = StreamSearch(encode_like(text, self.content_type()) for text in self.wanted)
@@ -199,7 +199,7 @@ class Transfer:
 
 
 def encode_like(text: str, content_type: str) -> bytes:
-    """In the character set that the answer says it is in, if that is known and has these characters."""
+    """Return the text in the answer's character set, if that is known and has these characters; else in UTF-8."""
     match = _CHARSET.search(content_type)
     try:
         return text.encode(match[1]) if match else text.encode()
@@ -208,7 +208,7 @@ def encode_like(text: str, content_type: str) -> bytes:
 
 
 def in_utf8(body: bytes, content_type: str) -> bytes:
-    """The body in UTF-8, from the character set that the answer says it is in. What it cannot read it leaves."""
+    """Return the body in UTF-8, read in the character set that the answer declares; unchanged if that is unknown."""
     match = _CHARSET.search(content_type)
     if match is None:
         return body
@@ -220,7 +220,7 @@ def in_utf8(body: bytes, content_type: str) -> bytes:
 
 
 def phases_ms(curl: pycurl.Curl, *, reused: bool = False) -> dict[str, float]:
-    """How long each phase took, and all of them; one that was not reached or not needed took none."""
+    """Return the duration of each phase and the total; a phase that was not reached or not needed took 0."""
     info = curl.getinfo
     total_us = info(_TOTAL)
     first_us = info(_FIRST_BYTE)

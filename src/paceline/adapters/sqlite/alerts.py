@@ -1,4 +1,4 @@
-"""Alerts in one table: the outbox by its index on parts, each user's list by another."""
+"""Alerts in one table: one index finds those to be told, another lists those of a user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paceline.ports.alerts import ListPlace
 
 
 def add(db: Connection, alerts: Iterable[Alert]) -> list[bool]:
-    """Store new alerts inside the caller's transaction. False: there is one of that id."""
+    """Store new alerts inside the caller's transaction. Return False for each whose id exists already."""
     return [_add(db, new_record(alert)) for alert in alerts]
 
 

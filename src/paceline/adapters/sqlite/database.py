@@ -1,4 +1,4 @@
-"""One SQLite file: a single writer per process, a reader per thread, and errors in our own words."""
+"""One SQLite file: a single writer per process, a reader per thread, and errors in Paceline's own words."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from paceline.errors import PacelineError, StoreDamaged, StoreUnavailable
 from paceline.ports import Clock
 
 BUSY_TIMEOUT_MS = 10_000
-"""One deadline for a whole wait: for this process's lock, then for other processes at SQLite's."""
+"""Deadline of a whole wait: for this process's lock, then for other processes at SQLite's lock."""
 CHECK_S_MIN = 1.0
 CHECK_SHARE = 0.001
 CHECK_BYTES_MAX = 32 * 1024 * 1024
-"""After checkpoints the structure of a file up to this size is looked through: for so small a share of a processor's
-time, and not more often than every second. A change by something else beside a checkpoint shows there."""
+"""After a checkpoint the structure of a file up to this size is checked, to find changes that something else made. The
+check uses this share of a processor's time, and runs at most once a second."""
 WRITER_CACHE_KIB = 65_536
 READER_CACHE_KIB = 4_096
 STATEMENTS_KEPT = 256
-"""Compiled statements that a connection keeps. Each row of an ``executemany`` counts as one use, and what was not used
-for so many uses is compiled again, which takes longer than running it: hence ``insert_rows``."""
+"""Compiled statements that a connection keeps. Each row of an ``executemany`` counts as one use, and a statement that
+was not used for this many uses is compiled again, which takes longer than running it: hence ``insert_rows``."""
 ROWS_AT_ONCE = (64, 8, 1)
 MEMORY = ":memory:"
 
@@ -51,15 +51,15 @@ _UNAVAILABLE = (
 )
 
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""The system had no room: the files are as they were."""
+"""Errors of a system that has no room: the files are as they were."""
 
 
 class Rows(Protocol):
-    """What a statement returned. The columns' types are the schema's business: tables are STRICT."""
+    """Result of a statement. Column types are Any: the schema's STRICT tables ensure them."""
 
     @property
     def get(self) -> Any:
-        """The one value of the one row."""
+        """The single value of the single row."""
 
     def fetchall(self) -> list[tuple[Any, ...]]: ...
     def fetchone(self) -> Any: ...
@@ -67,7 +67,7 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """What the modules beside this one use of a connection."""
+    """The methods of a connection that the modules beside this one use."""
 
     def execute(self, statements: str, bindings: Sequence[Any] | dict[str, Any] | None = None, /) -> Rows: ...
     def executemany(self, statements: str, sequenceofbindings: Iterable[Sequence[Any]], /) -> Rows: ...
@@ -83,9 +83,9 @@ class Database:
     def __init__(self, path: str, *, synchronous: str, clock: Clock | None = None) -> None:
         self.path = path
         self._clock = clock
-        self._lock = FairLock()  # else a thread that writes without a pause keeps the tick out
+        self._lock = FairLock()  # with a plain lock, a thread that writes without a pause would keep the tick out
         self._readers: list[apsw.Connection] = []
-        self._readers_lock = threading.Lock()  # not the writer's: a first read must not wait for a commit
+        self._readers_lock = threading.Lock()  # not the writer's lock: a first read must not wait for a commit
         self._local = threading.local()
         self._busy_ms = BUSY_TIMEOUT_MS
         self._damage: str | None = None
@@ -97,19 +97,19 @@ class Database:
             self._writer = self._connect(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE, WRITER_CACHE_KIB)
             self._writer.execute("PRAGMA journal_mode = WAL").fetchall()
             self._writer.execute(f"PRAGMA synchronous = {'NORMAL' if synchronous == 'normal' else 'FULL'}")
-            self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # the log and its index are open now
+            self._writer.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # opens the log and its index
         self._files = None if path == MEMORY else FileWatch(path)
 
     def write(self) -> AbstractContextManager[Connection]:
-        """One transaction: committed on return, rolled back on any error.
+        """Open one transaction: committed on return, rolled back on any error.
 
-        It counts only if the files are still those that were opened: else it would be lost with them.
+        It raises StoreDamaged if the files are no longer those that were opened: the commit would be lost with them.
         """
         return _Write(self)
 
     @contextmanager
     def within(self, wait_ms: int) -> Iterator[None]:
-        """All writes of this thread inside wait for their turns so long at most, together."""
+        """Limit the time that all writes of this thread inside the block wait for their turns, together."""
         self._local.until_s = time.monotonic() + wait_ms / 1_000
         try:
             yield
@@ -117,27 +117,27 @@ class Database:
             self._local.until_s = None
 
     def write_ms(self, asked_ms: int) -> int:
-        """For who holds the lock: the time now, where a clock was given. It may have waited for long to get there."""
+        """Return the time now, if there is a clock: the caller may have waited long for the lock that it holds."""
         return write_time_ms(asked_ms, self._clock.now_ms() if self._clock else None)
 
     def read(self) -> AbstractContextManager[Connection]:
-        """One consistent view for all statements inside."""
+        """Open one consistent view for all statements inside."""
         return _Writer(self) if self.path == MEMORY else _Read(self)
 
     def peek(self) -> AbstractContextManager[Connection]:
-        """For a single statement, which is consistent by itself: no transaction around it."""
+        """Open a connection for a single statement, which is consistent by itself: no transaction around it."""
         return _Writer(self) if self.path == MEMORY else _Peek(self)
 
     def commit_mark(self) -> bytes | None:
-        """Returns bytes that change with every commit of any process. None: nobody can tell."""
+        """Return bytes that change with every commit of any process; None if that cannot be told."""
         self._refuse_if_damaged()
         return self._files.commit_mark() if self._files is not None else None
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """A connection of its own with one view, for a long read between which the thread may read other things.
+        """Open a separate connection with one view, for a long read during which the thread may read other things.
 
-        Sorted rows go to a file: they may be as many as the store has.
+        Sorting uses a file: there may be as many rows as the store has.
         """
         self._refuse_if_damaged()
         with translated_errors():
@@ -151,11 +151,11 @@ class Database:
                 connection.close()
 
     def writer(self) -> AbstractContextManager[apsw.Connection]:
-        """The writing connection outside a transaction: for backup, checks and pragmas."""
+        """Open the writing connection outside a transaction: for backup, checks and pragmas."""
         return cast("AbstractContextManager[apsw.Connection]", _Writer(self))
 
     def watch(self) -> None:
-        """Raises StoreDamaged if the files are not what they were. For one thread; it does not wait for writers."""
+        """Raise StoreDamaged if something else changed the files. For one thread; it does not wait for writers."""
         if self._files is None:
             return
         self._refuse_if_damaged()
@@ -176,7 +176,7 @@ class Database:
         with self._lock, self._readers_lock:
             for connection in (*self._readers, self._writer):
                 if self._damage is not None:
-                    # SQLite deletes the log by its name when it closes: it may belong to another file by now.
+                    # SQLite deletes the log by its name when it closes: it may be another file by now.
                     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 connection.close()
             self._readers.clear()
@@ -184,7 +184,7 @@ class Database:
     def _check_structure(self) -> None:
         if Path(self.path).stat().st_size > CHECK_BYTES_MAX:
             return
-        connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)  # a new one has nothing in its cache
+        connection = self._connect(apsw.SQLITE_OPEN_READWRITE, READER_CACHE_KIB)  # a new connection has an empty cache
         try:
             found = connection.execute("PRAGMA quick_check(1)").get
         except Exception as error:
@@ -196,14 +196,14 @@ class Database:
             raise self._damaged(f"SQLite finds its structure broken ({found})")
 
     def take_writer(self) -> apsw.Connection:
-        """The writing connection, for one thread at a time. The wait for other processes is part of the deadline."""
+        """Return the writing connection to one thread at a time. The deadline covers the wait for other processes."""
         until_s = getattr(self._local, "until_s", None) or time.monotonic() + BUSY_TIMEOUT_MS / 1_000
         if not self._lock.acquire(max(0.0, until_s - time.monotonic())):
             raise _busy("this process is writing for too long")
         try:
             self._refuse_if_damaged()
             left_ms = max(0, int((until_s - time.monotonic()) * 1_000))
-            if abs(left_ms - self._busy_ms) > BUSY_TIMEOUT_MS // 100:  # most have hardly waited
+            if abs(left_ms - self._busy_ms) > BUSY_TIMEOUT_MS // 100:  # most writes have hardly waited
                 self._writer.set_busy_timeout(left_ms)
                 self._busy_ms = left_ms
         except BaseException:
@@ -215,22 +215,22 @@ class Database:
         self._lock.release()
 
     def check_files(self) -> None:
-        """Raises StoreDamaged if a file was removed or replaced."""
+        """Raise StoreDamaged if a file was removed or replaced."""
         if self._files is not None and (gone := self._files.gone()):
             raise self._damaged(gone)
 
     def refuse(self, error: BaseException, connection: apsw.Connection) -> None:
-        """Raises the error in our own words where it is one of the store's; else returns.
+        """Raise a store's error in Paceline's own words; return if it is another error.
 
-        What SQLite says of the files is damage to all connections.
+        An error by which SQLite reports damaged files closes the store for all connections.
         """
         if not isinstance(error, Exception) or isinstance(error, PacelineError | apsw.ConnectionClosedError):
-            return  # the last is a mistake of ours: we closed it, and its log went with it
+            return  # the last one is our own mistake: we closed the connection, and its log went with it
         if isinstance(error, apsw.BusyError | apsw.FullError):
             raise _unavailable(error) from error
         if _is_damage(error, connection):
             raise self._damaged(f"SQLite reports: {error}") from error
-        # Any other error may come from a page that is not what was written: a table that is missing, say.
+        # Any other error may come from a page that something else wrote: a missing table, for example.
         if self._files is not None and (seen := self._files.look_closely().damage):
             raise self._damaged(seen) from error
         if isinstance(error, _UNAVAILABLE):
@@ -241,7 +241,7 @@ class Database:
             raise self._damaged(self._damage)
 
     def _damaged(self, what: str) -> StoreDamaged:
-        """Remembers it: the first reason stays, whatever follows from it."""
+        """Return the error and remember it. The first reason stays, whatever follows from it."""
         self._damage = self._damage or what
         return StoreDamaged(
             f"The store is damaged: {self._damage}. Nothing is written and nothing fires any more. Stop this process, "
@@ -249,7 +249,7 @@ class Database:
         )
 
     def take_reader(self) -> apsw.Connection:
-        """The reading connection of the calling thread."""
+        """Return the reading connection of the calling thread."""
         self._refuse_if_damaged()
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
@@ -278,7 +278,7 @@ class Database:
         return connection
 
 
-# These are classes, not generators: a store enters one for each act, and three nested generators take 10 µs more.
+# These are classes, not generators: a store enters one for each method, and three nested generators cost 10 µs more.
 
 
 class _Writer:
@@ -331,7 +331,7 @@ class _Write:
         self._database.give_back_writer()
 
     def _end(self, error: BaseException) -> None:
-        """After an error: rolls back, raises the error in our own words where it has some, and gives the turn back."""
+        """End a failed transaction: roll back, raise the error in Paceline's words if there are some, and unlock."""
         try:
             self._roll_back()
             self._database.refuse(error, self._connection)
@@ -388,7 +388,7 @@ class _Read(_Peek):
 
 
 def insert_rows(db: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Many rows with few statements. ``into``: table and columns, a text of our own."""
+    """Insert many rows with few statements. ``into``: table and columns, a constant text."""
     done = 0
     for lot in ROWS_AT_ONCE:
         while len(rows) - done >= lot:
@@ -398,14 +398,14 @@ def insert_rows(db: Connection, into: str, rows: Sequence[tuple[Any, ...]]) -> N
 
 @cache
 def _insert_text(into: str, columns: int, rows: int) -> str:
-    """Made once for each of the few texts that there are."""
+    """Return the statement; cached, because there are few different ones."""
     marks = ", ".join([f"({', '.join('?' * columns)})"] * rows)
     return f"INSERT INTO {into} VALUES {marks}"  # noqa: S608
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """What the disk or another process does to us is StoreUnavailable; anything else is our own mistake."""
+    """Raise errors of the disk or of other processes as StoreUnavailable; other errors are our own mistakes."""
     try:
         yield
     except _UNAVAILABLE as error:
@@ -445,15 +445,15 @@ def _files_can_be_opened() -> bool:
 
 
 def _make_private(path: str) -> None:
-    """A new file is its owner's alone: users' checks may carry secrets. SQLite's side files take its mode."""
+    """Create a new file for its owner alone: users' checks may hold secrets. SQLite's side files get the same mode."""
     if path == MEMORY:
         return
-    with contextlib.suppress(OSError):  # there already, or impossible: SQLite will say so in the words above
+    with contextlib.suppress(OSError):  # it exists, or cannot be created: SQLite reports that later, in the words above
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def file_bytes(path: str) -> int:
-    """The file with its write-ahead log."""
+    """Return the size of the file with its write-ahead log."""
     if path == MEMORY:
         return 0
     return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal")) if file.exists())

@@ -11,18 +11,18 @@ from typing import Self
 class FairLock:
     """A reentrant lock that threads get in the order in which they asked for it.
 
-    A plain lock goes to whichever thread runs first when it is released, and that is most often the one that had it:
-    a thread that writes without a pause keeps the others out for seconds.
+    A plain lock goes to the thread that runs first after a release, which is most often the one that had it: a thread
+    that writes without a pause keeps the others out for seconds.
     """
 
     def __init__(self) -> None:
-        self._state = threading.Lock()  # guards the fields below, and is never held while waiting
+        self._state = threading.Lock()  # guards the fields below; never held while waiting
         self._owner: int | None = None
         self._depth = 0
         self._waiting: deque[tuple[int, threading.Lock]] = deque()
 
     def acquire(self, timeout_s: float = -1) -> bool:
-        """Waits for its turn, for ever if the time is negative. False: the time ran out."""
+        """Wait for the lock, without limit if the time is negative. Return False if the time ran out."""
         thread = threading.get_ident()
         with self._state:
             if self._owner in (None, thread):
@@ -42,7 +42,7 @@ class FairLock:
         return not self._leave(thread, gate)
 
     def release(self) -> None:
-        """Hands the lock to the thread that has waited longest."""
+        """Release the lock and give it to the thread that has waited longest."""
         with self._state:
             assert self._owner == threading.get_ident()
             self._depth -= 1
@@ -57,7 +57,7 @@ class FairLock:
 
     @property
     def waiting(self) -> int:
-        """How many threads wait for it now."""
+        """Number of threads that wait for the lock now."""
         return len(self._waiting)
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class FairLock:
         self.release()
 
     def _leave(self, thread: int, gate: threading.Lock) -> bool:
-        """False: the lock was handed over in the very moment in which this thread gave up."""
+        """Leave the queue. Return False if the lock was handed over at the very moment at which this thread gave up."""
         with self._state:
             if (thread, gate) not in self._waiting:
                 return False

@@ -1,7 +1,7 @@
-"""Looks whether a store's files are still the ones that were opened, and whether anything but SQLite has written them.
+"""Checks that a store's files are still those that were opened, and that only SQLite has written them.
 
 In WAL mode SQLite writes the main file in checkpoints only, and counts these in the first bytes of the ``-shm`` file
-(https://sqlite.org/walformat.html). A main file that changes without one was changed by something else.
+(https://sqlite.org/walformat.html). A main file that changes without a checkpoint was changed by something else.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 WAL_BYTES_MAX = 8 * 1024 * 1024
-"""So much of the write-ahead log, from its beginning, is compared in each look; SQLite keeps it at about 4 MB."""
+"""Bytes of the write-ahead log, from its beginning, that each look compares; SQLite keeps it at about 4 MB."""
 PIECE_BYTES = 65_536
-"""The log is compared in pieces of this size: new memory for all of it takes ten times longer to get than to fill."""
+"""The log is compared in pieces of this size: memory for all of it takes ten times longer to allocate than to fill."""
 LOOKS_PER_LOG = 2
-"""The log is read in every second look: it takes milliseconds, the rest microseconds."""
+"""The log is read in every second look: that takes milliseconds, the rest microseconds."""
 FRAMES_MAX = 25
-"""So many frames that are new to a look are compared with SQLite's own checksums: 0.1 ms each."""
+"""Frames new to a look that are compared with SQLite's own checksums, 0.1 ms each; if there are more, none is."""
 INDEX_BYTES = 136
 HEADER_BYTES = 48
 WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 
 _descriptors: dict[tuple[int, int], int] = {}
-"""Of ``-shm`` files, never closed: POSIX drops all of a process's locks on a file, SQLite's too, when it closes one."""
+"""Descriptors of ``-shm`` files, never closed: closing one would drop all locks of this process on the file, also
+those of SQLite (POSIX)."""
 
 
 class Identity(NamedTuple):
@@ -35,24 +36,24 @@ class Identity(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What the ``-shm`` file says of the log and of checkpoints."""
+    """State of the log and of checkpoints, from the ``-shm`` file."""
 
     salts: bytes
     """New random values whenever the log begins again."""
     frames: int
     page_bytes: int
     copied: int
-    """Frames that checkpoints have brought into the main file."""
+    """Frames that checkpoints have copied into the main file."""
     attempted: int
 
     @property
     def checkpoint(self) -> tuple[bytes, int, int]:
-        """Changes with every checkpoint that writes into the main file."""
+        """Value that changes with every checkpoint that writes into the main file."""
         return self.salts, self.copied, self.attempted
 
     @property
     def at_rest(self) -> bool:
-        """No checkpoint is under way, and none was broken off."""
+        """True if no checkpoint is under way and none was broken off."""
         return self.copied == self.attempted
 
     @property
@@ -60,13 +61,16 @@ class Index(NamedTuple):
         return WAL_HEADER_BYTES + self.frames * (FRAME_HEADER_BYTES + self.page_bytes) if self.frames else 0
 
     def began_again_after(self, before: Index) -> bool:
-        """Whether this log is the one after ``before``, which had all been copied then; nothing of this one has."""
+        """Return True if this log directly follows ``before``.
+
+        That one was copied whole, and nothing of this log was copied yet.
+        """
         restarts = int.from_bytes(self.salts[:4]) - int.from_bytes(before.salts[:4])
         return restarts == 1 and before.copied == before.frames and self.attempted == 0
 
 
 class Main(NamedTuple):
-    """The main file at one moment, and what the log's index said then."""
+    """The main file at one moment, and the log's index at that moment."""
 
     log_index: Index
     changed_ns: int
@@ -74,30 +78,30 @@ class Main(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A part of the log that stays as it is until the log begins again."""
+    """A part of the log that stays the same until the log begins again."""
 
     salts: bytes
     size: int
     changed_ns: int
     at_rest: bool
-    """It was the same in the look before. If its time is still the same then, nothing has written it since."""
+    """True if the look before found the same. If its time is then still the same, nothing has written it since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one look found. ``damage`` None: nothing. ``rewritten``: a checkpoint changed the main file."""
+    """Result of one look. ``damage``: None if there is none. ``rewritten``: a checkpoint changed the main file."""
 
     damage: str | None = None
     rewritten: bool = False
     unclear: bool = False
-    """A checkpoint is under way or was broken off: changes of the main file mean nothing until it has ended."""
+    """True while a checkpoint is under way or was broken off: until it has ended, changes mean nothing."""
 
 
 class FileWatch:
-    """For one open store. Any thread may ask."""
+    """Watches the files of one open store. Any thread may ask."""
 
     def __init__(self, path: str) -> None:
-        """To be made after a first transaction, when all three files are there and cannot go by themselves."""
+        """Begin to watch. Call it after a first transaction: then all three files exist and stay."""
         self._paths = [Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")]
         self._identities = [_identity(str(name)) for name in self._paths]
         self._opened = [
@@ -106,12 +110,15 @@ class FileWatch:
         self._main: Main | None = None
         self._log: Log | None = None
         self._data = bytearray()
-        """The log as it was read: comparing it costs a tenth of a checksum, and it is 8 MB at most."""
+        """The log as it was read, at most 8 MB: comparing it costs a tenth of a checksum."""
         self._looks = 0
         self._lock = threading.Lock()
 
     def gone(self) -> str | None:
-        """Which file was removed or replaced, in words. Three calls of stat: cheap enough for every commit."""
+        """Return a text that names a file that was removed or replaced; else None.
+
+        Three calls of stat: cheap enough for every commit.
+        """
         for path, (device, inode) in self._opened:
             try:
                 status = os.stat(path)  # noqa: PTH116  with pathlib it takes twice as long
@@ -122,9 +129,9 @@ class FileWatch:
         return None
 
     def commit_mark(self) -> bytes | None:
-        """Returns bytes that change with every commit of any process. None: one is being written, or nobody can tell.
+        """Return bytes that change with every commit of any process; None if one is being written or it cannot be told.
 
-        One read of a few bytes, where the cheapest statement of SQL takes twenty times longer.
+        One read of a few bytes; the cheapest SQL statement takes twenty times longer.
         """
         try:
             data = self._index_data()
@@ -133,12 +140,12 @@ class FileWatch:
         return data[:HEADER_BYTES] if data else None
 
     def look(self) -> Seen:
-        """Compares the files with what the look before has seen."""
+        """Compare the files with the look before."""
         self._looks += 1
         return self._look(log=self._looks % LOOKS_PER_LOG == 1)
 
     def look_closely(self) -> Seen:
-        """The same, with the log in any case: something went wrong, and this may be why."""
+        """Compare the files and always the log, after an error that damage may explain."""
         return self._look(log=True)
 
     def _look(self, *, log: bool) -> Seen:
@@ -167,9 +174,9 @@ class FileWatch:
         return Seen(rewritten=now.changed_ns != before.changed_ns)
 
     def _only_began_again(self, before: Index, now: Index) -> bool:
-        """Whether the log began again and SQLite has copied nothing since ``before``: so it left the main file alone.
+        """Return True if the log began again and SQLite has copied nothing into the main file since ``before``.
 
-        Frames that were added to the old log, copied, and then left behind stand in the file after its old end.
+        Frames that were added to the old log, copied and then left behind are in the file after its old end.
         """
         if not now.began_again_after(before) or now.frames > before.frames:
             return False
@@ -179,7 +186,10 @@ class FileWatch:
         return header[8:16] != before.salts and self._index() == now
 
     def _look_at_log(self, index: Index) -> Seen | None:
-        """Frames that were committed are never written again before the log begins again."""
+        """Compare the log with the look before; return damage, else None.
+
+        Committed frames are never written again before the log begins again.
+        """
         path, log = self._paths[1], self._log
         known = log.size if log is not None and log.salts == index.salts else 0
         size, changed_ns = min(index.log_bytes, WAL_BYTES_MAX), path.stat().st_mtime_ns
@@ -189,7 +199,7 @@ class FileWatch:
         unchanged = _read_on(path, self._data, known, size)
         self._log = None
         if (after := self._index()) is None or after.salts != index.salts:
-            return None  # it began again meanwhile
+            return None  # it began again in the meantime
         if path.stat().st_size < index.log_bytes:
             return Seen(f"{path} was cut short by something other than SQLite")
         if not (unchanged and frames_are_whole(memoryview(self._data)[:size], new=known, page_bytes=index.page_bytes)):
@@ -198,7 +208,7 @@ class FileWatch:
         return None
 
     def _index(self) -> Index | None:
-        """None: it is being written, or its file cannot be read."""
+        """Return the log's index; None if it is being written or its file cannot be read."""
         data = self._index_data()
         if not data:
             return None
@@ -208,7 +218,10 @@ class FileWatch:
         return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
 
     def _index_data(self) -> bytes:
-        """Empty: it is being written, or there is no such file. SQLite writes its header twice, one after the other."""
+        """Return the raw index; empty if it is being written or missing.
+
+        SQLite writes its header twice, one after the other.
+        """
         identity = self._identities[2]
         if identity is None:
             return b""
@@ -220,11 +233,11 @@ class FileWatch:
 
 
 def frames_are_whole(log: memoryview, *, new: int, page_bytes: int) -> bool:
-    """Whether the frames from ``new`` on have the checksums that SQLite gave them; each goes on from the one before."""
+    """Return True if the frames from ``new`` on have SQLite's checksums; each continues from the one before."""
     frame_bytes = FRAME_HEADER_BYTES + page_bytes
     at = max(new, WAL_HEADER_BYTES)
     if len(log) <= at or (at - WAL_HEADER_BYTES) % frame_bytes or (len(log) - at) // frame_bytes > FRAMES_MAX:
-        return True  # none, or too many to look at
+        return True  # no new frames, or too many to check
     words = {0x377F0682: "<", 0x377F0683: ">"}.get(struct.unpack_from(">I", log)[0])
     if words is None:
         return False
@@ -239,7 +252,7 @@ def frames_are_whole(log: memoryview, *, new: int, page_bytes: int) -> bool:
 
 
 def _checksum(words: tuple[int, ...], sums: tuple[int, ...]) -> tuple[int, int]:
-    """As https://sqlite.org/fileformat2.html#checksum_algorithm has it."""
+    """Return SQLite's checksum: https://sqlite.org/fileformat2.html#checksum_algorithm."""
     first, second = sums
     for even, odd in zip(words[::2], words[1::2], strict=True):
         first = (first + even + second) & 0xFFFFFFFF
@@ -256,9 +269,9 @@ def _identity(path: str) -> Identity | None:
 
 
 def _read_on(path: Path, data: bytearray, known: int, size: int) -> bool:
-    """Compares a file with ``data`` up to ``known``, and reads it from there up to ``size``.
+    """Compare a file with ``data`` up to ``known``, and read it from there up to ``size``.
 
-    Returns whether it is as it was, and as long as it should be.
+    Return True if it is unchanged and as long as it should be.
     """
     data.extend(bytes(max(0, size - len(data))))
     with path.open("rb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Tells a store of Paceline from any other file, without changing it."""
+"""Recognizes a store of Paceline among other files, without changing it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEMA_AT, _ID_AT = 40, 68
 
 
 def is_store(path: str) -> bool:
-    """Return whether the path is a store of Paceline: not a folder, an empty file or another program's database."""
+    """Return True if the path is a store of Paceline, not a folder, an empty file or another program's database."""
     if path == MEMORY:
         return True
     header = _header(path)
@@ -25,12 +25,12 @@ def is_store(path: str) -> bool:
         return False
     if _number(header, _ID_AT) == APPLICATION_ID:
         return True
-    # The id of a new store may still be in its write-ahead log alone.
+    # The id of a new store may still be only in its write-ahead log.
     return Path(f"{path}-wal").exists() and _asked(path) == APPLICATION_ID
 
 
 def refuse_foreign(path: str) -> None:
-    """Raises StoreUnavailable for a database of another program, before anything of it is changed."""
+    """Raise StoreUnavailable for a database of another program, before anything in it is changed."""
     header = _header(path)
     has_tables = header.startswith(_MAGIC) and _number(header, _SCHEMA_AT) != 0
     if has_tables and not is_store(path):
@@ -38,7 +38,7 @@ def refuse_foreign(path: str) -> None:
 
 
 def _header(path: str) -> bytes:
-    """Return the file's first bytes; empty if it cannot be read, as opening it will say why."""
+    """Return the file's first bytes; empty if it cannot be read: opening it will say why."""
     try:
         with Path(path).open("rb") as file:
             return file.read(_HEADER_BYTES)

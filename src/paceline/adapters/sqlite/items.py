@@ -1,4 +1,4 @@
-"""Named items in one table."""
+"""Items in one table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXPIRED_MAX = 1_000
 
 
 class ItemsInside:
-    """Items inside a transaction that is open already."""
+    """Items inside a transaction that is already open."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db
@@ -56,7 +56,7 @@ def write_items(db: Connection, writes: Sequence[ItemWrite]) -> dict[ItemKey, by
 
 
 def delete_expired(db: Connection, *, now_ms: int) -> None:
-    """Delete a bounded number of items whose time has passed; DynamoDB does that by itself."""
+    """Delete a bounded number of expired items; DynamoDB does that by itself."""
     db.execute(
         """DELETE FROM item WHERE (kind, key) IN
                (SELECT kind, key FROM item WHERE expires_ms <= ? ORDER BY expires_ms LIMIT ?)""",

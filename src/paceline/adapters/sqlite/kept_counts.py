@@ -1,10 +1,10 @@
-"""Counts that are kept up to date by the writers of rows, so that reading them scans no table."""
+"""Counts that writers of rows keep up to date, so that reading a count scans no table."""
 
 from __future__ import annotations
 
 from paceline.adapters.sqlite.database import Connection
 
-# The texts say what `paceline check` found; each query returns what a figure says if it is not what is there.
+# The texts are what `paceline check` prints; each query returns a stored count that differs from the true one.
 INVARIANTS = tuple(
     (
         f"the number of {what} is wrong (it says {{}})",

@@ -1,4 +1,4 @@
-"""Integer keys that cluster tables: a due row by its time, a run by its queue and order."""
+"""Integer keys that order tables: an entry by its due time, a run by its queue and its place there."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ GENERATION_MASK = (1 << GENERATION_BITS) - 1
 RESTING_SLOT = (1 << 35) - 1
 LANE_BITS = 40
 CHECKS_LANE = 1
-"""The queue of all owners' checks, in the order in which they are made."""
+"""The queue of all users' checks, in the order in which they are made."""
 OLD_CHECK_LANES = 1 << 21
-"""Lanes behind this one held each owner's checks in stores of an earlier version; those before it are for outgoing
-runs."""
+"""Lanes above this number held each user's checks in stores of an earlier version; those up to it are for
+outgoing runs."""
 NEVER_MS = 1 << 60
 
 
 def due_key(due_ms: int | None, generation: int) -> int:
-    """Return the key of an entry. None, or a time beyond the last slot: the entry is paused."""
+    """Return the key of an entry. With None, or a time beyond the last slot, the entry is paused."""
     if due_ms is None:
         return RESTING_SLOT << GENERATION_BITS | generation
     slot = (due_ms - EPOCH_MS) // SLOT_MS
@@ -31,14 +31,14 @@ def due_ms_of(k: int) -> int | None:
 
 
 def due_bound(now_ms: int) -> int:
-    """Return the bound below which every key is due now. A clock that is not set yet makes nothing due."""
+    """Return the bound below which every key is due now. If the clock is not set yet, nothing is due."""
     if now_ms < EPOCH_MS:
         return 0
     return due_key(now_ms, 0) + (1 << GENERATION_BITS)
 
 
 def lane_bounds(lane: int) -> tuple[int, int]:
-    """Return the first handle of a lane, and the first behind the lane."""
+    """Return the first handle of a lane, and the first handle after it."""
     return lane << LANE_BITS, (lane + 1) << LANE_BITS
 
 
@@ -48,7 +48,10 @@ def outgoing_lane(user: int) -> int:
 
 
 def queue_lane(made: int) -> int:
-    """Return the next lane of a named queue, from the last of the outgoing ones down: so many were made before."""
+    """Return the lane of a new named queue, counted down from the last outgoing lane.
+
+    ``made`` queues were made before.
+    """
     lane = OLD_CHECK_LANES - made
     assert is_outgoing(lane), "two million users and queues together are the most there may ever be"
     return lane

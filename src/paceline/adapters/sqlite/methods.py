@@ -1,4 +1,4 @@
-"""Turns a function that takes a connection into a method of the store: one transaction around one function."""
+"""Turns a function that takes a connection into a method of the store: one function in one transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class HasDatabase(Protocol):
-    """A store, as its methods see it."""
+    """A store, as far as its methods need it."""
 
     @property
     def _db(self) -> Database: ...
@@ -25,7 +25,7 @@ Method = Callable[Concatenate[HasDatabase, P], T]
 
 
 def writes(act: Act[P, T]) -> Method[P, T]:
-    """A method that runs ``act`` in one write transaction and returns what it returns."""
+    """Return a method that runs ``act`` in one write transaction and returns its result."""
 
     @wraps(act)
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -36,7 +36,7 @@ def writes(act: Act[P, T]) -> Method[P, T]:
 
 
 def reads(act: Act[P, T]) -> Method[P, T]:
-    """A method that runs ``act`` on one consistent view of the store."""
+    """Return a method that runs ``act`` on one consistent view of the store."""
 
     @wraps(act)
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,7 +47,7 @@ def reads(act: Act[P, T]) -> Method[P, T]:
 
 
 def peeks(act: Act[P, T]) -> Method[P, T]:
-    """A method that runs ``act``, a single statement, without a transaction around it."""
+    """Return a method that runs ``act``, a single statement, without a transaction around it."""
 
     @wraps(act)
     def method(self: HasDatabase, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -58,15 +58,15 @@ def peeks(act: Act[P, T]) -> Method[P, T]:
 
 
 def cached_peeks(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
-    """A method that runs ``act``, a single statement, only if something was committed since it was run last.
+    """Return a method that runs ``act``, a single statement, only if something was committed since the last time.
 
-    For what loops ask several times a second, whether anything happens or not. ``act`` must not depend on the time.
+    For reads that loops repeat several times a second. ``act`` must not depend on the time.
     """
     kept: WeakKeyDictionary[Database, tuple[bytes, T]] = WeakKeyDictionary()
 
     @wraps(act)
     def method(self: HasDatabase, /) -> T:
-        mark = self._db.commit_mark()  # before the statement: what is committed meanwhile is for the next time
+        mark = self._db.commit_mark()  # before the statement: a commit in between then counts for the next call
         before = kept.get(self._db)
         if mark is not None and before is not None and before[0] == mark:
             return before[1]
@@ -80,10 +80,10 @@ def cached_peeks(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
 
 
 def streams(act: Callable[[Connection], Iterator[T]]) -> Callable[[HasDatabase], Iterator[T]]:
-    """A method that yields what ``act`` yields, from one consistent view of the store.
+    """Return a method that yields what ``act`` yields, from one consistent view of the store.
 
-    The view is open until the last value was taken. A store in memory has one connection, so its values are collected
-    first.
+    The view is open until the last value is taken. A store in memory has one connection, so its values are collected
+    before the first one is yielded.
     """
 
     @wraps(act)

@@ -1,4 +1,4 @@
-"""Forward-only, numbered migrations, each in one transaction; an interrupted upgrade leaves the old schema whole."""
+"""Numbered migrations, forward only, each in one transaction: an interrupted upgrade leaves the old schema whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.errors import StoreTooNew, StoreUnavailable
 
 
 def migrate(database: Database) -> int:
-    """Brings the schema up to date and returns its version."""
+    """Bring the schema up to date and return its version."""
     scripts = _scripts()
     with database.writer() as connection:
         version, application = connection.pragma("user_version"), connection.pragma("application_id")

@@ -28,10 +28,10 @@ from paceline.ports import Clock
 
 
 class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
-    """``path`` is a file, or ``:memory:``. The schema is brought up to date when it is opened."""
+    """A store in a file, or in ``:memory:``. The schema is brought up to date when it is opened."""
 
     def __init__(self, path: str, *, synchronous: str = "full", clock: Clock | None = None) -> None:
-        """``clock``: if given, leases count from when they are written, after the wait for the lock."""
+        """Open the store. With a ``clock``, leases count from when they are written, after the wait for the lock."""
         refuse_foreign(path)
         self._db = Database(path, synchronous=synchronous, clock=clock)
         self._policies = Policies()
@@ -44,7 +44,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
         return EngineTraits()
 
     def begin_loops(self) -> None:
-        """Nothing to do: a look at an index of the file costs microseconds."""
+        """Do nothing: reading an index of the file costs microseconds."""
 
     @property
     def schema_version(self) -> int:
@@ -101,7 +101,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
 
     def ping(self) -> None:
         with self._db.write() as db:
-            # Writing the same number still writes a page, which an update to the same value would not.
+            # Writing the same number still writes a page; an UPDATE to the same value would not.
             db.pragma("user_version", db.pragma("user_version"))
 
     def watch(self) -> None:
@@ -115,7 +115,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
             return int(db.pragma("data_version"))
 
     def backup(self, target: Path, *, progress: Callable[[int, int], None]) -> None:
-        # One snapshot for all of it: else a backup would start over at each write of another process.
+        # One view for the whole backup: otherwise it would start over at each write of another process.
         with self._db.read() as db:
             db.execute("SELECT id FROM lane LIMIT 1").fetchall()
             upkeep.backup(db, target, progress=progress)

@@ -1,4 +1,4 @@
-"""Counts, backup, and the checks of ``paceline check``."""
+"""Counts, backup, and the invariants that ``paceline check`` tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paceline.errors import StoreUnavailable
 
 BACKUP_PAGES = 1_000
 
-# Each query returns what breaks a promise; the text says what it means.
+# Each query returns rows that break a promise; the text names the promise.
 _INVARIANTS = (
     (
         "promise 1: an entry has more than one live next firing (generation {})",
@@ -151,7 +151,7 @@ def verify(db: Connection) -> list[str]:
 
 
 def status(db: Connection, *, bytes_used: int) -> StoreStatus:
-    """Return counts that writers keep, and the first run of each queue with waiting runs: no table is scanned."""
+    """Return counts that writers keep, and the age of each queue's first runs: no table is scanned."""
     users, monitors = db.execute("SELECT count(*), coalesce(sum(monitors), 0) FROM user").fetchone()
     waiting, out = db.execute("SELECT coalesce(sum(tail - ended - out), 0), coalesce(sum(out), 0) FROM lane").fetchone()
     ages = read_ages(db)
@@ -174,7 +174,7 @@ def status(db: Connection, *, bytes_used: int) -> StoreStatus:
 def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]) -> None:
     """Write a consistent copy to the target while other processes go on writing."""
     try:
-        # For its owner alone from the first byte; SQLite's side files take its mode.
+        # Readable by its owner alone from the first byte; SQLite's side files get the same mode.
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         raise StoreUnavailable(f"{target} exists already; give a new file name.") from None
@@ -183,7 +183,7 @@ def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]
         _copy_pages(db, copy, progress=progress)
     except (apsw.FullError, apsw.IOError) as error:
         copy.close()
-        target.unlink(missing_ok=True)  # half a backup must not be taken for one
+        target.unlink(missing_ok=True)  # half a backup must not be mistaken for a whole one
         raise StoreUnavailable(
             f"{target} cannot be written: its disk is full or broken ({type(error).__name__}). The unfinished copy was"
             " removed; make room, or name a file on another disk."
@@ -193,7 +193,7 @@ def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]
 
 
 def _copy_pages(db: Connection, copy: apsw.Connection, *, progress: Callable[[int, int], None]) -> None:
-    """Not ``with``: finishing a copy that failed raises the error again, then as "not an error"."""
+    """Copy the pages. Not ``with``: closing a failed copy that way would raise its error again, as "not an error"."""
     steps = copy.backup("main", cast("apsw.Connection", db), "main")
     try:
         while not steps.done:

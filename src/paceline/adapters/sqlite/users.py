@@ -55,7 +55,7 @@ def edit_user(db: Connection, name: str, edit: UserEdit) -> User | None:
         return None
     if edit.disabled is not None:
         _record_changes(db, row[0])
-        # Held runs are looked at again at once.
+        # Held runs may be claimed again at once.
         db.execute("UPDATE open SET at_ms = 0 WHERE state = 'held'")
         db.execute("UPDATE lane SET ready_ms = 0 WHERE owner = ? OR id IN (SELECT lane FROM open WHERE at_ms = 0)", row)
     return user(db, name)

@@ -30,7 +30,7 @@ PERMISSIONS = {
     LIST_KEYS: "List your API keys",
     GET_KEY: "Get information about an API key",
 }
-#: What a key needs that creates, follows and stops measurements for others.
+#: Permissions of a key that creates, follows and stops measurements for others.
 POOL_PERMISSIONS = (CREATE, LIST, STOP, NON_PUBLIC, CREDITS)
 UNKNOWN_KEY = "The provided API key does not exist"
 _NAMESPACE = uuid.UUID("5f0c3a52-0d0b-5c39-9f0e-2f1a6b1f7c11")
@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """``target`` None: everything of the account."""
+    """A permission; with ``target`` None it covers everything of the account."""
 
     permission: str
     target: int | str | None = None
@@ -55,7 +55,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Account:
-    """``pays_for`` names the accounts that may bill this one."""
+    """An account; ``pays_for`` names the accounts that may bill it."""
 
     name: str
     limits: Limits = field(default_factory=Limits)
@@ -92,7 +92,7 @@ class Registry:
         self.keys: dict[str, Key] = {}
 
     def add_account(self, account: Account) -> Account:
-        """Replaces the one of that name; its keys and measurements stay."""
+        """Add an account, or replace the one of that name; its keys and measurements stay."""
         self.accounts[account.name] = account
         return account
 
@@ -105,7 +105,7 @@ class Registry:
         grants: Iterable[Grant | str] = POOL_PERMISSIONS,
         secret: str = "",
     ) -> Key:
-        """Without a secret, one that follows from the seed, the account and how many keys there are."""
+        """Add a key. Without a secret, it gets one computed from the seed, the account and the number of keys."""
         if account not in self.accounts:
             raise KeyError(account)
         given = tuple(one if isinstance(one, Grant) else Grant(one) for one in grants)
@@ -114,7 +114,7 @@ class Registry:
         return self.keys[drawn]
 
     def key_of(self, request: Request, now_ms: int) -> Key | None:
-        """The key of a request, None if it has none; refuses one that is of no use."""
+        """Return the key of a request, None if it has none. Refuses a key that is unknown, expired or disabled."""
         scheme, _, header = request.headers.get("authorization", "").partition(" ")
         secret = header.strip() if scheme.lower() == "key" else request.query.get("key", "")
         if not secret:
@@ -129,7 +129,10 @@ class Registry:
         return key
 
     def require(self, key: Key | None, permission: str, target: int | str | None = None) -> Key:
-        """The key, if it may; what it may is asked before what it is about."""
+        """Return the key if it has the permission, else refuse.
+
+        Permissions are checked before the target is looked up.
+        """
         if key is None:
             raise _refused_key(401, "Authentication credentials were not provided.")
         if not key.may(permission, target):

@@ -1,4 +1,4 @@
-"""The audit: every measurement, what it cost which account, and what was created twice."""
+"""The audit: every measurement, its cost for each account, and what was created twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.simulators.ripe_atlas.world import World
 
 
 def audit(world: World, *, marker: str = "") -> dict[str, Any]:
-    """``marker``: a regular expression for descriptions and tags, instead of the model's."""
+    """Return the audit. ``marker``: a regular expression for descriptions and tags, instead of the model's."""
     pattern = re.compile(marker or world.model.marker)
     with world.lock:
         now_ms = world.now_ms()
@@ -56,7 +56,10 @@ def _markers(measurement: Measurement, pattern: re.Pattern[str]) -> list[str]:
 
 
 def _account(account: Account, world: World, now_ms: int) -> dict[str, Any]:
-    """``spent`` is what was delivered, charged or not; the peaks are what RIPE reckoned with when it accepted."""
+    """Return the figures of an account.
+
+    ``spent`` counts delivered results, charged or not; the peaks are RIPE's own counts when it accepted orders.
+    """
     created = [one for one in world.measurements.values() if one.account == account.name]
     paid = [one for one in world.measurements.values() if one.payer == account.name]
     day = [(one, one.results_between(now_ms - DAY_MS, now_ms)) for one in created]
@@ -75,7 +78,7 @@ def _account(account: Account, world: World, now_ms: int) -> dict[str, Any]:
 
 
 def _doubled(rows: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """Markers that came in more than one request; the definitions of one request may share theirs."""
+    """Return markers that came in more than one request; the definitions of one request may share a marker."""
     by_marker: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         for marker in row["markers"]:

@@ -1,4 +1,4 @@
-"""Charges of accounts. They are made in batches, long after the results have come."""
+"""Charges of accounts. They are made in batches, long after the results have arrived."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Charge(NamedTuple):
 
 @dataclass(slots=True)
 class Books:
-    """``every_ms`` 0 charges at each look. An account whose balance is used up has its measurements stopped."""
+    """The charges.
+
+    With ``every_ms`` 0 they are made at each look. A negative balance stops an account's measurements.
+    """
 
     every_ms: int
     charged_until_ms: int
@@ -39,7 +42,7 @@ class Books:
         self._open.setdefault(measurement.payer, {})[measurement.id] = measurement
 
     def charge_until(self, now_ms: int) -> None:
-        """Makes the batches that are due, oldest first."""
+        """Charge the batches that are due, oldest first."""
         if self.every_ms == 0:
             self._charge(now_ms)
             self.charged_until_ms = max(now_ms, self.charged_until_ms)
@@ -52,11 +55,11 @@ class Books:
             self._charge(self.charged_until_ms)
 
     def owed(self, account: str, now_ms: int) -> int:
-        """Credits for results that have come and are not charged."""
+        """Return the credits for results that have arrived and are not charged yet."""
         still = self._open.setdefault(account, {})
         for one in list(still.values()):
             if one.finish_ms is not None and one.finish_ms <= now_ms:
-                # Ended before the next batch, so that its sum holds until then.
+                # It ended before the next batch, so its sum stays the same until then.
                 del still[one.id]
                 self._ended.setdefault(account, []).append(one)
                 self._ended_owed[account] += _owed(one, now_ms)
@@ -93,7 +96,7 @@ def _owed(one: Measurement, now_ms: int) -> int:
 
 
 def credits_document(books: Books, account: Account, *, now_ms: int, flow: int, request: Request) -> dict[str, Any]:
-    """What an account is shown: as of the last batch. ``flow`` is what it is reckoned to spend in a day."""
+    """Return the credits document, as of the last batch. ``flow`` is the account's estimated spending in a day."""
     past_day = books.past_day(account.name, now_ms)
     charges = books.charges.get(account.name)
     url: Callable[[str], str] = lambda name: request.url(f"{API}/credits/{name}/")  # noqa: E731

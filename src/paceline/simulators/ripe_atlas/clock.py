@@ -1,4 +1,4 @@
-"""The simulator's time: as real time flows, faster, or only when told."""
+"""The simulator's clock: at real speed, faster, or moved by hand only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SPEED_MAX = 1_000_000.0
 
 
 class SimulatorClock:
-    """Starts at ``start_ms`` (default: now) and moves ``speed`` times as fast as its source; with 0 only by hand.
+    """A clock that starts at ``start_ms`` (default: now) and runs ``speed`` times as fast as its source; 0 stops it.
 
     The source is the machine's own clock, or that of a simulation in which this server is a part.
     """
@@ -34,7 +34,7 @@ class SimulatorClock:
             return self._now_ms()
 
     def advance(self, ms: int) -> int:
-        """Moves on at once, never back. Returns the new time."""
+        """Move the clock forward at once and return the new time."""
         if ms < 0:
             raise ValueError("The clock does not go back.")
         with self._lock:
@@ -42,7 +42,7 @@ class SimulatorClock:
             return self._now_ms()
 
     def set_speed(self, speed: float) -> None:
-        """From now on; the time that has passed stays as it was."""
+        """Change the speed from now on; the time that has passed stays as it was."""
         checked = _checked(speed)
         with self._lock:
             self._at_ms = self._now_ms()

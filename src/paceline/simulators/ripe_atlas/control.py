@@ -1,4 +1,4 @@
-"""``/simulator/…``: drive the clock, script faults, add accounts and keys, see what really happened."""
+"""``/simulator/…``: drive the clock, script faults, add accounts and keys, and read the audit."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Control:
         return self._clock()
 
     def _add_faults(self, request: Request) -> dict[str, Any]:
-        """One fault, or a list of them."""
+        """Add one fault or a list of faults."""
         document = msgspec.json.decode(request.body)
         for one in document if isinstance(document, list) else [document]:
             self._faults.add(msgspec.convert(one, Fault))
@@ -126,7 +126,7 @@ class Control:
         return self._accounts()
 
     def _accounts(self) -> dict[str, Any]:
-        """Returns the accounts with their keys: those who may drive the simulator may know them."""
+        """Return the accounts with their keys. Callers who may drive the simulator may know them."""
         with self._world.lock:
             registry = self._world.registry
             return {
@@ -165,7 +165,7 @@ class Control:
         return {"key": key.uuid, "enabled": key.enabled, "grants": [one.permission for one in key.grants]}
 
     def _set_targets(self, request: Request) -> dict[str, Any]:
-        """How many measurements of other people run against a target."""
+        """Set how many measurements of other people run against each target."""
         counts = msgspec.json.decode(request.body, type=dict[str, int])
         with self._world.lock:
             self._world.others.update({target: count - self._world.others[target] for target, count in counts.items()})

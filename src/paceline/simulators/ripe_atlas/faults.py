@@ -1,4 +1,4 @@
-"""Faults to inject: into which requests, how often, and with what chance."""
+"""Faults to inject: which requests they strike, how often, and with what chance."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _PAGE = (
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule. It strikes at most ``times`` (None: for ever), after ``skip`` requests that fit, each with ``chance``.
+    """One rule. It strikes at most ``times`` (None: no limit), after ``skip`` matching requests, each with ``chance``.
 
-    ``method`` and ``path`` (a regular expression, searched) choose the requests, ``key`` those with that key.
+    ``method`` and ``path`` (a regular expression, searched) choose the requests; ``key`` limits them to that key.
     """
 
     kind: Kind
@@ -60,7 +60,10 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Faults:
-    """The script. The first rule that strikes is the one; chance is drawn from the seed, once a fitting request."""
+    """The list of rules.
+
+    The first one that strikes is applied; chance is drawn from the seed for each matching request.
+    """
 
     def __init__(self, seed: int) -> None:
         self._lock = threading.Lock()
@@ -112,7 +115,7 @@ class _Rule:
 
 
 def answer_before(fault: Fault) -> Answer:
-    """Instead of any effect."""
+    """Return the answer of a fault that prevents any effect of the request."""
     status = fault.status or _STATUSES.get(fault.kind, 500)
     match fault.kind:
         case "drop_before":
@@ -130,7 +133,7 @@ def answer_before(fault: Fault) -> Answer:
 
 
 def answer_after(fault: Fault, answer: Answer) -> Answer:
-    """Returns the answer with the fault applied, after the request took effect."""
+    """Return the answer with the fault applied, after the request took effect."""
     changed = answer._replace(delay_ms=fault.delay_ms)
     match fault.kind:
         case "error_after":

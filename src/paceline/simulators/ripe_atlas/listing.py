@@ -1,4 +1,4 @@
-"""Lists of measurements: which, in what order, which fields, which page."""
+"""Lists of measurements: filters, order, fields and pages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NOT_FILTERS = {"key", "fields", "optional_fields", "sort", "page", "page_size",
 
 
 class Listed(NamedTuple):
-    """Returns the measurements that fit the query, in order, and the parameters that were ignored."""
+    """The measurements that match the query, in order, and the parameters that were ignored."""
 
     found: list[Measurement]
     warnings: list[str]
@@ -80,7 +80,7 @@ def listed(measurements: Iterable[Measurement], request: Request, *, at_ms: int)
 
 
 def wanted_ids(request: Request) -> list[int] | None:
-    """The ids that are asked for, if the list is about certain ids: no need to look at all the others."""
+    """Return the ids if the query asks for certain ids, so that only these are read; else None."""
     text = request.query.get("id__in", request.query.get("id"))
     return None if text is None else [_number("id__in", part) for part in text.split(",") if part.strip()]
 
@@ -99,7 +99,7 @@ def page_of(request: Request) -> Page:
 
 
 def paged(those: Listed, request: Request, page: Page, show: Callable[[Measurement], dict[str, Any]]) -> dict[str, Any]:
-    """The envelope with one page of what was found."""
+    """Return RIPE's envelope with one page of the list."""
     found = those.found
     if page.after is not None:
         place = next((index for index, one in enumerate(found) if one.id == page.after), len(found) - 1)
@@ -122,7 +122,7 @@ def paged(those: Listed, request: Request, page: Page, show: Callable[[Measureme
 
 
 def _neighbour(request: Request, page: Page, number: int, *, after: int | None) -> str:
-    """The key, if it came in the query, does not go into a link."""
+    """Return the link to another page. A key that came in the query is left out of it."""
     query = {name: value for name, value in request.query.items() if name not in ("page", "after", "key")}
     if after is not None and (page.after is not None or number * page.size > PAGED_MAX):
         return request.url(request.path, **query, after=after)

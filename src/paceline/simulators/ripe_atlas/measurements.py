@@ -1,4 +1,4 @@
-"""One measurement: what was ordered, how it stands at an instant, and how many results have come."""
+"""One measurement: its order, its status at an instant, and its results so far."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Status(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """When after the start a probe's first result comes."""
+    """Delay from the start to the first result of a probe."""
 
     after_ms: int
     probe: int
@@ -39,7 +39,11 @@ class Delivery(NamedTuple):
 
 @dataclass(slots=True)
 class Measurement:
-    """``post`` numbers the request that created it; a result costs ``price``, and ``unit`` is that without factor 2."""
+    """A measurement.
+
+    ``post`` is the number of the request that created it. A result costs ``price``; ``unit`` is the price without the
+    factor 2 of one-offs.
+    """
 
     id: int
     post: int
@@ -69,7 +73,7 @@ class Measurement:
         self.take_deliveries(self.deliveries)
 
     def take_deliveries(self, deliveries: tuple[Delivery, ...]) -> None:
-        """Sorted by when they come."""
+        """Set the deliveries, which must be sorted by the moment at which they come."""
         self.deliveries = deliveries
         self._offsets = [one.after_ms for one in deliveries]
         assert self._offsets == sorted(self._offsets)
@@ -92,14 +96,14 @@ class Measurement:
 
     @property
     def finish_ms(self) -> int | None:
-        """When the last result may come: its nominal end, or an earlier one."""
+        """Latest moment of a result: the planned end, or an earlier one."""
         if self.ended is None:
             return self.stop_ms
         return self.ended.since_ms if self.stop_ms is None else min(self.ended.since_ms, self.stop_ms)
 
     @property
     def results_per_day(self) -> int:
-        """The usage that RIPE counts, as if every probe answered: all of a one-off, one day of a periodic one."""
+        """The usage that RIPE counts, as if every probe answered: all of a one-off, or one day of a periodic one."""
         if self.is_oneoff:
             return self.requested
         length_ms = DAY_MS if self.stop_ms is None else min(DAY_MS, self.stop_ms - self.start_ms)
@@ -120,7 +124,7 @@ class Measurement:
         return self.status_at(now_ms).id in RUNNING
 
     def results_until(self, now_ms: int) -> int:
-        """How many results have come."""
+        """Return how many results have arrived."""
         finish_ms = self.finish_ms
         passed_ms = (now_ms if finish_ms is None else min(now_ms, finish_ms)) - self.start_ms
         if passed_ms < 0:
@@ -134,7 +138,7 @@ class Measurement:
         return self.results_until(until_ms) - (self.results_until(after_ms) if after_ms >= self.start_ms else 0)
 
     def end(self, status: int, now_ms: int) -> bool:
-        """Ends it now, if it has not ended; False if it had."""
+        """End the measurement now and return True; False if it had ended already."""
         if self.status_at(now_ms).id not in (*RUNNING, NO_PROBES):
             return False
         self.ended = Status(status, now_ms)
@@ -142,7 +146,7 @@ class Measurement:
 
 
 def document_of(measurement: Measurement, *, at_ms: int, request: Request, shown_price: int) -> dict[str, Any]:
-    """A measurement as RIPE shows it."""
+    """Return the measurement as RIPE shows it."""
     m, status = measurement, measurement.status_at(at_ms)
     finish_ms = m.finish_ms if m.ended is not None and at_ms >= m.ended.since_ms else m.stop_ms
     url = request.url(f"{API}/measurements/{m.id}/")
@@ -180,7 +184,7 @@ def document_of(measurement: Measurement, *, at_ms: int, request: Request, shown
 
 
 def address_of(measurement: Measurement) -> str:
-    """Where a target's name leads: always the same made-up address. An address leads to itself."""
+    """Return the address of the target: always the same made-up one for a name; an address stays as it is."""
     target = measurement.target
     if not target or ":" in target or target.replace(".", "").isdigit():
         return target

@@ -19,7 +19,7 @@ BAD_REQUEST = 102
 
 
 class Request(NamedTuple):
-    """``headers`` by lower-case name; ``query`` with the last value of each name."""
+    """A request; ``headers`` by lower-case name, ``query`` with the last value of each name."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Request(NamedTuple):
         return f"{self.base_url}{path}{'?' if text else ''}{text}"
 
     def document(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body."""
+    """An answer. ``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body."""
 
     status: int = 200
     body: bytes = b""
@@ -64,7 +64,7 @@ class Answer(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """One line of an error; ``where`` is a JSON pointer, or with ``kind`` parameter a query parameter."""
+    """One line of an error; ``where`` is a JSON pointer, or a query parameter if ``kind`` says so."""
 
     where: str
     detail: str
@@ -72,7 +72,7 @@ class Problem(NamedTuple):
 
 
 class Refused(Exception):
-    """An answer of RIPE that is not a success. ``reason`` names it for the audit."""
+    """An error answer of RIPE. ``reason`` names it for the audit."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ _FULL_PACKET_BYTES = 1_500
 
 
 def unit_price(definition: Mapping[str, Any]) -> int:
-    """Credits for one result of a periodic measurement."""
+    """Return the credits for one result of a periodic measurement."""
     match definition["type"]:
         case "ping":
             return _packets(definition) * _per_packet(definition)
@@ -18,12 +18,12 @@ def unit_price(definition: Mapping[str, Any]) -> int:
             return 10 * _packets(definition) * _per_packet(definition)
         case "dns":
             return 20 if str(definition.get("protocol") or "UDP").upper() == "TCP" else 10
-        case _:  # sslcert and http; ntp is on no page that could be found
+        case _:  # sslcert and http; for ntp no published price could be found
             return 10
 
 
 def result_price(definition: Mapping[str, Any], *, is_oneoff: bool) -> int:
-    """Credits for one result as it is charged."""
+    """Return the credits that are charged for one result."""
     return unit_price(definition) * (ONE_OFF_FACTOR if is_oneoff else 1)
 
 

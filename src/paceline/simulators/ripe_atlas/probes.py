@@ -1,4 +1,4 @@
-"""The probes there are, and which of them a request gets."""
+"""The probes, and the choice of probes for a request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Probe(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """The probes of a measurement: how many were requested, which got it, and which will answer."""
+    """The probes of a measurement: how many were requested, which are scheduled, and which will answer."""
 
     requested: int
     scheduled: tuple[int, ...]
@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
 
 
 class Population(NamedTuple):
-    """``memo`` remembers who fits a specification: the probes never change."""
+    """All probes; ``memo`` caches which match a specification, since probes never change."""
 
     probes: dict[int, Probe]
     memo: dict[str, list[int]]
@@ -73,7 +73,7 @@ def _probe(probe_id: int, chance: random.Random) -> Probe:
 
 
 class Choice:
-    """Chooses for one request; each of its specifications in turn, no probe twice."""
+    """Chooses the probes of one request: for each of its specifications in turn, no probe twice."""
 
     def __init__(self, those: Population, *, af: int, of_measurement: Callable[[int], Sequence[int]]) -> None:
         self._probes = those.probes
@@ -148,7 +148,7 @@ class Choice:
 
 
 def take(choice: Choice, *, scheduled_share: float, answering_share: float, chance: random.Random) -> Chosen:
-    """Some are not given the work, and some of those that are never answer."""
+    """Return the choice, where some probes are not scheduled and some of the scheduled ones never answer."""
     scheduled = tuple(probe for probe in choice.chosen if chance.random() < scheduled_share)
     answering = tuple(probe for probe in scheduled if chance.random() < answering_share)
     return Chosen(choice.requested, scheduled, answering)

@@ -65,11 +65,11 @@ def check_balance(payer: Account, *, owed: int, more: int) -> None:
 
 
 class Day:
-    """The usage of an account in the past 24 hours. Ended measurements are summed up once, not at each order."""
+    """The usage of an account in the past 24 hours. Ended measurements are added up once, not at each order."""
 
     def __init__(self) -> None:
         self._open: dict[int, Measurement] = {}
-        self._inside: list[tuple[int, int, Measurement]] = []  # a heap by start: ended, and all of it in the window
+        self._inside: list[tuple[int, int, Measurement]] = []  # a heap by start: ended, and wholly in the window
         self._leaving: list[Measurement] = []
         self._results = 0
         self._credits = 0
@@ -78,7 +78,7 @@ class Day:
         self._open[measurement.id] = measurement
 
     def totals(self, now_ms: int) -> tuple[int, int]:
-        """Results and credits; of what still runs at least what it is reckoned with."""
+        """Return results and credits. A measurement that still runs counts at least with its estimate."""
         self._move(now_ms)
         results, credits_ = self._results, self._credits
         for one in (*self._leaving, *self._open.values()):

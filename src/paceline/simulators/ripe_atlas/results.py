@@ -1,4 +1,4 @@
-"""Results in the shapes that probes send, made up from the seed, the measurement, the probe and the round."""
+"""Results in the formats of real probes, computed from the seed, the measurement, the probe and the round."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAMES = {
 ROUNDS_MAX = 100_000
 NTP_EPOCH_S = 2_208_988_800
 _RECORD_TYPES = {"A": 1, "NS": 2, "CNAME": 5, "SOA": 6, "PTR": 12, "MX": 15, "TXT": 16, "AAAA": 28, "ANY": 255}
-# A certificate that is good for nothing but being read.
+# A certificate that can only be read: nothing trusts it.
 CERTIFICATE = """-----BEGIN CERTIFICATE-----
 MIIBGDCBwKADAgECAgIQkjAKBggqhkjOPQQDAjAWMRQwEgYDVQQDDAtleGFtcGxl
 Lm9yZzAeFw0yNjAxMDEwMDAwMDBaFw0zNjAxMDEwMDAwMDBaMBYxFDASBgNVBAMM
@@ -38,7 +38,7 @@ pOrGwEN/46wG/AIgNh1e+y8zeHTcOkD+CyH2xROKzuZZBYTOqb3pIsOrlxo=
 def results_of(
     measurement: Measurement, probes: dict[int, Probe], *, seed: int, from_ms: int, until_ms: int, only: set[int] | None
 ) -> Iterator[dict[str, Any]]:
-    """Returns the results from ``from_ms`` to ``until_ms``, both included, oldest round first."""
+    """Yield the results from ``from_ms`` to ``until_ms``, both included, oldest round first."""
     finish_ms = measurement.finish_ms
     last_ms = until_ms if finish_ms is None else min(until_ms, finish_ms)
     step_ms = measurement.interval_s * 1_000
@@ -62,7 +62,7 @@ def latest_of(
     only: set[int] | None,
     versions: int = 1,
 ) -> list[dict[str, Any]]:
-    """The newest results of each probe."""
+    """Return the newest results of each probe."""
     back_ms = (versions + 1) * measurement.interval_s * 1_000
     finish_ms = measurement.finish_ms
     last_ms = until_ms if finish_ms is None else min(until_ms, finish_ms)
@@ -167,7 +167,7 @@ def _dns(definition: dict[str, Any], common: dict[str, Any], chance: random.Rand
 
 
 def _dns_answer(definition: dict[str, Any], chance: random.Random) -> tuple[bytes, int]:
-    """A DNS message that answers NOERROR with nothing, and its number."""
+    """Return a DNS message with the answer NOERROR and no records, and its number."""
     number = chance.randrange(65_536)
     labels = [label.encode("idna")[:63] for label in definition["query_argument"].rstrip(".").split(".") if label]
     name = b"".join(bytes([len(label)]) + label for label in labels) + b"\0"

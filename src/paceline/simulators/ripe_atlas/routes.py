@@ -1,4 +1,4 @@
-"""The API's paths, with and without the last slash, and what each answers."""
+"""The paths of the API, with and without the last slash, and the answer of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOREVER_MS = 2**53
 
 
 class Call(NamedTuple):
-    """A request with its key and what its path says, at one instant."""
+    """A request with its key and the parts of its path, at one instant."""
 
     world: World
     request: Request
@@ -37,7 +37,7 @@ class Call(NamedTuple):
 
 
 def answer(world: World, request: Request) -> Answer:
-    """Answers one request; no other is served at the same time."""
+    """Answer one request; no other is served at the same time."""
     with world.lock:
         try:
             now_ms = world.now_ms()
@@ -79,7 +79,7 @@ def _list_all(call: Call) -> Answer:
 
 
 def _listed(call: Call, shown: Callable[[Measurement], bool]) -> Answer:
-    """Answers from the search index, which lags a little behind the world."""
+    """Answer from the search index, which lags a little behind the truth."""
     world, at_ms = call.world, call.now_ms - call.world.model.index_lag_ms
     page = listing.page_of(call.request)
     ids = listing.wanted_ids(call.request)
@@ -324,7 +324,7 @@ def _visible(measurement: Measurement, call: Call) -> bool:
 
 
 def _found(call: Call) -> Measurement:
-    """Another's private measurement is not there."""
+    """Return the measurement of the path. A private measurement of another account counts as not found."""
     measurement = call.world.measurements.get(int(call.part))
     if measurement is None or not _visible(measurement, call):
         raise not_found()

@@ -1,4 +1,4 @@
-"""The simulator as a whole: the world, the script of faults, and the HTTP server in front of both."""
+"""The whole simulator: the world, the scripted faults, and the HTTP server in front of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REQUESTS_LOGGED_MAX = 1_000
 class AtlasSimulator:
     """Serves on a thread of its own (``start``, ``stop``, or ``with``); ``answer`` serves without a network.
 
-    With a TLS context it speaks https, as the real one.
+    With a TLS context it speaks https, like the real API.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class AtlasSimulator:
         self._server: ModelHttpServer | None = None
 
     def add_account(self, name: str, *, keys: int = 1, limits: Limits | None = None, **more: Any) -> list[str]:
-        """An account with keys that may do what a pool needs. Returns the keys."""
+        """Add an account with keys that have the permissions of a pool. Return the keys."""
         with self.world.lock:
             self.world.registry.add_account(Account(name, limits or Limits(), **more))
         return [self.add_key(name).uuid for _ in range(keys)]
@@ -69,7 +69,7 @@ class AtlasSimulator:
         return audit(self.world, marker=marker) | {"requests": dict(self._counts)}
 
     def answer(self, request: Request) -> Answer:
-        """Carries out a request and returns its answer, whose ``cut`` and ``delay_ms`` are left to the caller."""
+        """Carry out a request and return its answer, whose ``cut`` and ``delay_ms`` are left to the caller."""
         if request.path.startswith(PREFIX):
             return self._control.answer(request)
         fault = self.faults.striking(request)
@@ -86,7 +86,7 @@ class AtlasSimulator:
 
     @property
     def port(self) -> int:
-        """With port 0, known once it has started."""
+        """The port of the server; with port 0 it is known after ``start``."""
         return self._port
 
     @property
@@ -94,7 +94,7 @@ class AtlasSimulator:
         return f"{'https' if self._tls else 'http'}://{self._host}:{self._port}"
 
     def start(self) -> None:
-        """Returns when it listens; raises OSError if the address is taken."""
+        """Start the server and return when it listens; raises OSError if the address is taken."""
         assert self._server is None
         served = _Served(self)
         server = ModelHttpServer(self._host, self._port, model=served, tls=self._tls, body_bytes_max=BODY_BYTES_MAX)
@@ -102,7 +102,7 @@ class AtlasSimulator:
         self._server, self._port = server, server.port
 
     def stop(self) -> None:
-        """Closes every connection."""
+        """Close every connection."""
         if self._server is not None:
             self._server.stop()
             self._server = None
@@ -138,6 +138,6 @@ class _Served:
 
 
 def _shape(path: str) -> str:
-    """The path with its numbers taken out, so that there are few of them to count."""
+    """Return the path without its numbers and keys, so that few different paths are counted."""
     parts = ["N" if part.isdigit() else part for part in path.strip("/").split("/")[:6]]
     return "/" + "/".join("KEY" if index and parts[index - 1] == "keys" else part for index, part in enumerate(parts))

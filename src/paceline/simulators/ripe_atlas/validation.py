@@ -154,7 +154,7 @@ REQUIRED_FIELDS = {
 
 
 class Order(NamedTuple):
-    """A request that is well formed. Times in ms; ``stop_ms`` None is without end."""
+    """A well-formed request. Times in ms; ``stop_ms`` None means without end."""
 
     definitions: list[dict[str, Any]]
     probes: list[dict[str, Any]]
@@ -165,7 +165,7 @@ class Order(NamedTuple):
 
 
 def parse_order(document: Any, *, only_type: str, now_ms: int) -> Order:
-    """Refuses with every wrong field named."""
+    """Return the parsed request. Refuses it with every wrong field named."""
     if not isinstance(document, dict):
         raise Refused(400, problems=[Problem("", "Invalid data. Expected a dictionary.")])
     problems = [*_list_problems(document), *_time_problems(document, now_ms)]
@@ -187,7 +187,7 @@ def parse_order(document: Any, *, only_type: str, now_ms: int) -> Order:
 
 
 def time_ms(value: Any) -> int | None:
-    """Unix seconds or ISO 8601, without a zone UTC; None if there is none."""
+    """Return a time in ms, from Unix seconds or ISO 8601 (UTC if it has no zone); None for None."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 2**40:
@@ -199,9 +199,9 @@ def time_ms(value: Any) -> int | None:
 
 
 def field_problem(name: str, value: Any, type_: str = "ping") -> str:
-    """Returns the error of one field's value; empty if it is good or the field is unknown."""
+    """Return the error in the value of a field; empty if it is good or the field is unknown."""
     rule = COMMON[name] if name in COMMON else OWN.get(type_, {}).get(name)
-    # Not "if rule": a rule without parameters is an empty tuple.
+    # Not "if rule": a rule without parameters is an empty tuple, which is false.
     return "" if rule is None or value is None else rule.problem(value)
 
 

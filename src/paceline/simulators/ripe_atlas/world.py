@@ -1,4 +1,4 @@
-"""The platform: its accounts, everybody's measurements, and what is accepted. Callers hold its lock."""
+"""The platform: accounts, all measurements, and the decision whether to accept an order. Callers hold its lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FATES_MAX = 1_000
 
 
 class Fate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What becomes of measurements of a target, or with a text in their description: a status, and how long after."""
+    """A scripted end: measurements of a target, or with a text in their description, get a status after a time."""
 
     status: int
     target: str = ""
@@ -57,13 +57,13 @@ class World:
         self._at_target: dict[str, dict[int, Measurement]] = {}
 
     def now_ms(self) -> int:
-        """The time, with all that was due by then done."""
+        """Return the time, after charging everything that was due by then."""
         now_ms = self.clock.now_ms()
         self.books.charge_until(now_ms)
         return now_ms
 
     def create(self, order: Order, key: Key, now_ms: int) -> list[Measurement]:
-        """All of the order or, refused, nothing of it."""
+        """Create all measurements of the order, or refuse it as a whole."""
         account = self.registry.accounts[key.account]
         try:
             payer = self._payer(order, account)
@@ -83,7 +83,7 @@ class World:
         return _pruned(self._running.setdefault(account, {}), now_ms)
 
     def force(self, measurement: Measurement, status: int, now_ms: int) -> None:
-        """Scripted: it has this status from now on."""
+        """Give the measurement this status from now on, as a script asks."""
         if status not in STATUS_NAMES:
             raise ValueError(f"There is no status {status}.")
         measurement.ended = Status(status, now_ms)
@@ -161,7 +161,7 @@ class World:
         return made
 
     def _chosen(self, order: Order, first_id: int) -> Chosen:
-        """All definitions of one order run on the same probes."""
+        """Choose the probes. All definitions of one order run on the same probes."""
         chance = random.Random(f"{self.model.seed}/choice/{first_id}")  # noqa: S311 - a model, not a secret
         choice = Choice(self.population, af=order.definitions[0]["af"], of_measurement=self._probes_of)
         for index, spec in enumerate(order.probes):
@@ -215,7 +215,7 @@ class World:
 
 
 class _Timed:
-    """When a measurement starts, stops and repeats."""
+    """Start, end and interval of a measurement."""
 
     def __init__(self, order: Order, definition: dict[str, Any], model: Model, now_ms: int) -> None:
         self.interval_s: int = definition.get("interval") or DEFAULT_INTERVALS_S[definition["type"]]
@@ -226,7 +226,7 @@ class _Timed:
         self._spread_ms = int(definition.get("spread", min(self.interval_s // 2, 400))) * 1_000
 
     def after_ms(self, chance: random.Random, slow: float) -> int:
-        """When the first result of a probe comes; of a traceroute with silent hops, late."""
+        """Return the delay of a probe's first result; long for a traceroute with silent hops."""
         if slow and chance.random() < slow:
             return chance.randrange(140_000, 360_000)
         run_ms = chance.randrange(*self._results_ms)

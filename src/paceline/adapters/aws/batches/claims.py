@@ -1,4 +1,4 @@
-"""Claims of batches' runs: for each provider that is ready core.pace decides, and one write of its lane makes it so."""
+"""Claims of batches' runs: core.batches.pace decides for each ready provider, and one write of its lane claims."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from paceline.core.batches.unwanted import may_have_arrived
 from paceline.core.batches.values import ClaimedCall
 
 READY_MAX = 100_000
-"""So many lanes of one shard at most are named in one pass."""
+"""Lanes of one shard that one pass returns at most."""
 TAKEN_OUT_MAX = 90
-"""One transaction takes at most so many of a provider's runs out of its queue."""
+"""Runs of a provider that one transaction removes from its queue at most."""
 
 
 class Look(NamedTuple):
-    """What a claim sees of one provider. ``runs``: all that are held, and as many that wait as have a place.
+    """The runs that a claim reads of one provider: all that are held, and as many waiting ones as have a place.
 
-    ``ahead``: due times of those that wait, as far as they were read; None if they were not looked at for the backlog.
-    ``cut``: so many have ended there that the look did not reach all of the places' runs; there may be more beyond.
+    ``ahead``: due times of the waiting runs that were read; None if they were not read for the backlog. ``cut``: the
+    read met so many ended runs that it did not reach a waiting run for each place; there may be more beyond.
     """
 
     lane: LaneItem
@@ -65,7 +65,10 @@ class Look(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """``left``: the lane as it was just written, if more may start there at once. ``lost``: another came in between."""
+    """Result for one provider.
+
+    ``left``: its lane as just written, if more runs may start at once. ``lost``: the write lost.
+    """
 
     claimed: list[ClaimedCall]
     left: LaneItem | None = None
@@ -91,9 +94,9 @@ def _claim(
     kind: ProviderKind = "http",
     run: int | None = None,
 ) -> list[ClaimedCall]:
-    """Looks for lanes that are ready once, and again only where there may be more; each is read once, too.
+    """Read ready lanes once, and again only if there may be more; each lane is read once, too.
 
-    ``providers``: of these alone, without a look for others; None: of all. ``run``: this one and no other.
+    ``providers``: claim from these alone, without searching for others; None: from all. ``run``: claim this one only.
     """
     claiming = Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms, kind=kind, only=run)
     page = Page([], full=True)
@@ -114,7 +117,10 @@ def claim_calls(store: BatchParts, *, now_ms: int, runs_max: int, lease_ms: int)
 def claim_calls_of(
     store: BatchParts, providers: Collection[int], *, now_ms: int, runs_max: int, lease_ms: int
 ) -> list[ClaimedCall]:
-    """``claim_calls``, of these providers alone: a function that is told of one need not look for others."""
+    """Claim like ``claim_calls``, but from these providers alone.
+
+    A function that is told of one need not search for others.
+    """
     return _claim(store, providers, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 
 
@@ -147,12 +153,12 @@ def next_call_ms(store: BatchParts) -> int | None:
 
 
 def ready_lanes(store: BatchParts, *, until_ms: int) -> list[tuple[int, int]]:
-    """(provider, when) of those that may start a run up to then, the first ones first. From an index: a hint."""
+    """Return (provider, time) of providers that may start a run until then, earliest first. From an index: a hint."""
     return _ready_among(store, lane_shards(), until_ms=until_ms)
 
 
 def ready_work(store: BatchParts, *, until_ms: int) -> list[tuple[int, int]]:
-    """The same of providers whose runs are for workers."""
+    """Return the same for providers whose runs workers claim."""
     return _ready_among(store, worker_shards(), until_ms=until_ms)
 
 
@@ -165,7 +171,7 @@ def _ready_among(store: BatchParts, shards: Sequence[str], *, until_ms: int) -> 
 
 
 def ready_of(store: BatchParts, providers: Collection[int]) -> dict[int, int]:
-    """When each may start its next run; without those that have none, or are paused."""
+    """Return when each provider may start its next run; providers without one, or paused, are left out."""
     lanes = lanes_of(store.db, providers)
     return {number: lane.ready_ms for number, lane in lanes.items() if lane.ready_ms < NEVER_MS}
 
@@ -175,9 +181,9 @@ def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[It
 
 
 class Claiming:
-    """One claim. Each provider's part of it is an act of its own: one write of its lane.
+    """One claim. Each provider's part of it stands alone: one write of its lane.
 
-    ``kind``: of providers of this kind alone. ``only``: one run by its name in the ledger, and no other.
+    ``kind``: only providers of this kind. ``only``: the number in the ledger of the one run that is wanted.
     """
 
     def __init__(
@@ -206,7 +212,10 @@ class Claiming:
         return in_turn(self.claimed, self._turns) if self._took_out else self.claimed
 
     def ready_lanes(self, *, limit: int) -> Page:
-        """Those first that have been ready for longest. The index is a hint: the lane itself says whether it is."""
+        """Return ready lanes, the longest ready first.
+
+        The index is a hint: the lane itself says whether it is ready.
+        """
         if self._providers is not None:
             return Page(self._ready(self._providers))
         providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
@@ -219,7 +228,7 @@ class Claiming:
         return _in_turn(lane for lane in lanes if lane.ready_ms <= self._now_ms)
 
     def open_all(self, page: Page, *, runs_max: int) -> Page:
-        """Gives each its turn, as far as the budget reaches; those that are to be looked at again at once."""
+        """Open each lane, as far as the budget reaches. Return the lanes to be looked at again at once."""
         lanes, known = self.open_lanes(page)
         self._turns += [lane.provider for lane in lanes]
         shares = divide_budget(runs_max, [self._startable(lane, known[lane.provider].policy) for lane in lanes])
@@ -234,14 +243,14 @@ class Claiming:
         self._return_late({batch for one in opened for batch in one.asides})
         if any(one.took_out for one in opened):
             self._took_out = True
-            return Page([], full=True)  # what was moved may wait elsewhere now: all providers are read again
+            return Page([], full=True)  # moved runs may now wait elsewhere: all providers are read again
         lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
         left = [one.left for one in opened if one.left is not None]
         again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
         return Page(_in_turn(again), page.full)
 
     def open_lanes(self, page: Page) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
-        """Those whose provider is there, is not paused and is of the kind that is claimed; and the policies."""
+        """Return lanes whose provider exists, is not paused and is of the claimed kind; and all known policies."""
         known = self._facts.policies.of(self._db, page.lanes)
         resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
         self._rest(resting)
@@ -256,14 +265,14 @@ class Claiming:
         return startable(policy, held=len(lane.held), held_due=held_due)
 
     def _rest(self, lanes: Iterable[LaneItem]) -> None:
-        """Until its provider is put again, there is nothing to look at."""
+        """Set lanes to be never ready, until their provider is put again."""
         pairs = [(lane, lane.change(ready_ms=NEVER_MS)) for lane in lanes]
         for (_, after), written in zip(pairs, self._db.write_each([write_lane(*pair) for pair in pairs]), strict=True):
             if written.won:
                 self._looks.note(after)
 
     def look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> Look:
-        """Where the first is late, as far ahead as its backlog needs to be known: one request for both."""
+        """Read a lane's first runs. If the first is late, the same request also reads what its backlog needs."""
         places = min(known.policy.max_in_flight - len(lane.held), budget)
         if places <= 0:
             return Look(lane, known, budget, held_runs(lane), lane.front_ms)
@@ -277,7 +286,7 @@ class Claiming:
         return Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
 
     def open(self, look: Look, wishes: Wishes) -> Opened:
-        """Starts what may start at one provider. A write that loses to another claimer is made in the next pass."""
+        """Start runs at one provider. If the write loses to another claimer, the next pass makes it."""
         lane, now_ms = look.lane, self._now_ms
         if self.is_unwanted(look, wishes):
             return Opened([], took_out=True, asides=frozenset(self.take_out(look)))
@@ -299,6 +308,7 @@ class Claiming:
             front_ms=min([*left, look.beyond_ms]),
             ready_ms=min([ready_ms, *(one.at_ms for one in held.values())]),
         )
+        # The lane is written only at the version that was read: if another claimer was faster, no run starts here.
         if not self._db.write(write_lane(lane, opened)).won:
             return Opened([], lost=True)
         self._looks.note(opened)
@@ -306,11 +316,11 @@ class Claiming:
         return Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
 
     def is_unwanted(self, look: Look, wishes: Wishes) -> bool:
-        """True if one of the runs must not start where it stands."""
+        """Return True if one of the runs is unwanted."""
         return any(wishes.judge(run, look.lane.provider, now_ms=self._now_ms) for run in look.runs)
 
     def decide(self, look: Look, wishes: Wishes) -> StartDecision:
-        """Which runs may start, by ``core.batches.pace``."""
+        """Return the runs that may start, by ``core.batches.pace``."""
         front = [FirstRun(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
         return decide_starts(
             look.known.policy,
@@ -326,7 +336,7 @@ class Claiming:
         return any(run.due_ms == start.handle and run.run == self._only for run in look.runs for start in starts)
 
     def _last_ms(self, look: Look, run: Run, wishes: Wishes) -> int:
-        """How long the lease of a run lasts."""
+        """Return how long the lease of a run lasts."""
         return call_timeout_ms(wishes.records[run.run].get("options"), look.known.policy) + self._lease_ms
 
     def _claimed(self, look: Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
@@ -362,7 +372,7 @@ class Claiming:
         return backlog([one_ms for one_ms in dues if due_ms <= one_ms < until_ms][: GAPS_MAX + 1], end_ms=end_ms)
 
     def take_out(self, look: Look) -> set[int]:
-        """Takes runs that must not start out of a provider's queue; the next pass looks again."""
+        """Remove unwanted runs from a provider's queue; the next pass looks again."""
         lane = look.lane
         waiting = waiting_from(self._db, lane, lane.front_ms, limit=TAKEN_OUT_MAX)
         runs = sorted(held_runs(lane) + waiting.runs)
@@ -370,7 +380,7 @@ class Claiming:
         return take_out(self._db, self._looks, lane, runs, wishes, front_ms=waiting.beyond_ms, now_ms=self._now_ms)
 
     def _return_late(self, batches: set[int]) -> None:
-        """A batch that was resumed while its runs were set aside has not seen them."""
+        """Bring back runs of a batch that was resumed while they were set aside: its resumption did not see them."""
         for number in batches:
             if not self._facts.is_paused(self._db, number):
                 bring_back(self._db, self._looks, number)

@@ -1,4 +1,4 @@
-"""Items of a batch's days: the order in which a day is planned, and the runs that planning makes."""
+"""Days of a batch in DynamoDB: the order in which a day is planned, and the runs that planning makes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from paceline.core.batches.values import PagePlan, Placements, PlanOrder
 
 RECORDS_MAX = 1 << RECORD_BITS
 FEW = 64
-"""So many late additions at most are put in their places together with their lanes."""
+"""Late records that are planned in the same transaction as the lanes; more are planned like a page."""
 PLACE_BITS = 32
 
 
@@ -46,9 +46,10 @@ def open_day(store: BatchParts, batch: Batch, date: str, *, start_ms: int, end_m
         when="#number = :number AND attribute_not_exists(#deleting_ms)",
         number=batch.number,
     )
+    # The check makes sure that the batch was not deleted since it was read.
     if store.db.transact([put(ITEMS, made, when=ABSENT), put(ITEMS, named, when=ABSENT), kept]).won:
         return _day(batch, made, enqueued=0, skipped=0)
-    if (opened := day(store, batch, date)) is None:  # else another was faster
+    if (opened := day(store, batch, date)) is None:  # if it is there, another process was faster
         raise no_batch(batch.id)
     return opened
 
@@ -60,7 +61,7 @@ def day(store: BatchParts, batch: Batch, date: str) -> Day | None:
 
 
 def days(store: BatchParts, batch: Batch, *, before: str | None, limit: int) -> list[Day]:
-    """A day's counters stand right behind it."""
+    """Return days, newest first. The counters of a day are sorted right behind it."""
     rows = store.db.page(
         ITEMS, keys.days_partition(batch.id), limit=limit * (1 + keys.COUNTERS), before=before or "~", newest_first=True
     )
@@ -103,7 +104,7 @@ def plan_order(store: BatchParts, batch: Batch, cursor: tuple[int, int] | None) 
 
 
 class _Wishes(NamedTuple):
-    """By record's number: its priority, and the name of the record that it comes after; most have neither."""
+    """Wishes by record number: its priority, and the name of the record that it comes after; most have neither."""
 
     priorities: dict[int, int]
     after: dict[int, str]
@@ -124,7 +125,10 @@ def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wis
 
 
 def _records_in(db: Database, partition: str, wishes: _Wishes) -> list[int]:
-    """Each active record as one number: provider, place, record. Page by page, so that no more than that is kept."""
+    """Return each active record packed into one number: provider, place, record.
+
+    Reads page by page to keep no more than that.
+    """
     packed: list[int] = []
     only = "#provider, #place, #number, #active, #deleted, #priority, #after"
     for row in db.walk(ITEMS, partition, only=only):
@@ -142,7 +146,7 @@ def _packed(row: Item) -> int:
 
 
 def _order(rows: list[int], begin: int | None) -> PlanOrder:
-    """Written in order of place: so a page has runs of all providers, and the first page those that are due first."""
+    """Return the plan order, by place. So a page has runs of all providers, and the first page the earliest ones."""
     rows.sort()
     records = array("q", [row & RECORD_MASK for row in rows])
     counts = Counter(row >> PLACE_BITS + RECORD_BITS for row in rows)
@@ -169,7 +173,7 @@ def late_order(store: BatchParts, batch: Batch) -> PlanOrder:
 def plan_page(
     store: BatchParts, day: Day, page: Placements, *, cursor: tuple[int, int], skipped: Placements, now_ms: int
 ) -> PagePlan:
-    """Runs first, each once; then providers are woken; then the cursor moves. Cut short, all of it is done again."""
+    """Write the runs, each once; then wake providers; then move the cursor. If cut short, all of it is done again."""
     if not _stands_there(store.db, day):
         return PagePlan(won=False, enqueued=0, already=0, skipped=0)
     wanted = [*placings(day, page, missed=False), *placings(day, skipped, missed=True)]
@@ -194,7 +198,7 @@ def _stands_there(db: Database, day: Day) -> bool:
 
 
 def _move_day(day: Day, values: dict[str, str | int]) -> Action:
-    """If the cursor still stands where it was seen."""
+    """Return the write that moves a day, on condition that its cursor is where it was read."""
     change, given = setting(values)
     when = "#state = :planning AND attribute_not_exists(#cursor_record)"
     if day.cursor is not None:
@@ -224,7 +228,10 @@ def unplanned(store: BatchParts, day: Day, records: Sequence[int]) -> set[int]:
 
 
 def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
-    """Due times of the provider's runs that have not ended, in order. DynamoDB filters none: it would read on."""
+    """Return due times of a provider's runs that have not ended, in order.
+
+    The state is not filtered by DynamoDB, which would read on past the limit.
+    """
     if isinstance(of, Day):
         return _taken_on(store, of, from_ms=from_ms, to_ms=to_ms, limit=limit)
     dues: list[int] = []
@@ -246,7 +253,7 @@ def taken(store: BatchParts, of: int | Day, *, from_ms: int, to_ms: int, limit: 
 
 
 def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
-    """From the index of what has not ended: where a run of the last moment is missing, no harm is done."""
+    """Return due times from the index of open runs. It may lack a run of the last moment, which does no harm here."""
     if to_ms <= from_ms:
         return []
     pages = store.db.threads.fan_out(
@@ -265,7 +272,7 @@ def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: i
 
 
 def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[str, set[int]]:
-    """The numbers of days, by batch."""
+    """Return the numbers of days, by batch."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     if batch is not None:
         partition = keys.days_partition(batch)

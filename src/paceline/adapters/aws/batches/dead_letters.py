@@ -1,4 +1,4 @@
-"""Items of dead letters: listed, put back into their queues, or let go."""
+"""Dead letters in DynamoDB: listed, put back into their queues, or discarded."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from paceline.core.batches.redrive import (
 from paceline.core.batches.values import CallRun, DeadChoice
 
 RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
-"""Of a run that is put back: its old place, its new one, and the ledger; and the lane once."""
+"""A run that is put back takes three actions: its old place, its new place, and the ledger. The lane takes one more."""
 STILL_DEAD = "#run = :seen AND #dead = :yes AND #ended_ms = :ended"
 
 
@@ -55,11 +55,11 @@ def dead(store: BatchParts, choice: DeadChoice, *, after: int, limit: int) -> tu
 
 
 def redrive(store: BatchParts, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
-    """Provider by provider; each run in one transaction with its lane, so that it is put back once."""
+    """Put dead letters back. Each run goes back in one transaction with its provider's lane, so it is put back once."""
     wanted = _chosen(store.db, choice)
     made = 0
     firsts: dict[int, int] = {}
-    # Fewer than the limit means that there are no more: those that another was faster with do not count.
+    # A result below the limit means that there are no more, so runs that another process put back must not count.
     while made < limit and (chunk := list(islice(wanted, limit - made))):
         groups: dict[int, list[Dead]] = defaultdict(list)
         for one, target in _targets(store.db, [one for one in chunk if one.ended_ms <= now_ms]):
@@ -91,7 +91,7 @@ def discard(store: BatchParts, choice: DeadChoice, *, limit: int) -> int:
 
 
 def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
-    """Each with the provider to which it goes back, as core decides; without those that stay dead letters."""
+    """Return each dead letter with the provider it goes back to, as core decides; without those that stay."""
     records = db.get_many(ITEMS, (keys.record_key(one.run & run_keys.RECORD_MASK) for one in items))
     named = {one.run: records.get(keys.record_key(one.run & run_keys.RECORD_MASK)) for one in items}
     numbers = {run_keys.provider_of(one.place) for one in items} | {item["provider"] for item in named.values() if item}
@@ -107,13 +107,13 @@ def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
 
 
 def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_ms: int, now_ms: int) -> list[int]:
-    """When those that were put back are due."""
+    """Put runs back and return their due times."""
     left = list(items)
     for _ in attempts():
         lane = lane_of(store.db, provider)
         assert lane is not None
         if lane.revision is None:
-            return []  # removed meanwhile: they stay dead letters
+            return []  # removed in the meantime: they stay dead letters
         policy = store.facts.policies.of(store.db, [lane])[provider].policy
         gap_ms = redrive_gap_ms(gap_ms, policy)
         wanted = redrive_dues_ms(len(left), gap_ms=gap_ms, redriven_ms=lane.redriven_ms, now_ms=now_ms)
@@ -126,7 +126,7 @@ def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_
             return dues
         left = _still_dead(store.db, left)
         if not left:
-            return []  # another was faster
+            return []  # another process was faster
     raise busy_lane(provider)
 
 
@@ -142,7 +142,7 @@ def _still_dead(db: Database, items: Sequence[Dead]) -> list[Dead]:
 
 
 def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dead]:
-    """In order of place, read in chunks. The index is a hint: each is looked at itself."""
+    """Yield dead letters in order of place, in chunks. The index is a hint: each item is read itself."""
     bounds = _bounds(db, choice)
     days = _days(db, choice)
     if bounds is None or days == set():
@@ -193,7 +193,7 @@ def _place(one: Dead) -> Key:
 
 
 def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
-    """The places among which to look; None if there is no such provider."""
+    """Return the range of places to search; None if there is no such provider."""
     if choice.provider is None:
         return 0, BEYOND
     item = db.get(ITEMS, keys.provider_key(choice.provider))
@@ -204,7 +204,7 @@ def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
 
 
 def _days(db: Database, choice: DeadChoice) -> set[int] | None:
-    """The days that are meant; None for all."""
+    """Return the chosen days; None for all."""
     if choice.batch is None and choice.date is None:
         return None
     found = days_chosen(db, batch=choice.batch, date=choice.date)

@@ -1,4 +1,4 @@
-"""Deletes a batch whole: items of its runs with their lanes, then its days, its records, and the batch itself."""
+"""Deletes a batch from DynamoDB: its runs with their lanes, then its days, its records, and the batch itself."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from paceline.core.batches.batch import Batch, Day
 from paceline.core.batches.deletion import GRACE_MS, DeletePass, is_let_finish
 
 ROWS_MAX = 1_000
-"""Fewer in one pass than where rows are deleted by one statement."""
+"""Fewer in one pass than on SQLite, where one statement deletes many rows."""
 DAYS_MAX = 1_000
 RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
-"""Three items for each run that has not ended: its place, its row in the ledger, its pointer; and the lane once."""
+"""An open run takes three actions: its place, its ledger row and its pointer. The lane takes one more."""
 
 
 def mark(store: BatchParts, batch_id: str, *, now_ms: int) -> Batch | None:
@@ -46,7 +46,10 @@ def mark(store: BatchParts, batch_id: str, *, now_ms: int) -> Batch | None:
 
 
 def delete_pass(store: BatchParts, batch: Batch, *, now_ms: int, limit: int) -> DeletePass:
-    """Each run with its lane, so that no claim is raced. What loses is deleted by the next pass."""
+    """Delete a part of a batch.
+
+    Each run goes together with its lane, so no claim can start it. Runs whose write loses are deleted by the next pass.
+    """
     assert batch.deleting is not None
     limit = min(limit, ROWS_MAX)
     settled = now_ms >= batch.deleting.since_ms + GRACE_MS
@@ -73,7 +76,7 @@ def delete_pass(store: BatchParts, batch: Batch, *, now_ms: int, limit: int) -> 
 
 
 def _end_plan(store: BatchParts, day: Day) -> None:
-    """A planner finds its cursor gone, and stops."""
+    """End a plan under way: the planner finds the day's state changed, and stops."""
     if day.state == "planning":
         change = "SET #state = :planned"
         store.db.write(update(ITEMS, keys.day_key(day.batch, day.date), change, when=PRESENT, planned="planned"))
@@ -92,7 +95,7 @@ def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, n
     for entry in entries:
         row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
-            continue  # it moves just now
+            continue  # it is being moved right now
         if "ended_ms" in row:
             ended.append(_gone(entry, "#run = :seen AND #ended_ms = :ended", seen=entry.run, ended=row["ended_ms"]))
         else:
@@ -120,7 +123,7 @@ def _gone(entry: Entry, when: str, **values: int | str) -> list[Action]:
 
 
 def _delete_open(store: BatchParts, batch: Batch, provider: int, found: Sequence[_Found], *, now_ms: int) -> int:
-    """Runs of one provider that have not ended, in one transaction with its lane. Returns how many; 0 if it lost."""
+    """Delete open runs of one provider in one transaction with its lane. Return how many; 0 if it lost."""
     lane = lanes_of(store.db, [provider])[provider]
     mine = [one for one in found if not _is_out(lane, one.entry, now_ms=now_ms)]
     if not mine:
@@ -148,7 +151,7 @@ def _is_out(lane: LaneItem, entry: Entry, *, now_ms: int) -> bool:
 def _delete_day(store: BatchParts, batch: Batch, day: Day) -> None:
     item_keys = [keys.counter_key(batch.id, day.date, counter) for counter in range(keys.COUNTERS)]
     store.db.write_many([delete(ITEMS, key) for key in (*item_keys, keys.day_number_key(day.number))])
-    store.db.write(delete(ITEMS, keys.day_key(batch.id, day.date)))  # last: while it is there, the day is found again
+    store.db.write(delete(ITEMS, keys.day_key(batch.id, day.date)))  # last, so that the next pass finds the day
 
 
 def _delete_records(store: BatchParts, batch: Batch, *, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""Runs are put into the ledger and into their places: each once, and no two of a provider in one millisecond."""
+"""Puts runs into the ledger and into their places: each once, and no two of a provider in the same millisecond."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from paceline.core.batches.values import Placements
 T = TypeVar("T")
 
 RUNS_PER_WRITE = (ACTIONS_MAX - 2) // 2
-"""Two items for each run; and the day's counter, and the lane where it moves in the same act."""
+"""A run takes two actions. The day's counter takes one, and so does the lane if it is in the same transaction."""
 
 
 class Placing(NamedTuple):
@@ -36,7 +36,7 @@ class Placing(NamedTuple):
 
 
 class Made(NamedTuple):
-    """How many were really made, and the first due time of each provider that has a run of the page waiting."""
+    """Counts of the runs that were made, and the first due time of each provider that has a waiting run of the page."""
 
     enqueued: int
     skipped: int
@@ -51,10 +51,10 @@ def placings(day: Day, page: Placements, *, missed: bool) -> list[Placing]:
 
 
 def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -> Made:
-    """All of them, in transactions of some fifty.
+    """Write all runs, in transactions of about fifty.
 
-    Hopes that all of it is new and free, as it nearly always is, and looks closer at those whose transaction was lost.
-    What is there already was perhaps left by a planner that died before it woke the provider: it is woken for too.
+    Tries first as if all were new, as they nearly always are, and looks at each run of a transaction that was lost. A
+    run that exists already may be from a planner that died before it woke the provider, so the provider is woken.
     """
     left = _apart(sorted(wanted))
     enqueued = skipped = 0
@@ -79,10 +79,11 @@ def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -
 
 
 def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> list[list[list[T]]]:
-    """What is to be written, in transactions of so many; those of a chain one after the other. Rows are by provider.
+    """Return rows in transactions of ``size``; those of one chain are written one after the other.
 
-    A provider's queue is one partition of a thousand write units a second, and its claims and settlements need some of
-    them: so no two transactions full of one provider's runs are under way at once. What is left of all goes together.
+    Rows are sorted by provider. A provider's queue is one partition with a thousand write units a second, and its
+    claims and settlements need some of them: so no two transactions full of one provider's runs are written at the same
+    time. The remainders of all providers are put together.
     """
     found: list[list[list[T]]] = []
     rest: list[T] = []
@@ -98,7 +99,7 @@ def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> 
 def _write(
     db: Database, day: Day, chained: Sequence[list[list[Placing]]], *, now_ms: int
 ) -> list[tuple[list[Placing], bool]]:
-    """Each transaction's runs, and whether it happened."""
+    """Write the transactions. Return the runs of each, and whether it was won."""
 
     def write(numbered: tuple[int, list[list[Placing]]]) -> list[tuple[list[Placing], bool]]:
         turn, chain = numbered
@@ -108,7 +109,7 @@ def _write(
 
 
 def enqueue_with_lane(db: Database, looks: Looks, day: Day, wanted: Sequence[Placing]) -> int:
-    """A few, each provider's with its lane in one act: nobody comes back to wake it."""
+    """Write a few runs, each provider's in one transaction with its lane: nobody would come back to wake it."""
     made = 0
     for provider, group in groupby(_apart(sorted(wanted)), key=lambda placing: placing.provider):
         mine = list(group)
@@ -142,13 +143,17 @@ def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
             row |= {"state": "skipped", "attempt": 0, "ended_ms": now_ms, "reason": MISSED_WHEN_PLANNED}
         else:
             row |= {"shard": keys.open_shard(run), "at": due_ms}
+        # ABSENT on both: the ledger makes each run once for ever, and the place makes its due time unique in the queue.
         ledger = item_at(keys.ledger_key(run), provider=provider, due_ms=due_ms)
         actions += [put(RUNS, ledger, when=ABSENT), put(RUNS, row, when=ABSENT)]
     return actions
 
 
 def _count(day: Day, turn: int, chunk: Sequence[Placing]) -> Action:
-    """In the same transaction, so that the day's figures are true whatever crashes."""
+    """Return the action that counts the runs.
+
+    It is in the same transaction, so the figures stay true after any crash.
+    """
     missed = sum(placing.missed for placing in chunk)
     key = keys.counter_key(day.batch, day.date, turn % keys.COUNTERS)
     change = "ADD #enqueued :enqueued, #skipped :skipped"
@@ -162,7 +167,7 @@ def _note_firsts(firsts: dict[int, int], chunk: Iterable[Placing]) -> None:
 
 
 def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
-    """(those that the ledger has not, those that it has, as they stand there)."""
+    """Return the runs that are not in the ledger, and those that are, with provider and due time as stored there."""
     found = db.get_many(RUNS, (keys.ledger_key(placing.run) for placing in chunk))
     left = [placing for placing in chunk if keys.ledger_key(placing.run) not in found]
     known = [
@@ -174,7 +179,7 @@ def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], lis
 
 
 def _apart(rows: Iterable[Placing]) -> list[Placing]:
-    """In due order, and no two of a provider in one millisecond."""
+    """Return the runs in due order, moved apart so that no two of a provider share a millisecond."""
     moved: list[Placing] = []
     for placing in rows:
         last = moved[-1] if moved else None
@@ -197,7 +202,7 @@ def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
 
 
 def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int]:
-    """For each time, in rising order, itself or the next free one: no run of the provider is there, ended or not."""
+    """Return for each time, in rising order, itself or the next one at which the provider has no run, ended or not."""
     free = FreeKeys(partial(_used_from, db, keys.queue_partition(provider)))
     dues: list[int] = []
     last = -1

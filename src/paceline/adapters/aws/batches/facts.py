@@ -1,4 +1,4 @@
-"""What a process remembers of days and providers, and what records and batches want right now."""
+"""Days and providers that a process remembers, and the current wishes of records and batches."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from paceline.core.batches.unwanted import DayFacts
 
 
 class Policies:
-    """Policies by provider's number. The lane tells the revision, so an edit by any process counts at once."""
+    """A cache of policies by provider number. The lane has the revision, so an edit by any process counts at once."""
 
     def __init__(self) -> None:
         self._known: dict[int, KnownPolicy] = {}
         self._names: dict[int, str] = {}
 
     def of(self, db: Database, lanes: Iterable[LaneItem]) -> dict[int, KnownPolicy]:
-        """Of those whose provider exists."""
+        """Return the policies of lanes whose provider exists."""
         there = [lane for lane in lanes if lane.revision is not None]
         missing = [lane.provider for lane in there if not self._is_known(lane)]
         if missing:
@@ -33,7 +33,7 @@ class Policies:
         return {lane.provider: self._known[lane.provider] for lane in there}
 
     def names(self, db: Database, numbers: Iterable[int]) -> dict[int, str]:
-        """A number has one name for ever."""
+        """Return names by number; a number never gets another name."""
         wanted = set(numbers)
         if missing := wanted - self._names.keys():
             found = db.get_many(ITEMS, map(provider_number_key, missing))
@@ -53,7 +53,10 @@ class Policies:
 
 
 class Facts:
-    """A day's window and its batch's name never change, so they are read once; all else is read each time."""
+    """A cache of days.
+
+    A day's window and its batch's name never change, so they are read once; all else is read each time.
+    """
 
     DAYS_MAX = 65_536
 
@@ -63,7 +66,7 @@ class Facts:
         self._batches: dict[int, str] = {}
 
     def days(self, db: Database, numbers: Iterable[int]) -> dict[int, Item]:
-        """(batch, batch_number, date, start_ms, end_ms) of those that exist."""
+        """Return (batch, batch_number, date, start_ms, end_ms) of those days that exist."""
         wanted = set(numbers)
         if missing := wanted - self._days.keys():
             if len(self._days) >= self.DAYS_MAX:

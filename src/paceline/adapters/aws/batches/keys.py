@@ -1,4 +1,4 @@
-"""Where the items of batches stand, and the integers that name runs.
+"""Keys of the items of batches, and the numbers that name runs.
 
 Table ``items``
     providers / id                      number, revision, spec, created_ms, updated_ms, deleted
@@ -30,7 +30,7 @@ from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK
 SHARDS = 8
 """Partitions over which the records of a batch, the ledger of a day and dead letters are spread."""
 LANE_SHARDS = 4
-"""A claim asks each: few, and still enough for a thousand calls a second."""
+"""Shards of ready lanes. A claim reads each: so few, and still enough for a thousand calls a second."""
 COUNTERS = 16
 LANE = "lane"
 LAST = "9" * DIGITS
@@ -116,7 +116,7 @@ def lane_key(provider: int) -> Key:
 
 
 def provider_in(partition: str) -> int:
-    """The inverse of ``queue_partition``."""
+    """Return the provider's number: the inverse of ``queue_partition``."""
     return int(partition[2:])
 
 
@@ -136,7 +136,7 @@ def lane_shard(number: int) -> str:
 
 
 def worker_shard(number: int) -> str:
-    """Of a lane that workers claim from: the caller does not look there."""
+    """Return the shard of a lane that workers claim from: Paceline's own callers do not read it."""
     return f"worker#{number % LANE_SHARDS}"
 
 
@@ -149,7 +149,7 @@ def lane_shards() -> list[str]:
 
 
 def open_shard(run: int) -> str:
-    """Of a run that has not ended."""
+    """Return the shard of a run that has not ended."""
     return open_shard_of(run >> RECORD_BITS, (run & RECORD_MASK) % SHARDS)
 
 

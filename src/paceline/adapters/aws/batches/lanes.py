@@ -1,8 +1,8 @@
-"""A provider's lane: the item with its pace, when to look at it, and its runs that are out or in back-off.
+"""A provider's lane: the item with its pace, the time of its next look, and its runs that are out or in back-off.
 
-Every change of a run that has not ended goes through its lane: the lane is written only at the version that was read,
-so of two claimers, settlers or editors one loses and looks again. What is out or in back-off stands in the lane, not in
-an item of its own; so a claim is one write, however many runs it starts.
+Every change of an open run goes through its lane, and a lane is written only at the version that was read: so of two
+claimers, settlers or editors one loses and reads again. Runs that are out or in back-off are stored in the lane, not in
+items of their own; so a claim is one write, however many runs it starts.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from paceline.core.batches.settle import Held
 from paceline.errors import StoreUnavailable
 
 SKEW_MS = 300_000
-"""So far apart at most are the clocks of those who plan and those who claim."""
+"""Largest difference between the clocks of planners and claimers."""
 LOOK_ROWS = 16
-"""So many are asked for first where it is not known how many are due."""
+"""Rows of the first request if it is not known how many runs are due."""
 LOOKS_MAX = 64
-"""So many requests at most look along a queue for waiting runs."""
+"""Requests that one search along a queue for waiting runs makes at most."""
 
 
 class LaneItem(msgspec.Struct, frozen=True):
-    """``front_ms``: no waiting run is due before. ``ready_ms``: when to look. Both may be too early, never too late.
+    """A lane.
 
-    ``revision`` is the provider's, None if it was removed. ``held`` is by due time. ``aside`` counts runs that are.
-    ``outgoing``: workers claim its runs, and nobody else.
+    No waiting run is due before ``front_ms``; ``ready_ms``: when to look. Both may be too early, never too late.
+    ``revision`` is the provider's, None if it was removed. ``held``: runs that are out or in back-off, by due time.
+    ``aside``: number of runs set aside. ``outgoing``: only workers claim its runs.
     """
 
     provider: int
@@ -55,15 +56,15 @@ class LaneItem(msgspec.Struct, frozen=True):
 
     @property
     def first_ms(self) -> int:
-        """When the first of its runs was, or is, due."""
+        """Due time of the first open run."""
         return min((self.front_ms, *self.held))
 
     def knows(self, due_ms: int) -> bool:
-        """True unless the run that waits and is due then would never be looked at."""
+        """Return False if a waiting run with this due time would never be looked at."""
         return due_ms >= self.front_ms or due_ms in self.held
 
     def woken(self, due_ms: int) -> LaneItem:
-        """With a run that waits and is due then."""
+        """Return the lane with one more waiting run, due then."""
         if max(self.front_ms, self.ready_ms) <= due_ms:
             return self
         return self.change(front_ms=min(self.front_ms, due_ms), ready_ms=min(self.ready_ms, due_ms))
@@ -81,14 +82,14 @@ class Run(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Runs that wait, in due order, and no later than when the next one beyond them is due."""
+    """Waiting runs in due order; ``beyond_ms`` is no later than the due time of the next one beyond them."""
 
     runs: list[Run]
     beyond_ms: int
 
 
 def write_lane(before: LaneItem | None, after: LaneItem) -> Action:
-    """Wins if the lane is still as it was before; None: if there is none."""
+    """Return the write of a lane. It wins if the lane is still ``before``, or for None if there is no lane."""
     assert before is None or after.version > before.version
     pace = after.pace
     item = {
@@ -150,15 +151,15 @@ def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
 
 
 def ready_index(db: Database, counter: ChangeCounter) -> IndexCache:
-    """When the next lane is to be looked at."""
+    """Return the cache of the index that orders lanes by their next look."""
     return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", keys.lane_shards))
 
 
 class Looks:
-    """When lanes that this process wrote or read are to be looked at.
+    """Times of the next look at lanes that this process wrote or read.
 
-    The index says so too, but a moment later, and by then what this process has just made possible would be late. What
-    is noted here may be wrong, since others write as well: it only says which lanes to read.
+    The index has them too, but a moment later, and then runs that this process has just made possible would be late. A
+    time here may be wrong, since others write as well: it only says which lanes to read.
     """
 
     KEPT_MAX = 4_096
@@ -184,7 +185,10 @@ class Looks:
         self._ready[lane.provider] = ready_ms
 
     def last_seen(self, provider: int) -> LaneItem | None:
-        """A lane with runs out, as this process wrote or read it last: a guess, which a write at its version proves."""
+        """Return a lane with runs out as this process last wrote or read it.
+
+        It is a guess, which a write at its version confirms.
+        """
         return self._lanes.get(provider)
 
     def before(self, limit_ms: int) -> list[int]:
@@ -195,7 +199,10 @@ class Looks:
 
 
 def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
-    """Changes and writes until nobody came in between. A change that changes nothing is not written."""
+    """Change and write a lane, again with the newest lane if another write came in between.
+
+    An unchanged lane is not written.
+    """
     provider = lane.provider
     before: LaneItem | None = lane
     for _ in attempts():
@@ -216,10 +223,10 @@ def busy_lane(provider: int) -> StoreUnavailable:
 
 
 def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
-    """Lets a claim look at each of these providers no later than when its run, which waits already, is due.
+    """Make each of these providers ready no later than its waiting run is due.
 
-    A claim that has looked along the queue before the run was there must not win after this. Only a lane that is ready
-    is claimed from; so such a lane gets another version, whatever its front says.
+    A claim that read the queue before the run was there must not win after this. Claims take only ready lanes; so a
+    ready lane gets a new version, whatever its ``front_ms``.
     """
 
     def woken(lane: LaneItem) -> LaneItem:
@@ -234,9 +241,9 @@ def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) 
 def waiting_from(
     db: Database, lane: LaneItem, from_ms: int, *, limit: int, until_ms: int = NEVER_MS, least: int = 0
 ) -> Waiting:
-    """Looks on until there are more than the limit, so that it is known what comes next.
+    """Return waiting runs; reads until there are more than the limit, so that the next one is known.
 
-    Or until one is due after ``until_ms``, if there are more than ``least`` by then: what is read is paid for.
+    It stops earlier at a run due after ``until_ms``, if there are more than ``least`` by then: reads cost money.
     """
     found: list[Run] = []
     if from_ms >= NEVER_MS:
@@ -276,13 +283,16 @@ def held_runs(lane: LaneItem) -> list[Run]:
 
 
 def ready_providers(looks: Looks, *, now_ms: int, limit: int) -> list[int]:
-    """Those that may be ready: what the index says, and what this process knows."""
+    """Return providers that may be ready, from the index and from what this process knows."""
     rows = sorted((row["at"], keys.provider_in(row["pk"])) for row in looks.index.upto(now_ms, limit=limit))
     return list(dict.fromkeys([*(provider for _, provider in rows[:limit]), *looks.before(now_ms + 1)[:limit]]))
 
 
 def place_again(gone: Action, run: int, provider: int, due_ms: int, **facts: Any) -> list[Action]:
-    """Gives a run another place, in which it waits. ``gone``: deletes its old one, on condition that it is there."""
+    """Return actions that give a run another place, in which it waits.
+
+    ``gone``: deletes the old place if it is there.
+    """
     item = item_at(keys.place_key(provider, due_ms), run=run, state="waiting", shard=keys.open_shard(run), at=due_ms)
     change, values = setting({"provider": provider, "due_ms": due_ms})
     ledger = update(RUNS, keys.ledger_key(run), change, when=PRESENT, **values)

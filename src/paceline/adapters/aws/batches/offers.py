@@ -1,7 +1,7 @@
-"""Runs of providers of kind ``outgoing``, told to ``work.fifo``: a program that reads SQS finds its work there.
+"""Offers of outgoing runs in ``work.fifo``: a program that reads SQS finds its work there.
 
-A message says what may start; the claim by the run's name is the judge. What is told twice within five minutes SQS
-delivers once. A message that is lost is replaced by the next pass: nothing depends on a single one.
+A message says that a run may start; the claim by the run's id decides. If a message is sent twice within five
+minutes, SQS delivers it once. A lost message is replaced by the next pass: nothing depends on a single one.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from paceline.errors import StoreUnavailable
 from paceline.ports.queue_messages import Letter, Work, work_letter
 
 OFFERS_MAX = 100
-"""So many runs of one provider are told at once at most; its workers have to claim some before there are more."""
+"""Runs of one provider that are offered at once; its workers have to claim some before more are offered."""
 
 
 def offer_work(store: BatchParts, providers: Collection[int], *, now_ms: int) -> set[int]:
-    """Tells workers which runs may start. Returns those of the providers whose runs are for workers."""
+    """Offer workers the runs that may start. Return those of the providers whose runs are for workers."""
     theirs = {number for number, lane in lanes_of(store.db, providers).items() if lane.outgoing}
     letters = [letter for number in sorted(theirs) for letter in _letters(store, number, now_ms=now_ms)]
     if letters:
         try:
             store.queues.send(WORK_FIFO, letters)
         except StoreUnavailable:
-            return theirs  # what was written stays written, and the next pass tells it
+            return theirs  # the store is unchanged, and the next pass offers them again
     return theirs
 
 
 def offer_ready_work(store: BatchParts, *, now_ms: int) -> int:
-    """Tells workers of all runs that may start. Returns of how many providers."""
+    """Offer workers all runs that may start. Return the number of providers."""
     ready = ready_work(store, until_ms=now_ms)
     return len(offer_work(store, [number for number, _ in ready], now_ms=now_ms))
 
 
 def _letters(store: BatchParts, number: int, *, now_ms: int) -> list[Letter]:
-    """Of one provider, in order. A run that must not start is taken out first, as a claim does it."""
+    """Return the messages of one provider, in order. Unwanted runs are removed first, as a claim would do."""
     claiming = Claiming(store, [number], now_ms=now_ms, lease_ms=0, kind="outgoing", only=None)
     for _ in range(PASSES_MAX):
         lanes, known = claiming.open_lanes(claiming.ready_lanes(limit=1))
@@ -55,7 +55,7 @@ def _letters(store: BatchParts, number: int, *, now_ms: int) -> list[Letter]:
             name = store.facts.policies.names(store.db, [number])[number]
             return [_letter(look, due_ms, wishes, name) for due_ms in sorted(start.handle for start in starts)]
         else:
-            claiming.open(look, wishes)  # starts nothing, and notes when to look again
+            claiming.open(look, wishes)  # starts no run, but writes when to look again
             break
     return []
 

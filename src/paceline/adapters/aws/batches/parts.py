@@ -1,4 +1,4 @@
-"""What the functions of this package work with: the clients, and what this process remembers of batches."""
+"""The first argument of this package's functions: the clients, and this process's memory of batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.adapters.aws.batches.lanes import Looks, ready_index
 
 
 class BatchParts(Part):
-    """The first argument of every act on batches; the store is one."""
+    """The store, as the functions on batches see it."""
 
     @cached_property
     def facts(self) -> Facts:

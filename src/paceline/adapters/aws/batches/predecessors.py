@@ -1,4 +1,4 @@
-"""How the runs stand that must be done before others."""
+"""States of runs that must be done before others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.core.batches.unwanted import DayFacts, Predecessor
 
 
 def predecessors(db: Database, records: Mapping[int, Item], days: Mapping[int, DayFacts]) -> dict[int, Predecessor]:
-    """By run, of those whose record comes after another: how that other's run of the day stands."""
+    """Return by run, for records that come after another: the state of that other's run on the same day."""
     wanted = {
         run: name_key(days[run >> RECORD_BITS].batch, after)
         for run, record in records.items()
@@ -36,7 +36,7 @@ def predecessors(db: Database, records: Mapping[int, Item], days: Mapping[int, D
     found = {run: Predecessor(key.sk) for run, key in wanted.items()}
     for run, (provider, due_ms) in places.items():
         row, held = rows.get(place_key(provider, due_ms)), lanes[provider].held.get(due_ms)
-        # One that moves just now stands nowhere for a moment: it waits.
+        # A run that is being moved is nowhere for a moment: it counts as waiting.
         state = "waiting" if row is None or row["run"] != others[run] else row["state"]
         if held is not None and held.run == others[run]:
             state = held.state

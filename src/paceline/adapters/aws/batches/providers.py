@@ -1,4 +1,4 @@
-"""Items of providers as their operator declared them."""
+"""Providers in DynamoDB, as the operator declared them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ def _create(item: Item, *, outgoing: bool) -> list[Action]:
 
 
 def _replace(item: Item, *, seen: int, outgoing: bool) -> list[Action]:
-    """More may be allowed now than when its next look was set. All else in its lane stays, so nobody is raced."""
+    """Return the actions that replace a provider.
+
+    Its lane becomes ready, because the new policy may allow more. The other attributes of the lane stay, so the update
+    needs no version as its condition.
+    """
     lane = update(
         RUNS,
         keys.lane_key(item["number"]),
@@ -120,7 +124,7 @@ def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "
             [put(ITEMS, gone, when="#revision = :seen", seen=item["revision"]), write_lane(lane, after)]
         )
         if done.won and _is_named(store.db, item["number"]):
-            # A record came in between: the provider is as it was, and nobody has seen otherwise for long.
+            # A record was written in between: the provider is restored.
             back = item | {"revision": gone["revision"] + 1}
             store.db.transact(_replace(back, seen=gone["revision"], outgoing=lane.outgoing))
             return "in_use"
@@ -136,7 +140,7 @@ def _has_runs(db: Database, lane: LaneItem) -> bool:
 
 
 def _is_named(db: Database, number: int) -> bool:
-    """Reads the names of all records: a provider is seldom removed."""
+    """Return True if a record names the provider. Reads the names of all records: a provider is seldom removed."""
     batches = db.page(ITEMS, "batches", limit=BATCHES_MAX, only="#sk")
     partitions = [keys.name_partition(batch["sk"], shard) for batch in batches for shard in range(keys.SHARDS)]
     named = "#provider = :provider AND attribute_not_exists(#deleted)"
@@ -176,7 +180,7 @@ def provider_queue(store: BatchParts, number: int, policy: Policy, *, limit: int
 
 
 def latencies_ms(store: BatchParts, numbers: Sequence[int], *, runs_max: int) -> dict[int, float]:
-    """What ended lies before what waits; the newest of it first."""
+    """Return mean latencies of done runs. Ended runs come before waiting ones in the queue; the newest are read."""
     means = store.db.threads.fan_out(lambda number: _latency_ms(store.db, number, runs_max), numbers)
     return {number: mean for number, mean in zip(numbers, means, strict=True) if mean is not None}
 

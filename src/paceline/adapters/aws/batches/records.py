@@ -1,4 +1,4 @@
-"""Batches and their records as their operator declared them, and the records that come while a day is on."""
+"""Batches and their records as the operator declared them, and records that are added during a day."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from paceline.core.batches.values import RECORDS_READ_MAX, BatchPut, LateRecord,
 
 DAYS_MAX = 16
 WRITE_BYTES_MAX = 1_000_000
-"""Of bodies in one transaction; AWS takes four megabytes, names and all."""
+"""Bytes of bodies in one transaction; AWS takes four megabytes, including names."""
 ACTIONS_PER_RECORD = 4
-"""Its name, itself, and at most that it came and that it is no longer gone."""
+"""A record takes at most four actions: its name, itself, its note as a late record, its note as removed."""
 
 
 def put_batch(
@@ -66,7 +66,7 @@ def batch(store: BatchParts, batch_id: str) -> Batch | None:
     return read_batch(item) if item else None
 
 
-find_batch = batch  # where an argument has the name
+find_batch = batch  # a second name, for functions with an argument ``batch``
 
 
 def batches(store: BatchParts, *, after: str, limit: int) -> list[Batch]:
@@ -105,7 +105,10 @@ def _batch_item(after: Batch) -> Item:
 
 
 class _Change(NamedTuple):
-    """A record that is put. ``before`` None: it is new. ``version``: of the item before, 0 if there was none."""
+    """A record that is put.
+
+    ``before`` is None if it is new. ``version``: that of the item before, 0 if there was none.
+    """
 
     before: RecordState | None
     after: RecordState
@@ -134,7 +137,7 @@ def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], 
         raise busy(f"records of {batch.id}")
     for name in _undo_orphans(store, batch, written):
         results |= {index: "no_provider" for index, record in enumerate(records) if record.id == name}
-    # A day that was opened meanwhile may have been planned without them.
+    # A day that was opened in the meantime may have been planned without them.
     if came and not day_is_on and _day_is_on(store, batch, now_ms=now_ms):
         store.db.write_many(put(ITEMS, _newcomer(batch, number)) for number in came)
     store.change_counter.bump()
@@ -142,7 +145,7 @@ def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], 
 
 
 class _Page:
-    """Records judged one by one against what is there, and written together, some to a transaction."""
+    """Records judged one by one against the stored ones, and written together, some in each transaction."""
 
     def __init__(
         self, db: Database, numbers: Numbers, batch: Batch, records: list[tuple[int, RecordSpec]], *, day_is_on: bool
@@ -162,14 +165,17 @@ class _Page:
         self.came = self._puts.came
 
     def changes(self) -> dict[str, _Change]:
-        """What is to be written, by name."""
+        """Return the changes to be written, by name."""
         return {
             name: _Change(self._before.get(name), after, self._versions.get(name, 0))
             for name, after in self._puts.changed().items()
         }
 
     def write(self) -> set[str]:
-        """The names of those that somebody else wrote meanwhile; nothing of theirs, or of their company, is written."""
+        """Write the changes.
+
+        Return the names of those that lost: a transaction with one lost record writes none of its records.
+        """
         changed = list(self.changes())
         size = ACTIONS_MAX // ACTIONS_PER_RECORD if self._before or self._day_is_on else ACTIONS_MAX // 2
         groups = self._groups(changed, size)
@@ -177,7 +183,7 @@ class _Page:
         return {name for group, one in zip(groups, done, strict=True) if not one.won for name in group}
 
     def _groups(self, names: Sequence[str], size: int) -> list[list[str]]:
-        """So many to a transaction at most, and no more bytes than it takes."""
+        """Return the names in groups for transactions: at most ``size`` each, and at most WRITE_BYTES_MAX bytes."""
         groups: list[list[str]] = []
         size_bytes = WRITE_BYTES_MAX
         for name in names:
@@ -209,7 +215,7 @@ class _Page:
 
 
 def _record_items(batch: Batch, name: str, state: RecordState, *, version: int) -> tuple[Item, Item]:
-    """(what a plan needs, what a call needs)."""
+    """Return the two items of a record: the one that plans read, and the one that calls read."""
     facts: Item = {
         "number": state.number,
         "provider": state.provider,
@@ -229,7 +235,7 @@ def _newcomer(batch: Batch, number: int) -> Item:
 
 
 def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
-    """Records by name, also those that were deleted, and the versions of their items."""
+    """Return records by name, including deleted ones, and the versions of their items."""
     named = db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in names))
     records = db.get_many(ITEMS, (keys.record_key(one["number"]) for one in named.values()))
     states = {
@@ -248,10 +254,10 @@ def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str,
 
 
 def _undo_orphans(store: BatchParts, batch: Batch, written: Mapping[str, _Change]) -> list[str]:
-    """Restore records that were written while their provider was being removed. Returns their names.
+    """Restore records that were written while their provider was being removed. Return their names.
 
-    The removal of a provider looks for records before and after: one that it did not see was written after that, and
-    so finds the provider removed here.
+    The removal searches for records before and after it: a record that it did not see was written later, and so this
+    function finds the provider removed.
     """
     lanes = lanes_of(store.db, {change.after.provider for change in written.values()})
     orphans = [name for name, change in written.items() if _is_removed(lanes, change.after.provider)]
@@ -261,7 +267,7 @@ def _undo_orphans(store: BatchParts, batch: Batch, written: Mapping[str, _Change
             remove_record(store, batch, name)
             continue
         named, item = _record_items(batch, name, was, version=version + 2)
-        # A write since then was made with the provider known to be removed, and stands.
+        # A later write was made knowing that the provider is removed, and stays.
         store.db.transact([put(ITEMS, named, when="#version = :seen", seen=version + 1), put(ITEMS, item)])
     return orphans
 
@@ -305,7 +311,7 @@ def records_of(store: BatchParts, numbers: Sequence[int]) -> list[RecordSpec]:
 def find_records(
     store: BatchParts, batch: Batch, *, provider: str | None = None, active: bool | None = None, after: str, limit: int
 ) -> tuple[list[RecordSpec], str | None]:
-    """Reads the names of a chunk at a time, and whole records only of those that are wanted."""
+    """Return a page of records. Reads the names in chunks, and whole records only of those that are wanted."""
     item = store.db.get(ITEMS, keys.provider_key(provider)) if provider is not None else None
     if provider is not None and item is None:
         return [], None
@@ -329,7 +335,7 @@ def _is_wanted(row: Item, provider: int | None, *, active: bool | None) -> bool:
 
 
 def _named_page(db: Database, batch: Batch, *, after: str, limit: int) -> list[Item]:
-    """The first of each shard, put together in order of their names; those that are deleted, too."""
+    """Return the first names of each shard, merged in order, including deleted ones."""
     partitions = [keys.name_partition(batch.id, shard) for shard in range(keys.SHARDS)]
     pages = db.threads.fan_out(partial(_names_in, db, after=after, limit=limit), partitions)
     return sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:limit]

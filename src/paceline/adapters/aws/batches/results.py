@@ -1,4 +1,4 @@
-"""A day's runs as they are reported. The ledger says where each run stands; no more than its day is read."""
+"""A day's runs for reports. The ledger has the place of each run; nothing beyond the day is read."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount, OutCa
 CHUNK_RUNS = 1_000
 NUMBER_BITS = 22
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
-"""Of a provider's number."""
+"""Mask of a provider's number."""
 
 
 class Entry(NamedTuple):
-    """A run in the ledger, and where it stands."""
+    """A run in the ledger, and its place."""
 
     run: int
     provider: int
@@ -52,7 +52,7 @@ def _counts_in(db: Database, day: int, shard: int) -> Counter[tuple[int, CallSta
 
 
 def day_dues(store: BatchParts, day: Day) -> tuple[array[int], array[int]]:
-    """Each run is kept as one number, so that a day of a million fits."""
+    """Return the due times and providers of a day. Each run is kept as one number, so that a day of a million fits."""
     places: list[int] = []
     for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day.number, shard), range(keys.SHARDS)):
         places += some
@@ -65,7 +65,7 @@ def _places_in(db: Database, day: int, shard: int) -> list[int]:
 
 
 def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:
-    """All runs of a day in one shard of the ledger."""
+    """Yield all runs of a day in one shard of the ledger, in pages."""
     return in_pages(_walk_in(db, day, shard, after=0), CHUNK_RUNS)
 
 
@@ -126,7 +126,7 @@ def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
 
 
 def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]:
-    """In order of record number, those after the given one: the first of each shard, put together."""
+    """Return runs in order of record number, after the given one: the first of each shard, merged."""
     pages = db.threads.fan_out(lambda shard: _entries_in(db, day, shard, after=after, limit=limit), range(keys.SHARDS))
     return list(islice(merge(*pages), limit))
 
@@ -142,14 +142,14 @@ def _walk_in(db: Database, day: int, shard: int, *, after: int, size: int = CHUN
 
 
 def entries_by_run(db: Database, runs: Iterable[int]) -> list[Entry]:
-    """Those that the ledger has, in order."""
+    """Return those of the runs that are in the ledger, in order."""
     item_keys = {keys.ledger_key(run): run for run in runs}
     found = db.get_many(RUNS, item_keys)
     return sorted(Entry(item_keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
 
 
 def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
-    """In the order given."""
+    """Return the runs in the order given."""
     states = _states(store.db, entries)
     records = store.db.get_many(ITEMS, (keys.record_key(entry.run & RECORD_MASK) for entry in entries))
     days = store.facts.days(store.db, (entry.run >> RECORD_BITS for entry in entries))
@@ -164,7 +164,7 @@ def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
 
 
 def _states(db: Database, entries: Sequence[Entry]) -> dict[int, Item]:
-    """Each run's item; of one that is held, as its lane has it. A run that moves while it is looked for is left out."""
+    """Return each run's item, with the lane's facts if it is held. A run that is being moved is left out."""
     rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     found = {
         entry.run: row

@@ -1,4 +1,4 @@
-"""What becomes of runs that are out: settled, given back, or pulled back after the clock was set back."""
+"""Ends of leases on DynamoDB: runs are settled, given back, or pulled back after the clock was set back."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ PROVIDERS_PAGE = 1_000
 
 
 class _Change(NamedTuple):
-    """A lane as it shall be, the runs that change with it, and which of those asked for count.
+    """A changed lane, the runs that change with it, and which of the requests count.
 
-    The lane is the one before if none counts: one that was never written must not be remembered.
+    If none counts, the lane is the one before: a lane that was never written must not be remembered.
     """
 
     lane: LaneItem
@@ -59,7 +59,7 @@ class _Change(NamedTuple):
 
 
 def settle_calls(store: BatchParts, settlements: Sequence[CallSettlement]) -> list[bool]:
-    """Each provider's in one transaction with its lane, or in a few if they are very many."""
+    """Settle runs; each provider's in one transaction with its lane, or in a few if there are very many."""
     groups: dict[int, list[int]] = defaultdict(list)
     for index, item in enumerate(settlements):
         groups[provider_of(item.handle)].append(index)
@@ -82,7 +82,7 @@ def settle_calls(store: BatchParts, settlements: Sequence[CallSettlement]) -> li
 
 
 def _lanes(db: Database, looks: Looks, groups: dict[int, list[CallSettlement]]) -> dict[int, LaneItem]:
-    """As this process knows them, where all that it settles is out there; those that it does not know so are read."""
+    """Return the lanes as this process remembers them, if all runs to be settled are out there; the others are read."""
     guesses = {provider: lane for provider in groups if (lane := looks.last_seen(provider)) is not None}
     for provider, lane in list(guesses.items()):
         if not all(counts(lane.held.get(due_ms_of(item.handle)), item) for item in groups[provider]):
@@ -91,7 +91,7 @@ def _lanes(db: Database, looks: Looks, groups: dict[int, list[CallSettlement]]) 
 
 
 def release_calls(store: BatchParts, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-    """An attempt that never began does not count."""
+    """Give runs back. An attempt that never began does not count."""
     groups: dict[int, list[int]] = defaultdict(list)
     for index, (handle, _) in enumerate(fences):
         groups[provider_of(handle)].append(index)
@@ -132,11 +132,12 @@ def _in_parts(
 def _write(
     db: Database, lane: LaneItem, items: Sequence[T], decide: Callable[[LaneItem, Sequence[T]], _Change]
 ) -> _Change:
-    """Decides on the newest lane until nobody came in between."""
+    """Decide on the newest lane and write, until no other write came in between."""
     for _ in attempts():
         change = decide(lane, items)
         if change.lane is lane:
             return change
+        # The lane comes first: if it was written in between, the transaction is lost and returns the lane as it is now.
         done = db.transact([write_lane(lane, change.lane), *change.actions])
         if done.won:
             return change
@@ -146,7 +147,10 @@ def _write(
 
 
 def _settled(before: LaneItem, known: KnownPolicy, items: Sequence[CallSettlement], *, plain: bool) -> _Change:
-    """``plain``: good calls that close nothing. Of two that are right, the first counts."""
+    """Return the settled lane.
+
+    ``plain``: good calls that close nothing. The first of two settlements with the right fence counts.
+    """
     pace, held, ready_ms = before.pace, dict(before.held), before.ready_ms
     actions: list[Action] = []
     won: list[bool] = []
@@ -199,7 +203,7 @@ def _end(provider: int, due_ms: int, run: int, item: CallSettlement) -> Action:
 
 
 def _tell(provider: int, due_ms: int, run: int, reason: str) -> Action:
-    """Why it waits for another try. All else about a run that is held stands in its lane."""
+    """Return the write of the reason why a run waits for another try. All else about a held run is in its lane."""
     key = place_key(provider, due_ms)
     return update(RUNS, key, "SET #reason = :reason", when=IN_PLACE, seen=run, was="waiting", reason=reason)
 
@@ -248,7 +252,7 @@ def extend_call(store: BatchParts, handle: int, attempt: int, *, until_ms: int, 
 
 
 def pull_back_calls(store: BatchParts, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-    """Looks at every provider's lane."""
+    """Pull back times that lie in the future, in every provider's lane."""
     moved = 0
     for page in in_pages(live_providers(store.db), PROVIDERS_PAGE):
         lanes = lanes_of(store.db, [item["number"] for item in page])

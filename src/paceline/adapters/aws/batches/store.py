@@ -1,7 +1,7 @@
-"""Providers, batches, their days and their runs on DynamoDB: a table of contents of the functions that fill the port.
+"""Providers, batches, days and runs on DynamoDB: the list of functions that fill the port.
 
-No act on many runs is one transaction: each run, and each provider's lane, moves by itself, and what was cut short is
-done again without harm.
+Writes of many runs are not one transaction: each run, and each provider's lane, is written by itself, and what was cut
+short is done again without harm.
 """
 
 from __future__ import annotations

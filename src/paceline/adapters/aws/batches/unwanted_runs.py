@@ -1,4 +1,4 @@
-"""Writes what core.batches.unwanted decides: runs that end, stand aside with their batch, or move."""
+"""Writes decisions of core.batches.unwanted: runs end, are set aside with their batch, or move."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ from paceline.core.batches.unwanted import (
 )
 
 ASIDE_MAX = 10_000
-"""So many come back from aside in one look; there are as many looks as it takes."""
+"""Runs that one read brings back from aside; there are as many reads as needed."""
 LOOKS_MAX = 10_000
 MOVES_MAX = 32
 IN_PLACE = "#run = :seen AND #state = :was"
 
 
 class Wishes(NamedTuple):
-    """What records, days and batches want now: of every run that a claim may start."""
+    """The current wishes of records, days and batches, for every run that a claim may start."""
 
     records: dict[int, Item]
-    """By run."""
+    """Records by run."""
     days: dict[int, DayFacts]
     before: dict[int, Predecessor]
-    """By run: of those whose record comes after another."""
+    """Predecessors by run, for records that come after another."""
 
     def day(self, run: int) -> DayFacts:
         return self.days[run >> RECORD_BITS]
 
     def record(self, run: int) -> Item | None:
-        """The run's record, if it is there and wants to run."""
+        """Return the run's record, if it exists and is active."""
         record = self.records.get(run)
         return record if record is not None and record["active"] and not record.get("deleted") else None
 
     def judge(self, run: Run, provider: int, *, now_ms: int) -> Unwanted | None:
-        """What core decides for a run of this provider's queue."""
+        """Return core's verdict on a run of this provider's queue; None if it may start."""
         if run.at_ms > now_ms:
             return None  # its record was not read
         record = self.record(run.run)
@@ -66,9 +66,9 @@ class Wishes(NamedTuple):
 def take_out(
     db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes, *, front_ms: int, now_ms: int
 ) -> set[int]:
-    """Takes runs that must not start out of a provider's queue, as far as one transaction reaches.
+    """Remove unwanted runs from a provider's queue, as many as fit into one transaction.
 
-    ``runs`` are all that are held and the first that wait; ``front_ms``: when the next after them is due. Returns the
+    ``runs`` are all held ones and the first waiting ones; ``front_ms``: when the next after them is due. Returns the
     numbers of the batches for which runs were set aside.
     """
     judged = [(run, wishes.judge(run, lane.provider, now_ms=now_ms)) for run in runs]
@@ -84,6 +84,7 @@ def take_out(
     for run, verdict in judged:
         if verdict is None:
             continue
+        # Setting a run aside takes two actions, and the lane takes one.
         if len(actions) + 3 > ACTIONS_MAX:
             break
         gone.add(run.due_ms)
@@ -134,7 +135,7 @@ def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
 
 
 def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes) -> None:
-    """One after the other; the first that loses, and those after it, are moved by the next look."""
+    """Move runs one after the other; the first that loses, and those after it, are moved by the next look."""
     now: LaneItem | None = lane
     for run in runs:
         if now is not None:
@@ -142,7 +143,7 @@ def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], 
 
 
 def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple[Run, Defer]]) -> None:
-    """One after the other, as runs that move; each gets another place at its provider."""
+    """Move runs to a later due time, one after the other; each gets another place at its provider."""
     for run, verdict in runs:
         due_ms = free_dues_ms(db, lane.provider, [verdict.due_ms])[0]
         held = {other_ms: one for other_ms, one in lane.held.items() if other_ms != run.due_ms}
@@ -157,7 +158,10 @@ def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple
 
 
 def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) -> LaneItem | None:
-    """To its record's provider, with its due time and its attempts. The lane afterwards; None: it lost."""
+    """Move a run to its record's provider, with its due time and attempts.
+
+    Return the lane afterwards; None if it lost.
+    """
     target = lane_of(db, wishes.records[run.run]["provider"])
     assert target is not None
     due_ms = free_dues_ms(db, target.provider, [run.due_ms])[0]
@@ -177,7 +181,7 @@ def _leaving(lane: LaneItem, run: Run) -> Action:
 
 
 def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
-    """What stood aside for the batch waits again, in its place."""
+    """Put runs that were set aside for the batch back into their places. Return how many."""
     back = 0
     for _ in range(LOOKS_MAX):
         rows = db.page(RUNS, keys.aside_partition(batch_number), limit=ASIDE_MAX)
@@ -219,5 +223,5 @@ def _bring_back_some(db: Database, looks: Looks, batch_number: int, provider: in
         there = db.get_many(RUNS, (keys.aside_key(batch_number, provider, row["due_ms"]) for row in left))
         left = [row for row in left if keys.aside_key(batch_number, provider, row["due_ms"]) in there]
         if not left:
-            return  # another brought them back
+            return  # another process brought them back
     raise busy_lane(provider)

@@ -24,18 +24,21 @@ from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
 from paceline.core.batches.values import FOR_WORKERS_MAX, CallPurge
 
 KEPT_DAYS_MAX = 1_000_000
-"""All of them: a day is kept for as long as its runs are."""
+"""All days: a day is kept as long as its runs."""
 TOMBSTONES_MAX = 50
 PROVIDERS_MAX = 10_000
 QUEUES_MAX = 100
-"""Waiting runs are counted in the queues of so many providers, with so many requests in all."""
+"""Providers whose queues are read to count waiting runs, and the limit of requests for all of them."""
 DEAD_MAX = 10_000
-"""Dead letters are counted up to so many in each of their shards."""
+"""Dead letters that are counted in each of their shards at most."""
 ENDED = "#run = :seen AND #ended_ms = :ended"
 
 
 def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
-    """Walks on through the ledger from ``after``. A walk that begins also finishes what somebody left half done."""
+    """Walk on through the ledger from ``after`` and delete old runs.
+
+    A new walk also repairs what was left half done.
+    """
     if after <= 0:
         _return_left_aside(store)
     looked = deleted = 0
@@ -69,9 +72,9 @@ def _days_from(db: Database, after: int) -> list[Item]:
 def _purge_some(
     db: Database, looks: Looks, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
 ) -> int:
-    """Deletes what is old enough. Returns how many.
+    """Delete runs that are old enough. Return how many.
 
-    A waiting run that its provider's lane does not know of is told to it: its planner died before it could.
+    If a provider's lane does not know of a waiting run, the lane is woken: the planner died before it could do that.
     """
     rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     old: list[_Pair] = []
@@ -101,14 +104,14 @@ def _purge_some(
 
 
 class _Pair(NamedTuple):
-    """A run and its row in the ledger, to be deleted together."""
+    """A run and its ledger row, to be deleted together."""
 
     provider: int
     actions: list[Action]
 
 
 def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
-    """Some at once; where one of them was put back meanwhile, each by itself."""
+    """Delete pairs, many in a transaction; if one of them was put back in the meantime, each by itself."""
 
     def delete_some(chain: list[list[_Pair]]) -> list[tuple[list[_Pair], bool]]:
         return [(part, db.transact([action for pair in part for action in pair.actions]).won) for part in chain]
@@ -121,7 +124,7 @@ def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
 
 
 def _note_gone(db: Database, row: Item) -> None:
-    """Of a planned day whose runs are all deleted: walks need not look at it again."""
+    """Mark a planned day whose runs are all deleted: walks need not read it again."""
     day = db.get(ITEMS, keys.day_key(row["batch"], row["date"]))
     if day is not None and day["state"] == "planned":
         key = keys.day_number_key(int(row["sk"]))
@@ -152,7 +155,7 @@ def purge_records(store: BatchParts, *, after: int) -> CallPurge:
 
 
 def _kept_days(db: Database) -> dict[str, list[Item]]:
-    """By batch, the days of which runs may be in the ledger."""
+    """Return, by batch, the days that may have runs in the ledger."""
     found: dict[str, list[Item]] = defaultdict(list)
     kept = "attribute_not_exists(#gone)"
     for row in db.page(ITEMS, "days", limit=KEPT_DAYS_MAX, filtered=kept):
@@ -161,13 +164,16 @@ def _kept_days(db: Database) -> dict[str, list[Item]]:
 
 
 def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
-    """Not while a plan is under way: it may have seen a record that was removed since, and make a run of it yet."""
+    """Return False while a plan is under way.
+
+    It may have read a record that was removed since, and still make its run.
+    """
     there = db.get_many(ITEMS, (keys.day_key(batch, row["date"]) for row in days))
     return all(day["state"] == "planned" for day in there.values())
 
 
 def _forget(row: Item) -> list[Action]:
-    """Returns the actions that delete a record for good, unless it was put again meanwhile."""
+    """Return the actions that delete a record for good, unless it was put again in the meantime."""
     number = row["number"]
     return [
         delete(ITEMS, keys.name_key(row["batch"], row["name"]), when="#deleted = :yes", yes=True),
@@ -178,7 +184,7 @@ def _forget(row: Item) -> list[Action]:
 
 
 def batch_counts(store: BatchParts) -> BatchCounts:
-    """Costs a few hundred requests at most, however much waits; counts that they do not reach say "at least"."""
+    """Return counts, with a few hundred requests at most; a count that they do not reach is a lower bound."""
     providers = list(islice(live_providers(store.db), PROVIDERS_MAX))
     lanes = sorted(lanes_of(store.db, (item["number"] for item in providers)).values(), key=lambda lane: lane.first_ms)
     queues = [lane for lane in lanes if lane.first_ms < NEVER_MS][:QUEUES_MAX]
@@ -197,7 +203,7 @@ def batch_counts(store: BatchParts) -> BatchCounts:
 
 
 def calls_for_workers(store: BatchParts, *, now_ms: int) -> int:
-    """Looks into the queues of so many providers, with a page of requests for each."""
+    """Count waiting runs in the queues of a limited number of providers, up to a page of runs each."""
     rows = store.db.threads.fan_out(
         lambda shard: store.db.page(RUNS, shard, limit=QUEUES_MAX, index=READY_INDEX),
         keys.worker_shards(),
@@ -218,14 +224,14 @@ def dead_letters(store: BatchParts) -> int:
 
 
 def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:
-    """From the first on that has not ended."""
+    """Return how many runs wait, counted from the first that has not ended."""
     asked: Asked = {"first": padded(lane.first_ms), "last": keys.LAST, "only": "#state"}
     rows = db.walk(RUNS, keys.queue_partition(lane.provider), size=PAGE_MAX, **asked)
     return sum(row["state"] == "waiting" for row in islice(rows, limit))
 
 
 def _oldest_due_ms(db: Database, lanes: Sequence[LaneItem]) -> int | None:
-    """When the first run was due that has not ended. A lane may say too early a time, so the first ones are read."""
+    """Return the due time of the first open run. A lane's time may be too early, so its first runs are read."""
     oldest_ms = NEVER_MS
     for lane in lanes:
         if lane.first_ms >= oldest_ms:

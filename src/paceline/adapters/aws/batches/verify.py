@@ -1,4 +1,4 @@
-"""What ``paceline check`` looks for among batches' runs. It reads the whole table, once."""
+"""The invariants of batches' runs for ``paceline check``. Reads the whole table, once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paceline.core.batches.settle import DEAD_STATES
 Place = tuple[int, int]
 """Provider and due time."""
 SHOWN_MAX = 10
-"""So many of a kind are told."""
+"""Findings of one kind that are shown."""
 
 
 class _Seen:
-    """All that the table holds about batches, each run as a few numbers."""
+    """All items of the table about batches, each run as a few numbers."""
 
     def __init__(self, db: Database) -> None:
         self.ledger: dict[int, Place] = {}
@@ -56,7 +56,7 @@ class _Seen:
 
 
 def verify_batches(store: BatchParts) -> list[str]:
-    """What is wrong in two looks: while others write, one look alone sees halves of what they do."""
+    """Return problems that two looks find: while others write, a single look sees their writes half done."""
     found = _look(store.db)
     return [problem for problem in found if problem in again] if found and (again := _look(store.db)) else []
 

@@ -1,8 +1,9 @@
 """A change counter that all processes share: one item, which a writer bumps when it schedules something earlier.
 
 A process with loops reads it once a second instead of querying every shard of every index. A bump is a hint, like an
-index: one that is lost, or not made because its process died, costs lateness of at most ``index_cache.LASTING_S``. What
-only moves on, such as an entry that fired, bumps nothing: others expect it at its old place, and find nothing there.
+index: a lost one, or one not made because its process died, costs at most ``index_cache.LASTING_S`` of lateness. A row
+that only moves to a later time, such as an entry that fired, bumps nothing: others expect it at its old place, and find
+nothing there.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from paceline.adapters.aws.client.tables import LEDGER
 from paceline.errors import StoreUnavailable
 
 READ_S = 1.0
-"""How old the version may be in a process that caches indexes."""
+"""Age that the version may have in a process that caches indexes."""
 UNSETTLED_S = 4.0
-"""For so long after a bump the version keeps changing: an index lags, and a process bumps once for all that it writes
-within BUMP_S."""
+"""Time after a bump during which the version keeps changing: an index lags, and a process bumps once for all that it
+writes within BUMP_S."""
 BUMP_S = 1.0
 _KEY = Key("changes", "-")
 
@@ -43,9 +44,9 @@ class ChangeCounter:
         self._unsettled_s = 0.0
 
     def bump(self, *, also_self: bool = False) -> None:
-        """Tells other processes that something was scheduled earlier. Call it after the write; it does not raise.
+        """Tell other processes that something was scheduled earlier. Call it after the write; it does not raise.
 
-        ``also_self``: this process forgets what it has cached as well; else it is expected to know what it wrote.
+        ``also_self``: this process drops its cache as well; otherwise it is expected to know what it wrote.
         """
         now_s = self._clock_s()
         with self._lock:
@@ -62,12 +63,12 @@ class ChangeCounter:
                 self._count += 1  # no other process has bumped it in between
 
     def version(self) -> int:
-        """Return another number than before if a process has bumped the counter since, and for a while after."""
+        """Return another number than before if a process has bumped the counter since, and for a while afterwards."""
         now_s = self._clock_s()
         with self._lock:
             if self.caches_indexes and now_s - self._read_s < READ_S:
                 return self._version
-            self._read_s = now_s  # the other threads need not ask meanwhile
+            self._read_s = now_s  # the other threads need not read it in the meantime
         item = self._db.glance(LEDGER, _KEY) if self.caches_indexes else self._db.get(LEDGER, _KEY)
         count = int(item["count"]) if item else 0
         with self._lock:

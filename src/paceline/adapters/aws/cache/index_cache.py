@@ -1,8 +1,8 @@
 """Caches the first row of each shard of an index. Without it each look of each process would query every shard.
 
-What was read of a shard is relied on for LASTING_S, unless the change counter moves before, or this process writes to
-the shard itself. If another process schedules a row earlier, it bumps the counter. If it only moves a row on, the next
-look here makes one query that finds nothing.
+The first row of a shard is valid for LASTING_S, unless the change counter moves before, or this process itself writes
+to the shard. If another process schedules a row earlier, it bumps the counter. If it only moves a row to a later time,
+the next look here makes one query that finds nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ END = 1 << 100
 """A sort value behind that of every row: the shard is empty."""
 FIRST_ROWS = 4
 LASTING_S = 30.0
-"""How long a process with loops relies on what it has read of an index, if no other process bumps the counter."""
+"""Time for which a process with loops relies on its reads of an index, if no other process bumps the counter."""
 OWN_S = 3.0
-"""For so long after a write of this process an index may show a row where it was before, or not at all."""
+"""Time after a write of this process during which an index may show a row at its old place, or not at all."""
 
 
 class Index(NamedTuple):
@@ -33,11 +33,11 @@ class Index(NamedTuple):
     name: str
     sort: str
     shards: Callable[[], Sequence[str]]
-    """Returns the shards in use. It may cost a request; a shard in use stays in use."""
+    """Return the shards in use. This may cost a request; a shard in use stays in use."""
 
 
 class _Start(NamedTuple):
-    """The sort value of the first row of a shard. It counts until a time and at one version of the change counter."""
+    """Sort value of a shard's first row. It is valid until a time and at one version of the change counter."""
 
     until_s: float
     version: int
@@ -45,7 +45,7 @@ class _Start(NamedTuple):
 
 
 class _Mark(NamedTuple):
-    """The state before a read. What is read is cached only if nothing was written to the shard since."""
+    """The state before a read. The result is cached only if nothing was written to the shard since."""
 
     now_s: float
     version: int
@@ -63,7 +63,10 @@ class ShardCache:
         least_s: float = 0.0,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``ask`` reads a shard's first sort value. ``least_s``: how long that counts in a process without loops."""
+        """Create the cache.
+
+        ``ask`` reads a shard's first sort value; ``least_s``: how long it is valid in a process without loops.
+        """
         self._counter = counter
         self._ask_default = ask
         self._least_s = least_s
@@ -78,7 +81,7 @@ class ShardCache:
         return self._counter.caches_indexes
 
     def first_of(self, shard: str, *, ask: Callable[[str], int] | None = None) -> int:
-        """Returns the sort value of the shard's first row, END if it has none. Asks only if it is not cached."""
+        """Return the sort value of the shard's first row, END if it has none. Reads it only if it is not cached."""
         ask = ask or self._ask_default
         if not self._lasting_s:
             return ask(shard)
@@ -90,7 +93,7 @@ class ShardCache:
         return known
 
     def touch(self, *shards: str) -> None:
-        """Notes that this process has written to these shards and does not know which row is the first now."""
+        """Note that this process has written to these shards and does not know which row is the first now."""
         now_s = self._clock_s()
         with self._lock:
             for shard in shards:
@@ -99,7 +102,7 @@ class ShardCache:
                 self._starts.pop(shard, None)
 
     def forget(self, *shards: str) -> None:
-        """Forgets what is cached of these shards: they are about to be read."""
+        """Drop the cached values of these shards, because they are about to be read."""
         with self._lock:
             for shard in shards:
                 self._starts.pop(shard, None)
@@ -120,9 +123,9 @@ class ShardCache:
     def _remember(self, shard: str, place: int, mark: _Mark) -> None:
         with self._lock:
             if mark.writes[shard] != self._writes[shard]:
-                return  # what was read may be older than what this process has written
+                return  # the read may be older than a write of this process
             touched_s = self._touched_s.get(shard)
-            if touched_s is None or mark.now_s - touched_s >= OWN_S:  # else the index may not show it yet
+            if touched_s is None or mark.now_s - touched_s >= OWN_S:  # else the index may not show that write yet
                 self._starts[shard] = _Start(mark.now_s + self._lasting_s, mark.version, place)
 
 
@@ -133,7 +136,7 @@ class _InUse(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """Where this process put a row, and where the index may still show that row."""
+    """The place where this process put a row, and the places where the index may still show it."""
 
     noted_s: float
     place: int
@@ -141,7 +144,7 @@ class _Own(NamedTuple):
 
 
 class IndexCache(ShardCache):
-    """Caches the first rows of all shards of an index, and corrects for rows this process has moved. Thread-safe."""
+    """Caches the first rows of all shards of an index, and corrects them by the writes of this process. Thread-safe."""
 
     def __init__(
         self,
@@ -159,7 +162,10 @@ class IndexCache(ShardCache):
         self._own: defaultdict[str, dict[str, _Own]] = defaultdict(dict)
 
     def first(self) -> int:
-        """Returns the sort value of the first row of all, END if there is none. One query for each shard not cached."""
+        """Return the sort value of the very first row, END if there is none.
+
+        Makes one query for each shard not cached.
+        """
         mark = self._mark()
         shards = self._shards(mark.version)
         known = {shard: place for shard in shards if (place := self._known(shard, mark)) is not None}
@@ -170,22 +176,25 @@ class IndexCache(ShardCache):
         return min([*known.values(), *found.values()], default=END)
 
     def awake(self, last: int) -> list[str]:
-        """Returns the shards that may have rows up to that sort value: all but those known to have none.
+        """Return the shards that may have rows up to that sort value: all except those known to have none.
 
-        They are about to be read and written, so what was cached of them is forgotten.
+        They are about to be read and written, so their cached values are dropped.
         """
         mark = self._mark()
-        # Without caching nothing but a shard's first row is relied on: one may be in use that was not a moment ago.
+        # Without caching, only a shard's first row is relied on: a shard may just have come into use.
         shards = self._shards(mark.version) if self.caches_indexes else self._index.shards()
         awake = [shard for shard in shards if (place := self._known(shard, mark)) is None or place <= last]
         self.forget(*awake)
         return awake
 
     def upto(self, last: int, *, limit: int) -> list[Item]:
-        """Returns the first rows of each shard up to that sort value, a hint. If there are none, the next is cached."""
+        """Return the first rows of each shard up to that sort value: a hint.
+
+        If a shard has none, its next row is cached.
+        """
         index, mark = self._index, self._mark()
         shards = self.awake(last)
-        # The upper bound keeps a page small; without it, a page of few rows tells what comes next as well.
+        # The upper bound keeps a page small; without it, a page of few rows also tells which row comes next.
         asked: Asked = {"index": index.name} if self.caches_indexes else {"index": index.name, "last": last}
 
         def read(shard: str) -> list[Item]:
@@ -198,7 +207,7 @@ class IndexCache(ShardCache):
         return [row for rows in pages.values() for row in rows if row[index.sort] <= last]
 
     def moved(self, shard: str, pk: str, place: int | None, *, was: int | None = None) -> None:
-        """Notes where this process has put a row; None: it left the index. ``was``: where it stood before."""
+        """Note where this process has put a row; None if it left the index. ``was``: its place before."""
         if not self._lasting_s:
             return
         now_s, to = self._clock_s(), END if place is None else place
@@ -217,7 +226,7 @@ class IndexCache(ShardCache):
             if to <= start.place:
                 self._starts[shard] = start._replace(place=to)
             elif start.place in stale:
-                del self._starts[shard]  # it was the first; which one is now must be asked
+                del self._starts[shard]  # it was the first row; the next query finds the new one
 
     def _shards(self, version: int) -> Sequence[str]:
         now_s, one = self._clock_s(), self._in_use
@@ -235,7 +244,7 @@ class IndexCache(ShardCache):
         return self._least(shard, rows, full=len(rows) == FIRST_ROWS)
 
     def _least(self, shard: str, rows: Sequence[Item], *, full: bool) -> int:
-        """Returns the first sort value of what the index shows, corrected by what this process has written."""
+        """Return the first sort value that the index shows, corrected by the writes of this process."""
         sort, now_s = self._index.sort, self._clock_s()
         with self._lock:
             own = {pk: one for pk, one in self._own[shard].items() if now_s - one.noted_s < OWN_S}
@@ -244,7 +253,7 @@ class IndexCache(ShardCache):
             for row in rows:
                 mine, place = own.get(row["pk"]), int(row[sort])
                 if mine is not None and place in mine.was:
-                    continue  # the index still has it where this process took it away
+                    continue  # the index still shows it where this process removed it
                 shown.append(place)
                 if mine is not None and place != mine.place:
                     del own[row["pk"]]  # another process has moved it since

@@ -1,8 +1,8 @@
-"""Rows of measurements that this process has read or written, so that a write need not read them first.
+"""A cache of measurements that this process has read or written, so that a write need not read them first.
 
 A cached row is a guess. A write that relies on one states in its conditions what it believes, above all the version of
-the row, so it is won only if the guess was right; if it is lost, everything is read and decided again. A guess is used
-once.
+the row, so it is won only if the guess was right; if it is lost, everything is read and decided again. A guess is
+used once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from paceline.core.jobs.names import INDEX_BITS
 
 ROWS_MAX = 2_000
 BODY_MAX = 10_000
-"""Larger rows are not cached: the memory that is used is bounded."""
+"""Larger rows are not cached, to bound the memory."""
 TARGETS_MAX = 10_000
 
 
 class RowCache:
-    """Thread-safe."""
+    """The cache. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class RowCache:
     # -- measurements, each with its job
 
     def note(self, row: Item, job: Item) -> None:
-        """Caches a measurement and its job, as they were read or as a write that was won has left them."""
+        """Cache a measurement and its job, as they were read or as a won write has left them."""
         with self._lock:
             _keep(self._jobs, job["number"], job)
             if len(row["body"]) <= BODY_MAX:
@@ -51,13 +51,13 @@ class RowCache:
         return None if row is None or job is None else (row, job)
 
     def note_ends(self, number: int, count: int) -> None:
-        """Lowers the number of open measurements of a cached job."""
+        """Lower the number of open measurements of a cached job."""
         with self._lock:
             job = self._jobs.get(number)
             if job is not None:
                 self._jobs[number] = job | {"open": job["open"] - count}
 
-    # -- sealed keys: they never change, and a send is begun only if its key is still there
+    # -- sealed keys: they never change, and a send begins only if its key is still there
 
     def note_sealed(self, account: str, number: int, sealed: str) -> None:
         with self._lock:
@@ -69,21 +69,21 @@ class RowCache:
         with self._lock:
             return self._sealed.pop((account, number), None)
 
-    # -- the queue of users: its count of turns only orders them, and the write judges how many may send at once
+    # -- the queue of users: its count of turns only orders them; the write decides how many may send at once
 
     def note_line(self, line: Item | None) -> None:
         with self._lock:
             self._line = line or {}
 
     def next_turn(self, *, sending_max: int) -> int | None:
-        """Return the number of the next turn; None if it is not known, or as many are being sent as may be at once."""
+        """Return the number of the next turn; None if it is unknown, or if as many are being sent as allowed."""
         with self._lock:
             if self._line is None or self._line.get("sending", 0) >= sending_max:
                 return None
             return int(self._line.get("turns", 0)) + 1
 
     def note_sending(self, change: int) -> None:
-        """Counts one more measurement that is being sent, which is a turn, or one fewer."""
+        """Count one more measurement that is being sent, which is a turn, or one fewer."""
         with self._lock:
             if self._line is not None:
                 sending, turns = (self._line.get("sending", 0), self._line.get("turns", 0))
@@ -104,7 +104,7 @@ class RowCache:
             self._full.clear()
 
     def is_unblamed(self, targets: Iterable[str]) -> bool:
-        """Return whether, when last read, nothing was paused for everybody and none of the targets was full."""
+        """Return True if, when last read, nothing was paused for everybody and none of the targets was full."""
         with self._lock:
             open_gate = self._gate is not None and not self._gate.get("refusals")
             return open_gate and not any(self._full.get(name, True) for name in targets)

@@ -1,7 +1,7 @@
-"""The clients: one of each service for a whole process, with time-outs, retries and faults that say what to do next.
+"""The clients: one of each service for a whole process, with time-outs, retries and errors that say what to do next.
 
-Region, credentials and endpoint are found as boto3 finds them. Its retries are off: ``call`` repeats a request within
-milliseconds at first, where boto3 would wait for up to a second. Every request that the store makes can be repeated.
+boto3 finds region, credentials and endpoint in its usual ways. Its retries are off: ``call`` repeats a request within
+milliseconds at first, while boto3 would wait up to a second. Every request that the store makes can be repeated.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 THREADS = 16
-"""How many requests one fan-out makes at the same time. A claim or a page of a plan is spread over them."""
+"""Requests that one fan-out makes at the same time. A claim or a page of a plan is spread over them."""
 CONNECTIONS = 2 * THREADS
 ATTEMPTS_MAX = 10
-"""How often one request is tried, or one batch with parts left, or one transaction that conflicts with others."""
+"""Attempts of one request, of one batch with parts left over, or of one transaction that conflicts with others."""
 BACKOFF_BASE_S = 0.025
 BACKOFF_CAP_S = 2.0
 REPEAT_S_MAX = 20.0
@@ -89,7 +89,7 @@ class Clients(NamedTuple):
 
 
 def open_clients() -> Clients:
-    """Makes the clients. Raises StoreUnavailable if boto3 finds no region.
+    """Create the clients. Raises StoreUnavailable if boto3 finds no region.
 
     Missing credentials or a wrong endpoint show with the first request.
     """
@@ -98,10 +98,10 @@ def open_clients() -> Clients:
         try:
             return Clients(
                 session.client("dynamodb", config=_config(read_timeout_s=10)),
-                # A long poll answers after its wait at the latest.
+                # A long poll answers at the end of its wait at the latest.
                 session.client("sqs", config=_config(read_timeout_s=RECEIVE_WAIT_S_MAX + 10)),
             )
-        except ValueError as error:  # boto3's word for an address that is none
+        except ValueError as error:  # boto3 raises it for an invalid address
             raise StoreUnavailable(f"AWS: {error}: set AWS_ENDPOINT_URL to a URL, or leave it out.") from error
 
 
@@ -122,7 +122,7 @@ def close_clients(clients: Clients) -> None:
 
 @contextmanager
 def faults() -> Iterator[None]:
-    """Turn errors of boto3 into StoreUnavailable with what to do next. Errors of our own making pass."""
+    """Turn errors of boto3 into StoreUnavailable with what to do next. Our own mistakes pass unchanged."""
     try:
         yield
     except ClientError as error:
@@ -165,7 +165,7 @@ def _repeated(method: Callable[..., Any], params: dict[str, Any]) -> Any:
 
 
 def _passing(error: Exception) -> bool:
-    """Return whether the same request may succeed in a moment."""
+    """Return True if the same request may succeed in a moment."""
     return not isinstance(error, ClientError) or _busy(error) or _broken(error)
 
 
@@ -234,7 +234,7 @@ def attempts() -> Iterator[Attempt]:
 
 
 def busy(what: str) -> StoreUnavailable:
-    """Returns the error of a write that lost to others again and again."""
+    """Return the error of a write that lost to others too often."""
     return StoreUnavailable(f"AWS: too many write to {what} at once: try again in a moment.")
 
 
@@ -248,14 +248,14 @@ class Threads:
         self._inside = threading.local()
 
     def fan_out(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """Makes the requests, and returns the answers in order. All are tried; then the first error is raised."""
+        """Make the requests and return the answers in order. All are tried; then the first error is raised."""
         given = list(items)
         if len(given) <= 1 or getattr(self._inside, "yes", False):
-            # A thread of the pool that waited for the pool could wait for ever: what fans out in there goes in turn.
+            # A thread of the pool that waits for the pool could wait for ever: a fan-out inside the pool runs in turn.
             return [work(item) for item in given]
         futures = [self._started().submit(work, item) for item in given]
         for future in futures:
-            future.exception()  # waits: nothing of it is still under way when this returns or raises
+            future.exception()  # waits: no request is under way when this returns or raises
         return [future.result() for future in futures]
 
     def _started(self) -> ThreadPoolExecutor:

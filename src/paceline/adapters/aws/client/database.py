@@ -1,4 +1,4 @@
-"""DynamoDB as the store uses it: consistent reads, conditional writes that return whether they won, whole batches."""
+"""DynamoDB as the store uses it: consistent reads, conditional writes that return whether they won, and batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from paceline.ports import Clock
 T = TypeVar("T")
 
 ACTIONS_MAX = 100
-"""The most actions of one transaction."""
+"""Maximum of actions in one transaction."""
 GETS_MAX = 100
 WRITES_MAX = 25
 PAGE_MAX = 1_000
@@ -48,7 +48,8 @@ _CONFLICTS = frozenset({"TransactionConflict", "TransactionConflictException"})
 class Written(NamedTuple):
     """The result of a write.
 
-    ``item``: if it was won, what an update left, or what a put or delete replaced; if it was lost, what is there.
+    ``item``: if the write was won, what an update left, or what a put or delete replaced; if it was lost, the stored
+    item.
     """
 
     won: bool
@@ -56,9 +57,9 @@ class Written(NamedTuple):
 
 
 class Transacted(NamedTuple):
-    """The result of a transaction: whether all of it happened.
+    """The result of a transaction: whether it was won as a whole.
 
-    If not, ``lost`` says which actions' conditions failed, and ``items`` what is there.
+    If not, ``lost`` says which actions' conditions failed, and ``items`` has the stored items.
     """
 
     won: bool
@@ -140,7 +141,7 @@ class Database:
 
     def page(self, table: str, pk: str, *, limit: int, **asked: Unpack[Asked]) -> list[Item]:
         """Return the first items of ``walk``, at most ``limit``."""
-        # What is filtered out counts towards DynamoDB's limit, so it cannot be ours.
+        # Items that are filtered out count towards DynamoDB's limit, so it cannot be our limit.
         size = PAGE_MAX if asked.get("filtered") else min(limit, PAGE_MAX)
         return list(islice(self.walk(table, pk, size=size, **asked), limit)) if limit > 0 else []
 
@@ -221,8 +222,8 @@ class Database:
     def _marked(self, action: Action) -> tuple[dict[str, Any], str]:
         """Return the parameters of a conditional write with a mark, ``w``, that it leaves in the item.
 
-        A reply can get lost. The write is then repeated, and fails on what it did itself: the mark shows that, and the
-        write is won.
+        A reply can get lost. The write is then repeated, and fails because of its own first attempt: the mark shows
+        that, and the write counts as won.
         """
         params = action.params | {"TableName": self.table(action.table)}
         params["ReturnValues"] = "ALL_NEW" if action.kind == "Update" else "ALL_OLD"
@@ -240,7 +241,7 @@ class Database:
         return params, mark
 
     def _write_as_transaction(self, action: Action) -> Written:
-        """Delete in a transaction, for twice the price: a deleted item keeps no mark, a transaction has a token."""
+        """Delete in a transaction, for twice the price: a deleted item keeps no mark, but a transaction has a token."""
         done = self._transact([action])
         return Written(done.won, done.items[0] if done.items else None)
 
@@ -251,7 +252,7 @@ class Database:
             return Transacted(False, tuple(not is_possible(one.key) for one in actions), (None,) * len(actions))
         assert len({(action.table, action.key) for action in actions}) == len(actions), "one action for an item"
         if len(actions) == 1 and actions[0].kind != "ConditionCheck":
-            done = self.write(actions[0])  # half the price
+            done = self.write(actions[0])  # a single write costs half as much
             return Transacted(True) if done.won else Transacted(False, (True,), (done.item,))
         return self._transact(actions)
 
@@ -259,7 +260,7 @@ class Database:
         parts = [{action.kind: self._part(action)} for action in actions]
         for _ in attempts():
             try:
-                # With the token, what is repeated after a lost answer is done once; AWS knows it for ten minutes.
+                # With the token, a request repeated after a lost answer is done once; AWS keeps it for ten minutes.
                 call(self._client.transact_write_items, TransactItems=parts, ClientRequestToken=token_hex(16))
             except ClientError as error:
                 if _may_repeat(error):
@@ -311,14 +312,14 @@ class Database:
 
 
 def in_pages(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Yield the rows in order, so many at a time."""
+    """Yield the rows in order, ``size`` at a time."""
     left = iter(rows)
     while page := list(islice(left, size)):
         yield page
 
 
 def _may_repeat(error: ClientError) -> bool:
-    """Return whether it conflicted with another transaction or was throttled, and none of its conditions failed."""
+    """Return True if the request conflicted with another transaction or was throttled, and no condition failed."""
     reasons = {reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])} - {"None"}
     repeatable = _CONFLICTS | THROTTLED
     return code_of(error) in _CONFLICTS or (bool(reasons) and reasons <= repeatable)

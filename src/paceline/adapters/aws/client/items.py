@@ -1,7 +1,7 @@
-"""Items as Python values, keys as text, and writes as values: each says what it believes, every name aliased.
+"""Items as Python values, keys as text, and writes as values: each states its condition, and every name is aliased.
 
-An expression is written with ``#name`` for an attribute and ``:value`` for a value; both are gathered from the text, so
-that no attribute name meets DynamoDB's 573 reserved words (counter, key, state, url, …), and no value is left over.
+An expression is written with ``#name`` for an attribute and ``:value`` for a value; both are collected from the text,
+so that no attribute name meets DynamoDB's 573 reserved words (counter, key, state, url, …), and no value is left over.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from zlib import crc32
 
 Value = str | int | float | bool | bytes | list[Any] | dict[str, Any] | None
 Item = dict[str, Any]
-"""An item as Python values. An attribute that is None is not there."""
+"""An item as Python values. An attribute that is None is not stored."""
 Wire = dict[str, dict[str, Any]]
-"""An item as DynamoDB's API has it, each value with its type."""
+"""An item in the form of DynamoDB's API, each value with its type."""
 Kind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
 ITEM_BYTES_MAX = 400 * 1024
 DIGITS = 19
-"""Digits of the largest signed 64-bit number: numbers in sort keys are padded to so many."""
+"""Digits of the largest signed 64-bit number; numbers in sort keys are padded to this length."""
 _NAME = re.compile(r"#(\w+)")
 _VALUE = re.compile(r":(\w+)")
 
@@ -37,7 +37,7 @@ PK_BYTES_MAX, SK_BYTES_MAX = 2_048, 1_024
 
 
 def is_possible(key: Key) -> bool:
-    """Return whether an item can have this key: a caller may ask for a longer name than DynamoDB allows."""
+    """Return True if an item can have this key: a caller may ask for a longer name than DynamoDB allows."""
     return 0 < len(key.pk.encode()) <= PK_BYTES_MAX and 0 < len(key.sk.encode()) <= SK_BYTES_MAX
 
 
@@ -51,13 +51,13 @@ class Action(NamedTuple):
 
 
 def put(table: str, item: Mapping[str, Any], *, when: str = "", **values: Value) -> Action:
-    """Returns a write of the whole item. ``when=ABSENT`` writes it only if there is none."""
+    """Return a write of the whole item. ``when=ABSENT`` writes it only if there is none."""
     params = {"Item": encode_item(item)} | _expressions(when=when, values=values)
     return Action("Put", table, Key(item["pk"], item["sk"]), params)
 
 
 def update(table: str, key: Key, change: str, *, when: str, **values: Value) -> Action:
-    """Returns an update by an expression. Without ``when`` it creates an item that is not there."""
+    """Return an update by an expression. Without ``when`` it creates a missing item."""
     params = {"Key": encode_key(key)} | _expressions(when=when, change=change, values=values)
     return Action("Update", table, key, params)
 
@@ -67,7 +67,7 @@ def delete(table: str, key: Key, *, when: str = "", **values: Value) -> Action:
 
 
 def check(table: str, key: Key, *, when: str, **values: Value) -> Action:
-    """Returns a check that writes nothing: its transaction is won only if the condition holds."""
+    """Return a check that writes nothing: its transaction is won only if the condition holds."""
     return Action("ConditionCheck", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
 
 
@@ -76,7 +76,7 @@ PRESENT = "attribute_exists(#pk)"
 
 
 def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns an update expression and its values: SET for attributes with a value, REMOVE for those that are None."""
+    """Return an update expression and its values: SET for attributes with a value, REMOVE for those that are None."""
     given = {name: value for name, value in values.items() if value is not None}
     gone = [f"#{name}" for name, value in values.items() if value is None]
     parts = ["SET " + ", ".join(f"#{name} = :{name}" for name in given)] if given else []
@@ -85,9 +85,9 @@ def setting(values: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 class Bounds(TypedDict, total=False):
-    """Which items of a partition are meant, by their sort keys; none of them: all. An empty text is no bound.
+    """Bounds on the sort keys of a partition; without any, all items. An empty text is no bound.
 
-    ``index``: of the index with this name, not of the table. ``first`` and ``last`` are included, ``after`` and
+    ``index``: read the index with this name, not the table. ``first`` and ``last`` are included, ``after`` and
     ``before`` are not. DynamoDB takes one of these, or ``first`` with ``last``.
     """
 
@@ -100,7 +100,7 @@ class Bounds(TypedDict, total=False):
 
 
 class Asked(Bounds, total=False):
-    """What is read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values."""
+    """A read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values."""
 
     only: str
     filtered: str
@@ -112,7 +112,7 @@ _COMPARED = {"first": ">=", "last": "<=", "after": ">", "before": "<"}
 
 
 def key_condition(pk: str, names: tuple[str, str], bounds: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Returns the condition on a partition and its sort keys, with its values; an empty text if no item can fit."""
+    """Return the condition on a partition and its sort keys, with its values; an empty text if no item can match."""
     values = {name: bounds[name] for name in ("begins", *_COMPARED) if bounds.get(name, "") != ""}
     if not is_possible(Key(pk, "-")) or ("first" in values and "last" in values and values["first"] > values["last"]):
         return "", {}
@@ -132,10 +132,9 @@ def key_condition(pk: str, names: tuple[str, str], bounds: Mapping[str, Any]) ->
 
 
 def query_params(*, where: str, filtered: str = "", only: str = "", values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the parameters of a query.
+    """Return the parameters of a query.
 
-    ``where`` chooses by keys, ``filtered`` among the items that were read; ``only`` names the attributes that are
-    wanted.
+    ``where`` chooses by keys, ``filtered`` among the items that were read; ``only`` names the wanted attributes.
     """
     texts = {"KeyConditionExpression": where, "FilterExpression": filtered, "ProjectionExpression": only}
     return _gathered({name: text for name, text in texts.items() if text}, values)
@@ -160,7 +159,7 @@ def _gathered(texts: dict[str, str], values: Mapping[str, Any]) -> dict[str, Any
 
 
 def encode(value: Value) -> dict[str, Any]:
-    """Returns a Python value with its DynamoDB type."""
+    """Return a Python value with its DynamoDB type."""
     match value:
         case str():
             return {"S": value}
@@ -179,7 +178,7 @@ def encode(value: Value) -> dict[str, Any]:
 
 
 def decode(wire: Mapping[str, Any]) -> Any:
-    """Returns the Python value. DynamoDB writes 1.0 as 1, so a float without a fraction comes back as an int."""
+    """Return the Python value. DynamoDB writes 1.0 as 1, so a float without a fraction comes back as an int."""
     ((kind, value),) = wire.items()
     match kind:
         case "N":
@@ -213,21 +212,21 @@ def key_of(item: Mapping[str, Any]) -> Key:
 
 
 def item_at(key: Key, **fields: Any) -> Item:
-    """Returns an item with this key and these attributes."""
+    """Return an item with this key and these attributes."""
     return {"pk": key.pk, "sk": key.sk} | fields
 
 
 def joined(kind: str, *parts: str | int) -> str:
-    """Returns one key made of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
+    """Return one key made of several parts, escaped: (1, 2#3) and (1#2, 3) never collide."""
     return "#".join([kind, *(quote(str(part), safe="") for part in parts)])
 
 
 def padded(number: int) -> str:
-    """Returns a number as text that sorts as the number does."""
+    """Return a number as text that sorts like the number."""
     assert 0 <= number < 10**DIGITS
     return f"{number:0{DIGITS}d}"
 
 
 def shard_of(name: str | int, shards: int) -> int:
-    """Returns the shard of a name. The rule must never change: shards are stored in items."""
+    """Return the shard of a name. The rule must never change: shards are stored in items."""
     return crc32(str(name).encode()) % shards

@@ -1,4 +1,4 @@
-"""Numbers that are given once in the whole store, taken from a counter item in blocks."""
+"""Unique numbers for the whole store, taken from a counter item in blocks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Numbers:
         self._lock = threading.Lock()
 
     def take(self, name: str, count: int, *, block: int = 100) -> list[int]:
-        """Returns so many new numbers of this name, from 1 on, rising within one process.
+        """Return ``count`` new numbers of this name, from 1 on, rising within one process.
 
-        A block of them costs one request, and each process has blocks of its own. Where the order among all processes
+        A block of them costs one request, and each process has its own blocks. If the order among all processes
         matters, use ``block=1``.
         """
         with self._lock:
@@ -37,14 +37,14 @@ class Numbers:
         return taken
 
     def take_job(self, definitions: int) -> tuple[int, int]:
-        """Returns a job's number, and the first of so many numbers for its definitions, from 0 on. One request."""
+        """Return a job's number, and the first of ``definitions`` numbers for its definitions, counted from 0."""
         change = "ADD #last :one, #definitions :count"
         written = self._database.write(update(LEDGER, _key("job"), change, when="", one=1, count=definitions))
         assert written.item is not None
         return int(written.item["last"]), int(written.item["definitions"]) - definitions
 
     def _reserve(self, name: str, count: int) -> range:
-        # No condition, so that it can be repeated after a lost reply: that leaves a gap and nothing else.
+        # No condition, so that it can be repeated after a lost reply, which only leaves a gap.
         change = "ADD #last :count"
         written = self._database.write(update(LEDGER, _key(name), change, when="", count=count))
         assert written.item is not None
@@ -54,7 +54,7 @@ class Numbers:
 
 
 def last_generation(database: Database) -> int:
-    """Returns the highest generation that was reserved: no monitor has a higher one."""
+    """Return the highest reserved generation: no monitor has a higher one."""
     item = database.get(LEDGER, _key(GENERATION))
     return int(item["last"]) if item else 0
 

@@ -1,4 +1,4 @@
-"""SQS as the store uses it: a message is only an alarm clock, so what is sent twice or late does no harm."""
+"""SQS as the store uses it: a message only says when to look, so one sent twice or late does no harm."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Received(NamedTuple):
     body: str
     receipt: str
     received: int
-    """How often it was received, this time included."""
+    """Number of times the message was received, including this one."""
     group: str | None
     once: str | None = None
-    """The deduplication id under which it was sent."""
+    """The deduplication id under which the message was sent."""
 
 
 class Queues:
@@ -34,16 +34,16 @@ class Queues:
         self._urls: dict[str, str] = {}
 
     def url(self, name: str) -> str:
-        """Returns the URL of the queue with this name, without the prefix."""
+        """Return the URL of the queue with this name, given without the prefix."""
         if name not in self._urls:
             self._urls[name] = call(self._client.get_queue_url, QueueName=f"{self.prefix}-{name}")["QueueUrl"]
         return self._urls[name]
 
     def send(self, name: str, messages: Sequence[Letter]) -> None:
-        """Sends all messages, in batches. What AWS did not take is sent again; raises if some stay unsent."""
+        """Send all messages, in batches. Those that AWS did not take are sent again; raises if some stay unsent."""
         url = self.url(name)
         if name.endswith(".fifo"):
-            for batch in _batches(messages):  # one behind the other: their order is the order of sending
+            for batch in _batches(messages):  # one after the other: a FIFO queue keeps the order of sending
                 self._send_batch(url, batch)
         else:
             self._threads.fan_out(lambda batch: self._send_batch(url, batch), _batches(messages))
@@ -62,7 +62,7 @@ class Queues:
         raise StoreUnavailable(f"AWS leaves messages unsent ({failed[0].get('Code')}): try again in a moment.")
 
     def receive(self, name: str, *, messages_max: int, wait_s: int = 0, hidden_s: int | None = None) -> list[Received]:
-        """Receives messages with one request, so ten at most.
+        """Receive messages with one request, so at most ten.
 
         ``hidden_s``: how long nobody else sees them; by default the queue's own time.
         """
@@ -78,14 +78,14 @@ class Queues:
         return [_received(message) for message in answer.get("Messages", [])]
 
     def forget(self, name: str, receipts: Sequence[str]) -> None:
-        """Deletes messages that were received. If one is not deleted it comes again, and is dropped then."""
+        """Delete received messages. If one is not deleted it comes again, and is dropped then."""
         url = self.url(name)
         for at in range(0, len(receipts), BATCH_MAX):
             entries = [{"Id": str(n), "ReceiptHandle": one} for n, one in enumerate(receipts[at : at + BATCH_MAX])]
             call(self._client.delete_message_batch, QueueUrl=url, Entries=entries)
 
     def hide(self, name: str, receipt: str, *, for_s: int) -> None:
-        """Sets for how long nobody else sees a message; 0 gives it back."""
+        """Set for how long nobody else sees a message; 0 gives it back."""
         call(
             self._client.change_message_visibility,
             QueueUrl=self.url(name),
@@ -94,7 +94,7 @@ class Queues:
         )
 
     def depth(self, name: str) -> int:
-        """Returns about how many messages wait, with those that are delayed or hidden."""
+        """Return about how many messages wait, including delayed and hidden ones."""
         names = [f"ApproximateNumberOfMessages{part}" for part in ("", "NotVisible", "Delayed")]
         answer = call(self._client.get_queue_attributes, QueueUrl=self.url(name), AttributeNames=names)
         return sum(int(value) for value in answer["Attributes"].values())
@@ -112,7 +112,7 @@ def _entry(entry_id: str, message: Letter) -> dict[str, Any]:
 
 
 def _batches(messages: Iterable[Letter]) -> Iterator[list[Letter]]:
-    """Yields batches of ten messages, or fewer where they are large."""
+    """Yield batches of ten messages, or fewer if they are large."""
     batch: list[Letter] = []
     size = 0
     for message in messages:

@@ -22,7 +22,7 @@ TICKS = "ticks"
 OUTGOING = "outgoing"
 RUNS_FIFO = "runs.fifo"
 WORK_FIFO = "work.fifo"
-"""Runs of batches for workers of their operators' own. Apart from ``runs.fifo``, which a function reads."""
+"""Queue of batches' runs for the operator's own workers. Separate from ``runs.fifo``, which a function reads."""
 
 DUE_INDEX = "due"
 READY_INDEX = "ready"
@@ -43,12 +43,12 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """Keys ``pk`` and ``sk``, both text; billed by request."""
+    """A table with keys ``pk`` and ``sk``, both text; billed by request."""
 
     name: str
     indexes: tuple[Index, ...] = ()
     stream: StreamView | None = None
-    """What the table's stream has of a changed item; None: the table has no stream."""
+    """The part of a changed item that the table's stream shows; None if the table has no stream."""
     expiring: bool = False
 
     @property
@@ -60,11 +60,11 @@ class Table:
 class Queue:
     name: str
     hidden_s: int
-    """How long a received message is hidden: six times what its function may take."""
+    """Time for which a received message is hidden: six times what its function may take."""
     kept_s: int
     dead: str | None = None
     received_max: int = 5
-    """After so many receives a message goes to ``dead``."""
+    """After this many receives a message goes to ``dead``."""
     waits_s: int = 20
 
     @property
@@ -84,28 +84,31 @@ TABLES = (
         stream="NEW_AND_OLD_IMAGES",
     ),
     Table(RUNS, indexes=(Index(READY_INDEX, "shard", "at", ("due_ms",)),), expiring=True),
-    # That a job is new is all that its stream has to tell.
+    # Its stream only has to say that a job is new.
     Table(LEDGER, indexes=(Index(READY_INDEX, "shard", "at"),), stream="KEYS_ONLY", expiring=True),
 )
 
 QUEUES = (
-    # The dead ones first: a queue names its dead one when it is made. The dead one of a FIFO queue is FIFO.
+    # Dead queues first: a queue names its dead queue when it is made. The dead queue of a FIFO queue is FIFO.
     Queue("ticks-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue("outgoing-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue("runs-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue("work-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
-    # Where a stream's mapping puts what it gave up: AWS takes no FIFO queue for that.
+    # For records that a stream's mapping gave up: AWS takes no FIFO queue for that.
     Queue("streams-dead", hidden_s=30, kept_s=KEPT_S_MAX),
     Queue(TICKS, hidden_s=180, kept_s=DAY_S, dead="ticks-dead"),
     Queue(OUTGOING, hidden_s=180, kept_s=4 * DAY_S, dead="outgoing-dead"),
     Queue(RUNS_FIFO, hidden_s=3_960, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
-    # Short: what still waits is told again every five minutes.
+    # Kept for a short time: runs that still wait are offered again every five minutes.
     Queue(WORK_FIFO, hidden_s=180, kept_s=3_600, dead="work-dead.fifo"),
 )
 
 
 class Report(NamedTuple):
-    """What ``create`` did, with full names. ``differences``: in words, what exists and is not as it should be."""
+    """Result of ``create``, with full names.
+
+    ``differences``: texts about existing parts that are not as they should be.
+    """
 
     created: tuple[str, ...]
     existing: tuple[str, ...]
@@ -113,7 +116,7 @@ class Report(NamedTuple):
 
 
 def create(clients: Clients, prefix: str) -> Report:
-    """Make tables and queues that are missing and compare the others. Repeating it does nothing."""
+    """Create missing tables and queues and compare the others. Repeating it does nothing."""
     created: list[str] = []
     existing: list[str] = []
     differences: list[str] = []
@@ -140,7 +143,7 @@ def prefixes(clients: Clients) -> list[str]:
 
 
 def table_definition(table: Table, prefix: str) -> dict[str, Any]:
-    """Returns the parameters of CreateTable; the template says the same."""
+    """Return the parameters of CreateTable; the template has the same."""
     attributes = {"pk": "S", "sk": "S"}
     for index in table.indexes:
         attributes |= {index.shard: "S", index.sort: "N"}
@@ -179,7 +182,7 @@ def _create_table(clients: Clients, table: Table, prefix: str) -> bool:
 
 
 def _finish_table(clients: Clients, table: Table, prefix: str) -> Iterator[str]:
-    """Wait until the table can be used, turn on its time to live, and yield how it differs from what it should be."""
+    """Wait until the table can be used, turn on its time to live, and yield how it differs from its definition."""
     wanted = table_definition(table, prefix)
     name = wanted["TableName"]
     found = _wait_until_active(clients, name)
@@ -226,14 +229,14 @@ def _let_expire(clients: Clients, name: str) -> None:
 
 
 def queue_attributes(queue: Queue, dead_arn: str | None) -> dict[str, str]:
-    """Returns the attributes of CreateQueue; the template says the same. Delays belong to messages, not to queues."""
+    """Return the attributes of CreateQueue; the template has the same. Delays belong to messages, not to queues."""
     attributes = {
         "VisibilityTimeout": str(queue.hidden_s),
         "MessageRetentionPeriod": str(queue.kept_s),
         "ReceiveMessageWaitTimeSeconds": str(queue.waits_s),
     }
     if queue.fifo:
-        # Each provider is a group with a throughput of its own: 300 requests a second are for a group, not for all.
+        # Each provider is a group with its own throughput: the 300 requests a second are for each group.
         attributes |= {
             "FifoQueue": "true",
             "ContentBasedDeduplication": "false",

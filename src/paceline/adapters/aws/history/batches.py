@@ -1,6 +1,6 @@
-"""Days, providers and their runs as raw facts, for those who judge history.
+"""Facts about days, providers and their runs, for `paceline verify`.
 
-The ledger of days stands in other partitions than the runs, and is held in memory as two numbers for each run.
+The ledger of days is in other partitions than the runs, and is kept in memory as two numbers for each run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Place = tuple[int, int]
 
 
 def call_facts(store: BatchParts) -> Iterator[Fact]:
-    """Yields the days, then each provider with its runs, then runs that the ledger has and no provider."""
+    """Yield the days, then each provider with its runs, then runs that are in the ledger and at no provider."""
     db = store.db
     yield from _days(db)
     providers = {item["number"]: _provider(item) for item in db.page(ITEMS, "providers", limit=BATCHES_MAX)}
@@ -50,7 +50,7 @@ def call_facts(store: BatchParts) -> Iterator[Fact]:
 
 
 def _days(db: Database) -> Iterator[Fact]:
-    """Yields the days. How many runs each has is counted by the process that makes them, and not exactly."""
+    """Yield the days. The number of runs of each is counted by the process that makes them, and not exact."""
     rows = list(db.page(ITEMS, "days", limit=BATCHES_MAX))
     states = db.get_many(ITEMS, [day_key(row["batch"], row["date"]) for row in rows])
     for row in rows:
@@ -71,7 +71,7 @@ def _ledger(db: Database) -> Iterator[tuple[int, Place]]:
 
 
 def _followers(db: Database) -> Iterator[int]:
-    """Yields the numbers of records that come after another."""
+    """Yield the numbers of records that come after another."""
     for item in db.scan(ITEMS, filtered="begins_with(#pk, :record)", record="record#"):
         if parse_options(item.get("options")).after is not None:
             yield item["number"]
@@ -84,7 +84,7 @@ def _provider(item: Item) -> ProviderFact:
 
 
 def _call(place: Place, item: Item, held: Held | None, *, in_ledger: bool, follows: bool) -> CallFact:
-    """What is out or in back-off stands in the lane, and its own item says that it waits."""
+    """Return the fact of a run. If it is out or in back-off, that is in the lane, and its own item says ``waiting``."""
     waits = held if item["state"] == "waiting" else None
     run = item["run"]
     return CallFact(

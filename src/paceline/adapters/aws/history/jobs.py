@@ -1,7 +1,7 @@
-"""Meters, jobs, measurements and postings as raw facts, for those who judge history.
+"""Facts about meters, jobs, measurements and postings, for `paceline verify`.
 
-Items of the ledger come in no order, so all of them are held. A user's own line stands in the measurement: what it
-holds and, once it has ended, how that was closed.
+Items of the ledger come in no order, so all of them are kept in memory. A user's own line is in the measurement: what
+it holds and, after its end, how that was closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from paceline.core.verify.facts import Fact, JobFact, MeasurementFact, MeterFact
 
 
 def job_facts(store: JobParts) -> Iterator[Fact]:
-    """Yields accounts' meters and users' days, then the jobs, each with its measurements and what they posted."""
+    """Yield accounts' meters and users' days, then the jobs, each with its measurements and their postings."""
     database = store.db
     books = read_books(database)
     users = database.scan(ITEMS, filtered="begins_with(#pk, :user)", user="user#")

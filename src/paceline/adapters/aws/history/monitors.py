@@ -1,7 +1,7 @@
-"""Monitors, entries and runs as raw facts, for those who judge history. It scans the tables.
+"""Facts about monitors, entries and runs, for `paceline verify`. Scans the tables.
 
-Items of one partition come one after the other, but partitions come in no order: what else is known of a generation is
-held until its runs come by. So memory grows with the number of monitors, and not with that of runs.
+Items of one partition come one after the other, but partitions come in no order: other facts of a generation are kept
+until its runs come. So memory grows with the number of monitors, not with that of runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact
 
 
 def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
-    """Yields the facts of each generation that has runs, then those of the others."""
+    """Yield the facts of each generation that has runs, then those of the others."""
     db = store.db
     checks = _Checks()
     names = read_names(db, checks.see)
     entries: dict[int, EntryFact] = {}
     for item in db.scan(SCHEDULERS):
         entries[item["generation"]] = _entry(item)
-        if item["user"] not in names.users:  # of a user that is gone all is out of reach, and is deleted bit by bit
+        if item["user"] not in names.users:  # all items of a removed user are unreachable, and are deleted bit by bit
             names.changed.add(item["generation"])
     rollups = dict(_rollups(db))
     told: set[int] = set()
@@ -55,7 +55,7 @@ def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
 
 
 class _Checks:
-    """What definitions check, by generation."""
+    """Facts about the checks of definitions, by generation."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[int, str, bool, bool]] = {}

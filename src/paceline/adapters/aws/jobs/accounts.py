@@ -98,6 +98,7 @@ def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
         }
         once = {**vault_key(add.account, add.sealed)._asdict(), "number": number}
         whose = {**secret_key(add.sealed)._asdict(), "account": add.account, "number": number}
+        # Three items in one transaction: the key, that this account has the secret, and which account has the secret.
         if store.db.transact([put(LEDGER, one, when=ABSENT) for one in (item, once, whose)]).won:
             _allow_types(store.db, add.account)
             store.change_counter.bump()
@@ -106,9 +107,9 @@ def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
 
 
 def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
-    """Returns the account that has this secret, and the key's number; None if no account has it.
+    """Return the account that has this secret, and the key's number; None if no account has it.
 
-    Keys that older versions added have no item under their secret, so every account is looked at.
+    Keys that older versions added have no item under their secret, so every account is searched.
     """
     found = database.get(LEDGER, secret_key(add.sealed))
     if found is not None:
@@ -119,7 +120,7 @@ def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
 
 
 def _allow_types(database: Database, account_name: str) -> None:
-    """Removes the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
+    """Remove the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
     pk = account_key(account_name).pk
     found = database.page(LEDGER, pk, limit=rules.TYPES_MAX, begins="type#")
     for item in found:
@@ -217,7 +218,7 @@ def _create(database: Database, name: str, spec: AccountSpec, limits: dict[Meter
 def _account(
     database: Database, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
 ) -> Account | None:
-    """Reads an account with one query: its item, keys, slots, barred types and releases stand in this order."""
+    """Read an account with one query: its item, keys, slots, barred types and releases are sorted in this order."""
     items = database.page(LEDGER, joined("account", name), limit=PARTS_MAX, last=f"until#{padded(until_ms)}")
     if not items or items[0]["sk"] != "-":
         return None

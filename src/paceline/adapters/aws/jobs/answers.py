@@ -1,4 +1,4 @@
-"""Writes what became of a send, as ``core.jobs.transitions`` decides it, and what its refusal means for others."""
+"""Writes the answer to a send, as ``core.jobs.transitions`` decides it, and the effects of a refusal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def answer(
 def _answer_as_seen(
     store: JobParts, known: tuple[Item, Item], attempt: int, outcome: SendOutcome, *, now_ms: int
 ) -> bool:
-    """Answers in one request, from cached rows. Returns False if account or gates have to be read first."""
+    """Write the answer in one request, from cached rows. Return False if account or gates have to be read first."""
     row, job = known
     if not transitions.may_answer(row["state"], is_attempt=row["attempt"] == attempt):
         return False
@@ -109,6 +109,7 @@ def _answer(
         actions += actions_beside(
             effect, account=out.row["account"], key=key_id(out.row["key_number"]), seen=out.refused_item
         )
+        # The measurement is written at the version that was read: if it has changed, all is read and decided again.
         if not store.db.transact(actions).won:
             continue
         _note_answered(store, out.row)
@@ -125,7 +126,7 @@ def _answer(
 def _out(
     database: Database, known: tuple[Item, Item] | None, handle: int, attempt: int, effect: RefusalEffect | None
 ) -> _Out | None:
-    """Returns the measurement with all items that its answer touches; None if it is not out."""
+    """Return the measurement with all items that its answer changes; None if it is not out."""
     item_keys = [keys.row_key(handle), keys.job_key(handle >> INDEX_BITS), keys.LINE, keys.GATE]
     beside = [] if known is None or "account" not in known[0] else _concerned(known[0], effect)
     found = database.get_many(LEDGER, [*item_keys, *beside])
@@ -148,14 +149,14 @@ def _out(
 
 
 def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
-    """Returns the keys of its account, its targets and the item that its refusal concerns."""
+    """Return the keys of its account, its targets and the item that its refusal concerns."""
     targets = [keys.target_key(name) for name in sorted(targets_of(measurement_in(row)))]
     beside = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
     return [keys.account_key(row["account"]), *targets, *([beside] if beside else [])]
 
 
 def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.Write, list[Action]]:
-    """Returns the write to the account, and the actions beside it."""
+    """Return the write to the account, and the actions beside it."""
     row = out.row
     answered = transitions.after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
     match answered:

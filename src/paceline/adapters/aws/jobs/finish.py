@@ -1,4 +1,4 @@
-"""Cancels jobs in bounded pieces, finishes those whose measurements have all ended, and keeps their webhooks due."""
+"""Cancels jobs in bounded pieces, finishes those whose measurements have all ended, and notes tries of webhooks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from paceline.core.jobs.upkeep import LEFT_BEHIND_MAX
 from paceline.core.jobs.values import StoredJob
 
 PIECE = 90
-"""So many measurements at most end in one transaction; beside them are their job, their user's day and turn."""
+"""Measurements that end in one transaction at most; it also has their job, their user's day and turn."""
 
 
 def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
-    """Notes that the job is to be cancelled, then cancels it. If the process stops in between, ``finish`` continues."""
+    """Mark the job to be cancelled, then cancel it. If the process stops in between, ``finish`` continues."""
     change = "SET #cancelled_ms = if_not_exists(#cancelled_ms, :now_ms), #cancelling = :yes"
     wish = update(LEDGER, keys.job_key(number), change, when="#open > :none", now_ms=now_ms, yes=True, none=0)
     if not store.db.write(wish).won:
@@ -37,7 +37,7 @@ def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
 
 
 def go_on(database: Database, number: int, *, now_ms: int) -> None:
-    """Ends measurements that were not sent, some in each transaction, and marks the others to be stopped."""
+    """End measurements that were not sent, some in each transaction, and mark the others to be stopped."""
     [job] = keys.read(database, [keys.job_key(number)])
     if job is None:
         return
@@ -56,9 +56,9 @@ def cancel_one(store: JobParts, handle: int, *, now_ms: int) -> bool:
 
 
 def _cancel_piece(database: Database, rows: Sequence[Item], *, now_ms: int) -> None:
-    """Cancels some measurements of one job.
+    """Cancel some measurements of one job.
 
-    If one of them has changed meanwhile, all are read again and written in two halves, so that fewer conflict.
+    If one of them has changed in the meantime, all are read again and written in two halves, so that fewer conflict.
     """
     for _ in keys.tries():
         [job] = keys.read(database, [keys.job_key(rows[0]["handle"] >> INDEX_BITS)])
@@ -100,7 +100,7 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
     sweep(store.db, now_ms=now_ms)
     numbers = [keys.number_in(hint) for hint in keys.hinted(store.db, "ended", limit=limit)]
     items = job_items(store.db, numbers)
-    # Their alerts first: should this stop in between, the next pass finds them there and finishes the jobs.
+    # Their alerts first: if this stops in between, the next pass finds the alerts stored and finishes the jobs.
     ended = stored_jobs(store.db, [item for item in items.values() if item["open"] == 0])
     told = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
     if any(done.won for done in store.db.transact_each([adding(alert) for alert in told])):
@@ -112,7 +112,7 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
 
 
 def _look_after(store: JobParts, *, now_ms: int) -> None:
-    """Cancels open jobs of removed users, and continues cancels that were cut short."""
+    """Cancel open jobs of removed users, and continue cancels that were cut short."""
     page = open_jobs(store.db, after=store.open_jobs_after, limit=LEFT_BEHIND_MAX)
     store.open_jobs_after = page[-1]["number"] if len(page) == LEFT_BEHIND_MAX else -1
     owners = names_of(store.db, page)
@@ -148,7 +148,7 @@ def due_webhooks(store: JobParts, *, now_ms: int, limit: int) -> list[tuple[Stor
 
 
 def note_webhook(store: JobParts, number: int, *, tries: int, next_ms: int | None) -> bool:
-    """Notes a try. A job whose webhook is done moves to the index shard from which it is removed."""
+    """Note a try. If the webhook is done, its job moves to the index shard from which jobs are removed."""
     [item] = keys.read(store.db, [keys.job_key(number)])
     if item is None or item.get("hook_ms") is None or item["hook_tries"] != tries:
         return False

@@ -1,4 +1,4 @@
-"""Follows measurements that were sent: lookups, progress, ends with their settlements, and slots given back."""
+"""Follows measurements that were sent: lookups, progress, ends with their settlements, and freed slots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def to_look_up(store: JobParts, *, now_ms: int, limit: int) -> list[StoredMeasur
 
 def holding(store: JobParts, state: HeldState, *, after: int, limit: int) -> list[StoredMeasurement]:
     if state == "unknown":
-        # In the index by the time of its next lookup; there are few.
+        # In the index it is sorted by its next lookup, not by handle; there are few.
         handles = sorted(handle_in(hint) for hint in hinted(store.db, state, limit=UNKNOWN_MAX))
         pairs = _held(store.db, state, [handle for handle in handles if handle > after][:limit])
         return stored(store.db, pairs)
@@ -57,7 +57,7 @@ def note_progress(store: JobParts, progress: Sequence[Progress]) -> list[bool]:
 
 
 def _known(store: JobParts, handles: Sequence[int]) -> dict[int, tuple[Item, Item]]:
-    """Returns measurements with their jobs from the cache; the others are read together."""
+    """Return measurements with their jobs from the cache; the others are read together."""
     found = {handle: pair for handle in handles if (pair := store.row_cache.take(handle)) is not None}
     missing = [handle for handle in dict.fromkeys(handles) if handle not in found]
     return found | {pair[0]["handle"]: pair for pair in (read_measurements(store.db, missing) if missing else [])}
@@ -111,7 +111,7 @@ def _end(store: JobParts, ending: Ending, *, now_ms: int) -> Ended:
 
 
 def _closing(row: Item, *, spent: int, results: int, now_ms: int) -> Closing:
-    """Returns how all that the account holds for the measurement is closed."""
+    """Return how all holds of the account for the measurement are closed."""
     _, day_results, day_credits = account_actual(cost_of(row), credits_spent=spent, results=results)
     return closing(row, results=day_results, spent=day_credits, now_ms=now_ms)
 
@@ -121,7 +121,7 @@ def _let_go(closed: Closing, *, first: bool) -> list[Action]:
 
 
 def _was_first(done: Transacted, closed: Closing, *, at: int, guess: bool) -> bool:
-    """Returns the next guess for ``first``, from the account item that made the last write lose."""
+    """Return the next guess for ``first``, from the account item that made the last write lose."""
     account = done.items[at] if done.lost[at] else None
     return guess if account is None or closed.release_ms is None else is_first(account, closed.release_ms)
 

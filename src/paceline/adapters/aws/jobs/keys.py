@@ -42,12 +42,12 @@ from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK, handle_of
 from paceline.errors import StoreUnavailable
 
 BUCKET_BITS = 10
-"""A partition has so many measurements of a job: ten thousand are written to ten of them at once."""
+"""A partition has 2**BUCKET_BITS measurements of a job: ten thousand are written to ten partitions at once."""
 TRIES_MAX = 12
-"""How often a write that lost to another one is tried; each try reads and decides again."""
+"""Tries of a write that lost to another one; each try reads and decides again."""
 TRIES_AT_ONCE = 3
 TRANSACTED_BYTES_MAX = 2_000_000
-"""Of the items of one transaction; AWS allows 4 MB."""
+"""Bytes of the items of one transaction; AWS allows 4 MB."""
 LINE = Key("line", "-")
 GATE = Key("atlas", "-")
 _BY_HANDLE = frozenset({"sending", "ongoing"})
@@ -79,7 +79,7 @@ def vault_key(account: str, sealed: str) -> Key:
 
 
 def secret_key(sealed: str) -> Key:
-    """A secret belongs to one account."""
+    """Return the key of a secret, which belongs to one account."""
     return Key(joined("secret", _digest(sealed)), "-")
 
 
@@ -104,7 +104,10 @@ def day_key(owner: int, day: int) -> Key:
 
 
 def turn_key(owner: int, user: str) -> Key:
-    """The key has the user's name, because an index shows only keys: whose turn it is needs no further read."""
+    """Return the key of a user's turn.
+
+    It has the user's name, because an index shows only keys: no further read is needed.
+    """
     return Key(joined("turn", owner), user)
 
 
@@ -117,12 +120,12 @@ def submitting_key(number: int) -> Key:
 
 
 def listed_keys(number: int, owner: int) -> tuple[Key, Key]:
-    """Returns the job's keys in the list of all jobs and in its owner's."""
+    """Return the job's keys in the list of all jobs and in its owner's."""
     return Key("jobs", padded(number)), Key(joined("jobs", owner), padded(number))
 
 
 def numbered_key(number: int) -> Key:
-    """A job by the number of its first definition."""
+    """Return the key of a job by the number of its first definition."""
     return Key("numbered", padded(number))
 
 
@@ -139,7 +142,7 @@ def queue_of(owner: int) -> str:
 
 
 def row_place(row: Item) -> tuple[str | None, int | None]:
-    """Returns a measurement's shard and place in the index; (None, None) if it does not belong there."""
+    """Return a measurement's shard and place in the index; (None, None) if it is not in the index."""
     state = row["state"]
     if state == "queued":
         return queue_of(row["owner"]), row["handle"]
@@ -151,13 +154,13 @@ def row_place(row: Item) -> tuple[str | None, int | None]:
 
 
 def moved(row: Item, **changes: Any) -> Action:
-    """Returns the action that changes a measurement and its place in the index, if it is still as it was read."""
+    """Return the action that changes a measurement and its place in the index, if it is still as it was read."""
     change, values = setting(_with_place(row, changes))
     return update(LEDGER, row_key(row["handle"]), change, when="#v = :was", was=row["v"], **values)
 
 
 def after_move(row: Item, **changes: Any) -> Item:
-    """Returns the row as it is after ``moved`` was won."""
+    """Return the row as it is after ``moved`` was won."""
     return {name: value for name, value in (row | _with_place(row, changes)).items() if value is not None}
 
 
@@ -175,7 +178,7 @@ def first_place(database: Database, shard: str) -> int:
 def hinted(
     database: Database, shard: str, *, limit: int, after: int = -1, until: int = END, newest_first: bool = False
 ) -> list[Item]:
-    """Returns keys and places in the index above ``after`` and up to ``until``, in order. They may lag."""
+    """Return keys and places in the index above ``after`` and up to ``until``, in order. They may lag."""
     bounds: Asked = {"index": READY_INDEX, "first": after + 1, "last": until, "newest_first": newest_first}
     return database.page(LEDGER, shard, limit=limit, **bounds)
 
@@ -185,22 +188,22 @@ def counted(database: Database, shard: str, *, limit: int) -> int:
 
 
 def handle_in(hint: Item) -> int:
-    """Returns the handle of the measurement that an entry of the index shows."""
+    """Return the handle of the measurement that an entry of the index shows."""
     return handle_of(int(hint["pk"].split("#")[1]), int(hint["sk"]))
 
 
 def owner_of(turn: Key) -> int:
-    """Returns the number of the user whose turn this is; ``sk`` has the name."""
+    """Return the number of the user whose turn this is; ``sk`` has the name."""
     return int(turn.pk.split("#")[1])
 
 
 def number_in(hint: Item) -> int:
-    """Returns the number of the job that an entry of the index shows."""
+    """Return the number of the job that an entry of the index shows."""
     return int(hint["pk"].split("#")[1])
 
 
 def pieces(rows: Iterable[Item], *, rows_max: int) -> Iterator[list[Item]]:
-    """Yields the rows in order in pieces small enough for one transaction, by count and by bytes."""
+    """Yield the rows in order in pieces small enough for one transaction, by count and by bytes."""
     piece: list[Item] = []
     size = 0
     for row in rows:
@@ -215,13 +218,13 @@ def pieces(rows: Iterable[Item], *, rows_max: int) -> Iterator[list[Item]]:
 
 
 def read(database: Database, keys: Sequence[Key]) -> list[Item | None]:
-    """Returns the items in the order of the keys."""
+    """Return the items in the order of the keys."""
     found = database.get_many(LEDGER, keys)
     return [found.get(key) for key in keys]
 
 
 def tries() -> Iterator[int]:
-    """Yields the tries of a read-decide-write loop: the first ones at once, the others after pauses that grow."""
+    """Yield the tries of a read-decide-write loop: the first ones at once, the others after growing pauses."""
     for number in range(TRIES_MAX):
         if number >= TRIES_AT_ONCE:
             back_off(number - TRIES_AT_ONCE)

@@ -1,13 +1,13 @@
-"""Meters on DynamoDB: ``core.jobs.meters`` decides, and what it moves is written as differences, guarded by ``free``.
+"""Meters on DynamoDB: ``core.jobs.meters`` decides, and its moves are written as differences, guarded by ``free``.
 
-An account's three meters stand in the account's own item, so a send takes all of them in one write or none. ``free``
-is limit less spent, held and foreign, and may be below zero after a limit was lowered; a condition can compare it,
-where it could not do the sum. So what only takes or gives back need not be read. A write that decides from more than
-that is bound to the version ``v`` it read.
+An account's three meters are in the account's own item, so a send takes all of them in one write or none. ``free`` is
+limit less spent, held and foreign, and may be below zero after a limit was lowered; a condition can compare it, but
+could not compute the sum. So a write that only takes or gives back need not read the account. A write that decides from
+more than that is bound to the version ``v`` that it read.
 
 A hold's lines are always taken and closed together, so a posting is one item for a hold and a kind, with an amount for
-each meter: ``hold``, and ``close`` with what was settled and what was refunded. An expiry belongs to no hold: it is
-added up at once, in ``opened_spent``, which also keeps what removed postings came to.
+each meter: ``hold``, and ``close`` with the settled and the refunded amount. An expiry belongs to no hold: it is added
+up at once, in ``opened_spent``, which also keeps the sums of removed postings.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from paceline.core.jobs.meters import DAY_MS, CreditBalance, Hold, Kind, Meter, 
 EXPIRED_MAX = 40
 """Releases that one write takes off an account."""
 EXPIRIES_MAX = 1_000
-"""Such writes in a row: a release stands for a minute, and those of some days may have come together."""
+"""Such writes that are made in a row: there is one release a minute, and those of some days may have come together."""
 POTS = ("limit", "spent", "held", "foreign", "read_ms", "free", "opened_held", "opened_spent")
 
 
@@ -40,7 +40,7 @@ class Write(NamedTuple):
     adds: dict[str, int]
     sets: dict[str, Any]
     bound: int | None = None
-    """The version that must still be stored; None: what is added is right whatever else was written."""
+    """The version that must still be stored; None if the additions are right whatever else was written."""
 
 
 def empty_write() -> Write:
@@ -54,7 +54,7 @@ def joined_write(one: Write, other: Write) -> Write:
 
 
 def account_action(account: str, write: Write, *, when: str = "", **values: Any) -> Action:
-    """Returns the write as an action, with a further condition."""
+    """Return the write as an action, with a further condition."""
     adds = {name: amount for name, amount in write.adds.items() if amount} | {"v": 1}
     change = "ADD " + ", ".join(f"#{name} :add_{name}" for name in adds)
     if write.sets:
@@ -67,7 +67,7 @@ def account_action(account: str, write: Write, *, when: str = "", **values: Any)
 
 
 def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
-    """Returns the attributes of an account's meters before their first use."""
+    """Return the attributes of an account's meters before their first use."""
     made: dict[str, int] = {}
     for name, limit in limits.items():
         made |= {f"{name}_{pot}": limit if pot in {"limit", "free"} else 0 for pot in POTS}
@@ -80,18 +80,18 @@ def meter_of(account: Item, name: MeterName, releases: tuple[Release, ...] = ())
 
 
 def meters_of(account: Item) -> dict[str, Meter]:
-    """Returns the account's meters by name, without releases."""
+    """Return the account's meters by name, without releases."""
     found = [meter_of(account, name) for name in WINDOWS]
     return {meter.name: meter for meter in found}
 
 
 def needs_of(account: str, cost: Cost) -> dict[str, int]:
-    """Returns what a send takes of each of the account's meters, by name."""
+    """Return what a send takes of each of the account's meters, by name."""
     return {meter_name(account, name): amount for name, amount in cost_needs(cost).items()}
 
 
 def difference(account: Item, after: Mapping[str, Meter]) -> Write:
-    """Returns the write that turns the meters as read into ``after``. It adds to ``spent``, ``held`` and ``free``.
+    """Return the write that turns the meters as read into ``after``. It adds to ``spent``, ``held`` and ``free``.
 
     ``limit``, ``foreign`` and ``read_ms`` are set, and only if nothing else was written since.
     """
@@ -112,7 +112,7 @@ def difference(account: Item, after: Mapping[str, Meter]) -> Write:
 
 
 def taking(cost: Cost) -> Write:
-    """Returns the write that takes what a send needs of each meter. Its condition has to check the room."""
+    """Return the write that takes what a send needs of each meter. Its condition has to check the room."""
     adds: dict[str, int] = {}
     for name, amount in cost_needs(cost).items():
         adds |= {f"{name}_held": amount, f"{name}_free": -amount}
@@ -120,7 +120,7 @@ def taking(cost: Cost) -> Write:
 
 
 def balance_of(account: Item) -> CreditBalance | None:
-    """Returns the credit balance; None if RIPE has not told it: then ``balance_free`` counts, and says nothing."""
+    """Return the credit balance; None if RIPE has not told it: then ``balance_free`` is counted but has no meaning."""
     if "balance_ms" not in account:
         return None
     told = account["balance_told"]
@@ -128,7 +128,7 @@ def balance_of(account: Item) -> CreditBalance | None:
 
 
 def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
-    """Returns the write with this balance set, instead of what the write would add to it."""
+    """Return the write with this balance set, instead of what the write would add to it."""
     told = -1 if balance.told is None else max(balance.told, 0)
     sets = {"balance_free": balance.free, "balance_told": told, "balance_ms": balance.read_ms}
     adds = {name: amount for name, amount in write.adds.items() if name != "balance_free"}
@@ -136,13 +136,13 @@ def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
 
 
 def applied(account: Item, write: Write) -> Item:
-    """Returns the account as it is after the write, as far as it was read."""
+    """Return the account as it is after the write, as far as it was read."""
     after = account | write.sets
     return after | {name: after.get(name, 0) + amount for name, amount in write.adds.items()}
 
 
 class Closing(NamedTuple):
-    """How an account's part of a send is closed: its write, the actions beside it, and when what was spent is free."""
+    """The closing of an account's part of a send: its write, the actions beside it, and when spent amounts are free."""
 
     account: str
     write: Write
@@ -151,9 +151,9 @@ class Closing(NamedTuple):
 
 
 def closing(row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
-    """Settles what was used of the account's day, refunds the rest and gives the slots back: all lines together.
+    """Settle the used part of the account's day, refund the rest and give the slots back: all lines together.
 
-    It moves amounts, whatever the meters stand at, so the account is not read.
+    It only moves amounts, whatever the meters' values are, so the account is not read.
     """
     name, cost = row["account"], cost_of(row)
     meters = {full: Meter(full, 0, WINDOWS[_short(full)]) for full in needs_of(name, cost)}
@@ -163,7 +163,7 @@ def closing(row: Item, *, results: int, spent: int, now_ms: int) -> Closing:
     for meter in closed.meters.values():
         pots = {"spent": meter.spent, "held": meter.held, "free": -used(meter)}
         adds |= {f"{_short(meter.name)}_{pot}": amount for pot, amount in pots.items()}
-    adds["balance_free"] = adds["credits_free"]  # no window gives it back, so what is spent stays taken off
+    adds["balance_free"] = adds["credits_free"]  # no window gives it back, so spent credits stay taken off
     posting: Item = {"account": name, "handle": row["handle"], "attempt": row["attempt"], "at_ms": now_ms}
     for one in closed.postings:
         posting[f"{_short(one.meter)}_{one.kind}"] = one.amount
@@ -182,7 +182,7 @@ def refunding(row: Item, *, now_ms: int) -> Closing:
 
 
 def closing_action(closed: Closing, *, first: bool) -> Action:
-    """Returns the account's part of a closing. ``first``: its release comes before all others of the account.
+    """Return the account's part of a closing. ``first``: its release comes before all others of the account.
 
     The caller guesses that, and the write checks it: expiry begins at ``first_release_ms``.
     """
@@ -201,7 +201,7 @@ def is_first(account: Item, release_ms: int) -> bool:
 
 
 def _short(meter: str) -> MeterName:
-    """Returns the name of an account's meter without the account."""
+    """Return the name of an account's meter without the account."""
     return cast("MeterName", meter.rpartition("/")[2])
 
 
@@ -221,7 +221,7 @@ def hold_posting(account: str, row: Item, *, attempt: int, now_ms: int) -> Actio
 
 
 def postings_in(item: Item) -> list[Posting]:
-    """Returns the postings of all meters that an item holds, in the words of core."""
+    """Return the postings of all meters that an item holds, as values of core."""
     kinds: tuple[Kind, ...] = ("hold", "settle", "refund")
     return [
         Posting(meter_name(item["account"], name), f"{item['handle']}/{item['attempt']}", kind, amount, item["at_ms"])
@@ -236,7 +236,10 @@ def cost_of(row: Item) -> Cost:
 
 
 def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
-    """Expires what has left the windows of the account's meters, in writes of its own. Returns the account then."""
+    """Expire amounts that have left the windows of the account's meters, in separate writes.
+
+    Return the account afterwards.
+    """
     left = keys.tries()
     for _ in range(EXPIRIES_MAX):
         if account.get("first_release_ms", now_ms + 1) > now_ms:
@@ -245,25 +248,25 @@ def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
         found = database.get(LEDGER, keys.account_key(account["name"]))
         assert found is not None
         account = found
-        if not won and next(left, None) is None:  # others expire the same; only lost writes count as tries
+        if not won and next(left, None) is None:  # others expire the same releases; only lost writes count as tries
             break
     raise keys.too_busy()
 
 
 def releases_in(items: list[Item]) -> dict[MeterName, tuple[Release, ...]]:
-    """Returns what leaves the account's windows and when, read from its items."""
+    """Return the amounts that leave the account's windows and when, read from its items."""
     found = [item for item in items if item["sk"].startswith("until#")]
     return {name: tuple(Release(item["at_ms"], item[name]) for item in found if item.get(name)) for name in WINDOWS}
 
 
 def with_expired(account: Item, releases: Mapping[MeterName, tuple[Release, ...]], *, now_ms: int) -> dict[str, Meter]:
-    """Returns the account's meters by name, as if everything that has left their windows were expired."""
+    """Return the account's meters by name, as if everything that has left their windows were expired."""
     found = [expire(meter_of(account, name, releases[name]), now_ms=now_ms)[0] for name in WINDOWS]
     return {meter.name: meter for meter in found}
 
 
 def day_closing(row: Item, *, settled: int) -> Action:
-    """Returns the action on the user's day that ends a measurement: what was settled is spent, the rest is free."""
+    """Return the action on the user's day that ends a measurement: the settled amount is spent, the rest is free."""
     change = "ADD #held :held, #spent :spent, #used :used"
     held, rest = row["credits"], row["credits"] - settled
     return update(
@@ -277,8 +280,8 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
     meters = with_expired(account, releases_in(items), now_ms=now_ms)
     write = difference(account, meters)
     opened = {f"{name}_opened_spent": write.adds[f"{name}_spent"] for name in WINDOWS}
-    # Whatever is settled from now on is released in a day, so the next release is the first later one, or then. The
-    # write is bound to the version that was read: it would skip a release that was added since.
+    # Amounts that are settled from now on are released in a day, so the next release is the first later one, or then.
+    # The write is bound to the version that was read: otherwise it would skip a release that was added since.
     first_ms = now_ms + DAY_MS if len(items) < EXPIRED_MAX else now_ms
     if len(items) < EXPIRED_MAX:
         later = database.page(LEDGER, key.pk, limit=1, first=f"until#{padded(now_ms + 1)}", last="until#~")
@@ -289,7 +292,7 @@ def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]
 
 
 def _released(meters: Mapping[str, Meter]) -> tuple[int | None, dict[str, int]]:
-    """Returns when the amounts settled now leave their windows, and the amount of each meter."""
+    """Return when the amounts settled now leave their windows, and the amount of each meter."""
     found = {_short(meter.name): release for meter in meters.values() for release in meter.releases}
     times = {release.at_ms for release in found.values()}
     assert len(times) <= 1

@@ -1,4 +1,4 @@
-"""What the functions of this package work with: the clients, and what this process remembers between calls."""
+"""The first argument of this package's functions: the clients, and this process's memory between calls."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from paceline.adapters.aws.jobs.keys import first_place
 
 
 class JobParts(Part):
-    """The first argument of every act on jobs; the store is one."""
+    """The store, as the functions on jobs see it."""
 
     open_jobs_after: int = -1
-    """The number up to which this process has looked through the open jobs; each pass looks at some of them."""
+    """The number up to which this process has read the open jobs; each pass reads some of them."""
 
     @cached_property
     def row_cache(self) -> RowCache:
@@ -26,5 +26,5 @@ class JobParts(Part):
 
     @cached_property
     def duties_taken_ms(self) -> dict[str, int]:
-        """When each duty was last taken, as far as this process knows."""
+        """Time at which each duty was last taken, as far as this process knows."""
         return {}

@@ -22,7 +22,7 @@ from paceline.core.jobs.values import AtlasMeasurement, StoredJob, StoredMeasure
 
 PAGE = 200
 COUNTED_PAGE = 1_000
-"""Page size where only a field or two of each row is read."""
+"""Page size if only a field or two of each row is read."""
 PACKED_BYTES_MIN = 100_000
 _COUNTS = (
     "measurements", "open", "done", "failed", "cancelled", "reserved", "settled", "refunded",
@@ -38,7 +38,7 @@ def job(store: JobParts, name: str) -> StoredJob | None:
 
 
 def job_items(database: Database, numbers: Iterable[int]) -> dict[int, Item]:
-    """Returns the jobs that exist, by number; a job whose rows are still being written does not exist yet."""
+    """Return the jobs that exist, by number; a job whose rows are still being written does not exist yet."""
     found = database.get_many(LEDGER, [keys.job_key(number) for number in numbers])
     return {item["number"]: item for item in found.values()}
 
@@ -65,7 +65,7 @@ def stored_job(item: Item, *, owner: str) -> StoredJob:
 
 
 def names_of(database: Database, items: Iterable[Item]) -> dict[int, str]:
-    """Returns the names of the items' users by number; users who were removed are left out."""
+    """Return the names of the items' users by number; removed users are left out."""
     owners = {item["owner"]: item["user"] for item in items}
     users = database.get_many(ITEMS, [user_key(name) for name in owners.values()])
     numbers = {key: item["number"] for key, item in users.items()}
@@ -98,7 +98,7 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
 
 
 def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
-    """Yields a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
+    """Yield a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
     for bucket in range(max(after + 1, 0) >> keys.BUCKET_BITS, (item["measurements"] - 1 >> keys.BUCKET_BITS) + 1):
         first = padded(max(after + 1, bucket << keys.BUCKET_BITS))
         yield from database.walk(LEDGER, keys.bucket_key(item["number"], bucket), size=page, first=first, only=only)
@@ -117,7 +117,7 @@ def measurements(store: JobParts, number: int, *, after: int, limit: int) -> lis
 
 
 def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[Item, Item]]:
-    """Returns each measurement with its job, in the order asked for; missing ones are left out."""
+    """Return each measurement with its job, in the order asked for; missing ones are left out."""
     numbers = {handle >> INDEX_BITS for handle in handles}
     item_keys = [*map(keys.row_key, handles), *map(keys.job_key, numbers)]
     found = database.get_many(LEDGER, item_keys)
@@ -128,7 +128,7 @@ def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[
 def chances(
     database: Database, known: tuple[Item, Item] | None, handle: int, fits: Callable[[Item], bool]
 ) -> Iterator[tuple[Item, Item]]:
-    """Yields a measurement with its job for each try of a write that may lose: from the cache first, then as read.
+    """Yield a measurement with its job for each try of a write that may lose: from the cache first, then as read.
 
     Ends when a row that was read does not fit. A cached row that does not fit is skipped, because it may be old.
     """
@@ -169,7 +169,7 @@ def with_names(database: Database, rows: Sequence[Item], jobs_by_number: dict[in
 
 
 def packed(one: Measurement) -> str | bytes:
-    """Returns the measurement as a row stores it; compressed if it comes near the size limit of an item."""
+    """Return the measurement as a row stores it; compressed if it comes near the size limit of an item."""
     text = encode_measurement(one)
     return text.decode() if len(text) < PACKED_BYTES_MIN else zlib.compress(text)
 
@@ -180,7 +180,7 @@ def measurement_in(row: Item) -> Measurement:
 
 
 def atlas_of(row: Item) -> tuple[AtlasMeasurement, ...]:
-    """Returns what the measurement's definitions became at RIPE, in order."""
+    """Return the state of the measurement's definitions at RIPE, in order."""
     return tuple(AtlasMeasurement(*one) for one in row.get("atlas", ()))
 
 
@@ -248,12 +248,12 @@ def count_of(store: JobParts, owner: str, *, states: Sequence[MeasurementState])
 
 
 def _worth_a_look(item: Item, wanted: frozenset[str]) -> bool:
-    """Returns whether the job has measurements in these states, by its own counts."""
+    """Return True if the job has measurements in these states, by its own counts."""
     return any(item[state] for state in ENDED & wanted) or bool(wanted & LIVE and item["open"])
 
 
 def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iterator[Item]:
-    """Yields the jobs of a list, newest first, without those being removed."""
+    """Yield the jobs of a list, newest first, without those being removed."""
     below = padded(1 << 62 if before is None else max(before, 0))
     numbers = (int(one["sk"]) for one in database.walk(LEDGER, listed, size=PAGE, before=below, newest_first=True))
     for page in in_pages(numbers, PAGE):
@@ -262,7 +262,7 @@ def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iter
 
 
 def _newest_rows(database: Database, item: Item, *, below: int) -> Iterator[Item]:
-    """Yields a job's measurements below a handle, the last first."""
+    """Yield a job's measurements below a handle, the last first."""
     first = handle_of(item["number"], 0)
     last = min(below, handle_of(item["number"], item["measurements"])) - 1
     while last >= first:

@@ -1,4 +1,4 @@
-"""Writes what a refusal means for account, key, target or everybody, as ``core.jobs.refusals`` decides it."""
+"""Writes the effects of a refusal on account, key, target or everybody, as ``core.jobs.refusals`` decides them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def site(store: JobParts, proposed: str) -> str:
 
 
 def account_after(account: Item, write: meters.Write, effect: RefusalEffect | None, *, now_ms: int) -> meters.Write:
-    """Returns the write to the account with what the refusal adds to it."""
+    """Return the write to the account with what the refusal adds to it."""
     match effect:
         case MeterFull(meter="balance"):
             balance = rules.too_low_balance(meters.balance_of(meters.applied(account, write)), effect, now_ms=now_ms)
@@ -58,10 +58,10 @@ def account_after(account: Item, write: meters.Write, effect: RefusalEffect | No
 
 
 def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen: Item | None) -> list[Action]:
-    """Returns what is written beside the account. ``seen``: the item that ``key_beside`` names, as it was read."""
+    """Return the actions beside the account. ``seen``: the item that ``key_beside`` names, as it was read."""
     match effect:
         case KeyRefused():
-            if seen is None:  # a key that was removed meanwhile need not be quarantined
+            if seen is None:  # a key that was removed in the meantime need not be quarantined
                 return []
             reason, where = rules.quarantine_reason(effect.reason), keys.key_key(account, key_number(key))
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
@@ -83,7 +83,7 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
 
 
 def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key | None:
-    """Returns the key of the item that ``actions_beside`` needs; None: it needs none."""
+    """Return the key of the item that ``actions_beside`` needs; None if it needs none."""
     match effect:
         case KeyRefused():
             return keys.key_key(account, key_number(key))
@@ -98,7 +98,7 @@ def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key |
 def clear_effects(
     database: Database, *, account: Item, gate: Item | None, targets: Iterable[Item], now_ms: int
 ) -> None:
-    """Removes what earlier refusals left, because RIPE took a send. A write that is lost is made by the next send."""
+    """Remove effects of refusals, since RIPE accepted a send. If a write is lost, the next send makes it."""
     if gate is not None and rules.clears_pause(_paused(gate), now_ms=now_ms):
         when = "#until_ms = :was AND #refusals = :refused"
         seen = {"was": gate["until_ms"], "refused": gate["refusals"]}

@@ -1,4 +1,4 @@
-"""Begins a send: writes the intent and takes every meter at once. Parks or refuses what is not sent."""
+"""Begins a send: writes the intent and takes every meter at once. Parks or refuses measurements that are not sent."""
 
 from __future__ import annotations
 
@@ -24,33 +24,36 @@ PARKED_TOGETHER_MAX = 45
 
 
 class _Sender(NamedTuple):
-    """With which account and key a send begins, and when."""
+    """The account and key with which a send begins, and when."""
 
     account: str
     key: int
     sending_max: int
     now_ms: int
     intent_ms: int
-    """When it is written, which may be long after ``now_ms``, by which the account was chosen."""
+    """The time of the write, which may be long after ``now_ms``, the time at which the account was chosen."""
 
 
 def begin(
     store: JobParts, item: StoredMeasurement, *, account: str, key: str, sending_max: int, now_ms: int
 ) -> StoredMeasurement | Short | Busy | None:
-    """Begins in one request, from cached rows. If that write is lost, reads everything and decides."""
+    """Begin a send in one request, from cached rows. If that write is lost, read everything and decide."""
     sender = _Sender(account, max(key_number(key), 0), sending_max, now_ms, store.db.write_ms(now_ms))
     return _begin_as_seen(store, item, sender) or _begin(store, item, sender)
 
 
 def _begin_as_seen(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredMeasurement | None:
-    """Returns None if the row is not cached or has changed. The turn only orders users, so it may be a little old."""
+    """Begin a send from cached rows; None if the row is not cached or has changed.
+
+    The turn only orders users, so it may be a little old.
+    """
     known, turn = store.row_cache.take(item.handle), store.row_cache.next_turn(sending_max=sender.sending_max)
     if known is None or turn is None or item.attempt >= ATTEMPTS_MAX:
         return None
     row, job = known
     if (row["attempt"], row["state"]) != (item.attempt, "queued"):
         return None
-    # An account that was closed for a reason is read first: the next send that RIPE takes removes the reason.
+    # An account with a stored reason is read first: the next send that RIPE accepts removes the reason.
     took = _taking(sender, row, when="#reason = :unblamed", unblamed="")
     if not store.db.transact(_intents(row, job, sender, took, turn=turn)).won:
         return None
@@ -101,7 +104,7 @@ def _begin(store: JobParts, item: StoredMeasurement, sender: _Sender) -> StoredM
 
 
 def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | None:
-    """Returns the meter or the balance of the account that has too little room."""
+    """Return the meter or the balance of the account that has too little room."""
     balance = meters.balance_of(account)
     if short := short_of_balance(account["name"], item.cost, None if balance is None else balance.free):
         return short
@@ -110,7 +113,7 @@ def _short(account: Item, item: StoredMeasurement, *, now_ms: int) -> Short | No
 
 
 def _intents(row: Item, job: Item, sender: _Sender, took: Action, *, turn: int) -> list[Action]:
-    """Returns all actions that begin a send: the intent, what it takes of every meter, and the user's turn."""
+    """Return all actions that begin a send: the intent, what it takes of every meter, and the user's turn."""
     key = keys.key_key(sender.account, sender.key)
     return [
         keys.moved(row, **_intent(row, sender)),
@@ -159,7 +162,7 @@ def _usable(account: Item | None, key: Item | None, *, now_ms: int) -> bool:
 
 
 def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Action:
-    """Returns the action that holds the cost on each meter, on condition that there is room when it is written."""
+    """Return the action that holds the cost on each meter, on condition that there is room when it is written."""
     write = meters.taking(meters.cost_of(row))
     conditions = ["#enabled = :enabled", "#closed_until_ms <= :now_ms", *([when] if when else [])]
     values: dict[str, Any] = {"enabled": True, "now_ms": sender.now_ms, **more}
@@ -175,13 +178,13 @@ def _taking(sender: _Sender, row: Item, *, when: str = "", **more: str) -> Actio
 
 
 def _sending(sending_max: int) -> Action:
-    """Returns the action that counts a turn, and a send under way: at most so many, of all processes together."""
+    """Return the action that counts a turn and a send under way, if fewer than ``sending_max`` of all processes are."""
     when = "attribute_not_exists(#sending) OR #sending < :most"
     return update(LEDGER, keys.LINE, "ADD #sending :one, #turns :one", when=when, one=1, most=sending_max)
 
 
 def park(store: JobParts, items: Sequence[tuple[int, int]], *, next_ms: int, reason: str) -> list[bool]:
-    """Parks measurements together, from cached rows; one at a time where that is lost or a row is not cached."""
+    """Park measurements together, from cached rows; one at a time if that is lost or a row is not cached."""
     changes = {"state": "parked", "next_ms": next_ms, "reason": reason}
     known = {handle: store.row_cache.take(handle) for handle, _ in items}
     pairs = {fence: pair for fence in items if (pair := known[fence[0]]) is not None and _is_queued(pair[0], fence)}

@@ -1,4 +1,4 @@
-"""Jobs, accounts, keys and the ledger on DynamoDB: a table of contents of the functions that fill the port."""
+"""Jobs, accounts, keys and the ledger on DynamoDB: the list of functions that fill the port."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Submission: a job is admitted in one act, however large it is.
+"""Submission: a job is admitted in one transaction, however large it is.
 
 A small job's measurements are written in the transaction that admits it. Those of a large one are written before, where
-nobody finds them: every reader of a measurement reads its job too, and there is none. The note of such a submission is
-deleted by the transaction that admits it, so a submission that was given up can be swept without a race.
+nobody finds them: every reader of a measurement reads its job too, and there is none yet. The note of such a submission
+is deleted by the transaction that admits it, so a submission that was given up can be swept without a race.
 
 The user's line of the ledger is folded: the job holds its whole ``reserved``, and each measurement, which carries its
 own part (``credits``), closes that part once (``settled``). For a day's meter this adds up: held is what its jobs
@@ -29,9 +29,9 @@ from paceline.core.jobs.names import handle_of, job_name
 from paceline.core.jobs.values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
 
 TOGETHER_MAX = 50
-"""So many measurements at most are written in the transaction that admits their job."""
+"""Measurements that are written in the transaction that admits their job; larger jobs are written before it."""
 GIVEN_UP_MS = 600_000
-"""A submission that was not admitted after so long never is: its writer is dead, or finds its note gone."""
+"""A submission that was not admitted after this time never is: its writer is dead, or finds its note gone."""
 SWEPT_MAX = 5
 
 
@@ -81,7 +81,7 @@ def budget(store: JobParts, owner: str, *, now_ms: int) -> Budget | None:
 
 
 def sweep(database: Database, *, now_ms: int) -> None:
-    """Removes rows of submissions that were given up; twice, because a submitter that slept may still write."""
+    """Remove rows of submissions that were given up; twice, because a submitter that slept may still write."""
     for hint in keys.hinted(database, "submitting", until=now_ms - GIVEN_UP_MS, limit=SWEPT_MAX):
         note = database.get(LEDGER, keys.submitting_key(int(hint["sk"])))
         if note is None:
@@ -89,7 +89,8 @@ def sweep(database: Database, *, now_ms: int) -> None:
         if note.get("given_up"):
             _remove(database, note["number"], note["count"])
             continue
-        # First it can be admitted no more, then its rows go; what is left, or comes late, goes when it is swept again.
+        # First it becomes impossible to admit it, then its rows are deleted; rows that are left, or come late, are
+        # deleted by the next sweep.
         key = keys.submitting_key(note["number"])
         given_up = update(LEDGER, key, "SET #given_up = :yes, #at = :now", when=PRESENT, yes=True, now=now_ms)
         if database.write(given_up).won:
@@ -114,7 +115,7 @@ def _budget(user: Item, day: Item | None, *, now_ms: int) -> Budget:
 def _admit(
     database: Database, numbers: Numbers, item: Submission, seen: _Seen, *, reserved: int, now_ms: int
 ) -> StoredJob | None:
-    """Writes the job and returns it; None, and nothing is written, if a fact that it was decided by has changed."""
+    """Write the job and return it; None, and nothing is written, if a fact by which it was decided has changed."""
     # The job's number is taken alone, not in a block: jobs are listed and sent in the order in which they came.
     stride = stride_of(item.job)
     number, numbered = numbers.take_job(stride * len(item.job.measurements))
@@ -138,7 +139,7 @@ def _admission(item: Submission, seen: _Seen, job: Item) -> list[Action]:
     owner, limit = job["owner"], seen.user["daily_credits"]
     actions = [
         put(LEDGER, job, when=ABSENT),
-        # The limit as it is now: an edit counts at once, and nobody submits who was disabled or removed meanwhile.
+        # The limit as it is now: an edit counts at once, and a disabled or removed user cannot submit.
         check(
             ITEMS, user_key(item.owner), when="#number = :number AND #disabled = :no AND #daily_credits = :limit",
             number=owner, no=False, limit=limit,
@@ -216,7 +217,7 @@ def _rows(item: Submission, job: Item) -> list[Item]:
 
 
 def _remove(database: Database, number: int, count: int) -> None:
-    """Removes the rows of a job that was not admitted, and then its note."""
+    """Remove the rows of a job that was not admitted, and then its note."""
     _remove_rows(database, number, count)
     database.write(delete(LEDGER, keys.submitting_key(number)))
 

@@ -1,4 +1,4 @@
-"""The queue of users with something to send (``core.jobs.send_order``), and parked measurements that are due."""
+"""The queue of users with measurements to send (``core.jobs.send_order``), and parked measurements that are due."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from paceline.core.jobs.values import SendCounts, StoredMeasurement
 WOKEN_TOGETHER_MAX = 25
 TURNS_PAGE = 100
 JUMPS_MAX = 20
-"""How many pages of index entries that lag are passed to find a user's first measurement."""
+"""Pages of lagging index entries that are skipped to find a user's first measurement."""
 COUNTED_MAX = 1_000_000
 READY, BARRED = 0, 1
-"""Somebody in the queue has something to send, and may send it or may not."""
+"""READY: a user in the queue may send a measurement. BARRED: users have some queued, but none of them may send."""
 
 
 def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
-    """Adds to the user's queued count; a user who was not in the queue joins at its end (``send_order.Turn``)."""
+    """Return the action that adds to the user's queued count; a new user joins at the end (``send_order.Turn``)."""
     change = (
         "SET #served = if_not_exists(#served, :turns), #at = if_not_exists(#served, :turns), #shard = :shard, "
         "#owner = :owner, #user = :user ADD #queued :count"
@@ -39,7 +39,10 @@ def joins(owner: int, user: str, count: int, *, turns: int) -> Action:
 
 
 def leaves(owner: int, user: str, count: int = 1) -> Action:
-    """Lowers the user's queued count. A user with none left stays in the queue until ``next_to_send`` reads it."""
+    """Return the action that lowers the user's queued count.
+
+    A user with none left stays in the queue until ``next_to_send`` reads it.
+    """
     return update(LEDGER, keys.turn_key(owner, user), "ADD #queued :less", when=PRESENT, less=-count)
 
 
@@ -106,7 +109,7 @@ def counts(store: JobParts) -> SendCounts:
 
 
 def open_jobs(database: Database, *, after: int = -1, limit: int) -> list[Item]:
-    """Returns jobs that have not ended, in order of number, those above ``after``."""
+    """Return jobs that have not ended, in order of number, those above ``after``."""
     numbers = [keys.number_in(hint) for hint in keys.hinted(database, "open", after=after, limit=limit)]
     items = job_items(database, numbers)
     return [items[number] for number in numbers if number in items]
@@ -123,13 +126,13 @@ def _oldest_waiting(database: Database) -> int | None:
 
 
 def _hinted_turns(database: Database) -> Iterator[Key]:
-    """Yields the keys of all users in the queue, in its order, as the index shows them."""
+    """Yield the keys of all users in the queue, in its order, as the index shows them."""
     after = -1
     while True:
         hints = keys.hinted(database, "turn", after=after, limit=TURNS_PAGE)
         whole = len(hints) < TURNS_PAGE
         if not whole:
-            # Several may have come at the same turn: the page ends before the last of them, unless it is all of them.
+            # Several users may have the same turn: the page ends before the last turn, unless there is no other.
             hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or keys.hinted(
                 database, "turn", after=after, until=hints[-1]["at"], limit=COUNTED_MAX
             )
@@ -140,14 +143,14 @@ def _hinted_turns(database: Database) -> Iterator[Key]:
 
 
 def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
-    """Yields the keys of the turns and of their users."""
+    """Yield the keys of the turns and of their users."""
     for turn in turns:
         yield LEDGER, turn
         yield ITEMS, user_key(turn.sk)
 
 
 def _turns(item_keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> dict[Turn, Key]:
-    """Returns the turns that were found, with their keys."""
+    """Return the turns that were found, with their keys."""
     turns: dict[Turn, Key] = {}
     for key in item_keys:
         if (item := found.get((LEDGER, key))) is not None:
@@ -159,7 +162,7 @@ def _turns(item_keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> d
 
 
 def _first_turn(database: Database) -> int:
-    """Returns READY, BARRED, or END: nobody has anything queued, though some may still be in the queue of users."""
+    """Return READY, BARRED, or END: nobody has measurements queued, though some users may still be in the queue."""
     first = END
     queue = _hinted_turns(database)
     while some := list(islice(queue, TURNS_PAGE)):
@@ -172,7 +175,7 @@ def _first_turn(database: Database) -> int:
 
 
 def _first_of_each(store: JobParts, item_keys: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
-    """Returns the first queued measurements of each user, the users in order, read together with their turns."""
+    """Return the first queued measurements of each user, the users in order, read together with their turns."""
     owners = [keys.owner_of(key) for key in item_keys]
     hints = store.db.threads.fan_out(lambda owner: keys.hinted(store.db, keys.queue_of(owner), limit=each_max), owners)
     handles = {owner: [keys.handle_in(hint) for hint in some] for owner, some in zip(owners, hints, strict=True)}
@@ -201,7 +204,7 @@ def _first_of_each(store: JobParts, item_keys: Sequence[Key], each_max: int) -> 
 
 
 def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:
-    """Returns a user's first queued measurements, each with its job; entries of the index that lag are passed."""
+    """Return a user's first queued measurements, each with its job; lagging entries of the index are skipped."""
     found: list[tuple[Item, Item]] = []
     after = -1
     for _ in range(JUMPS_MAX):
@@ -217,7 +220,7 @@ def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item,
 
 
 def _wake(store: JobParts, *, now_ms: int) -> None:
-    """Puts parked measurements that are due back into the queue, at their old places."""
+    """Put parked measurements that are due back into the queue, at their old places."""
     if store.shard_cache.caches_indexes and store.shard_cache.first_of("parked") > now_ms:
         return
     hints = keys.hinted(store.db, "parked", until=now_ms, limit=WOKEN_MAX)
@@ -236,7 +239,7 @@ def _wake(store: JobParts, *, now_ms: int) -> None:
 
 
 def _wake_together(database: Database, owner: tuple[int, str], rows: Sequence[Item], *, turns: int) -> None:
-    """Queues parked rows in one write; one at a time if that is lost because one of them changed."""
+    """Queue parked rows in one write; one at a time if that is lost because one of them changed."""
     woken = [keys.moved(row, state="queued", next_ms=None) for row in rows]
     if not database.transact([joins(*owner, len(woken), turns=turns), *woken]).won and len(woken) > 1:
         for one in woken:

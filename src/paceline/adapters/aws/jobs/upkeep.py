@@ -1,4 +1,4 @@
-"""Duties, retention, and the clock that was set back."""
+"""Duties, retention, and repairs after the clock was set back."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from paceline.core.jobs.names import ATTEMPTS_MAX
 from paceline.core.jobs.upkeep import days_before, is_duty_due, may_be_removed, pulled_back_ms
 
 APART_MS_MAX = 10_000
-"""How far apart the clocks of callers can be that take a duty at once."""
+"""Largest difference between the clocks of callers that take a duty at once."""
 ACTIONS_MAX = 90
-"""Of one piece of a removal; the job, its lists and its user's day come on top."""
+"""Actions of one piece of a removal; the job, its lists and its user's day are added to them."""
 POSTINGS_MAX = 80
 MOVED_MAX = 100_000
 LOOKED_AT_MAX = 100
-"""How many more jobs than the limit a pass reads: those that hold a slot are skipped."""
+"""Jobs beyond the limit that a pass reads: those that hold a slot are skipped."""
 
 
 def take_duty(store: JobParts, name: str, *, every_ms: int, now_ms: int) -> bool:
     known_ms = store.duties_taken_ms.get(name)
-    # This process may know an older time than the store has, never a newer one: what is not due by it is not due.
+    # This process may know an older time than the store, never a newer one: if a duty is not due by it, it is not due.
     if not is_duty_due(known_ms, every_ms=every_ms, now_ms=now_ms, apart_ms_max=APART_MS_MAX):
         return False
-    # The same rule as a condition, for what others have written since.
+    # The same rule as a condition, for writes of others since.
     due_ms, ahead_ms = now_ms - every_ms, now_ms + min(every_ms, APART_MS_MAX)
     when = "attribute_not_exists(#at_ms) OR #at_ms <= :due OR #at_ms > :ahead"
     taken = store.db.write(
         update(LEDGER, keys.duty_key(name), "SET #at_ms = :now", when=when, now=now_ms, due=due_ms, ahead=ahead_ms)
     )
-    assert taken.item is not None  # an update tells what it left, or what stands in its way
+    assert taken.item is not None  # an update returns the item that it left, or the one that made it lose
     store.duties_taken_ms[name] = taken.item["at_ms"]
     return taken.won
 
@@ -57,7 +57,7 @@ def purge(store: JobParts, *, finished_before_ms: int, limit: int) -> int:
 
 
 def _remove_some(database: Database, number: int, *, before_ms: int, limit: int) -> int:
-    """Removes a job's first measurements with their postings, the job with the last. Returns how many."""
+    """Remove a job's first measurements with their postings, and the job with its last one. Return how many."""
     removed = 0
     while removed < limit:
         [job] = keys.read(database, [keys.job_key(number)])
@@ -66,7 +66,7 @@ def _remove_some(database: Database, number: int, *, before_ms: int, limit: int)
         ):
             break
         count, actions = _piece(database, job, limit=limit - removed)
-        # Lost: another removes it too, and is further on.
+        # If it is lost, another process removes the job too, and is further on.
         if not count or not database.transact(actions).won:
             break
         removed += count
@@ -74,7 +74,7 @@ def _remove_some(database: Database, number: int, *, before_ms: int, limit: int)
 
 
 def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Action]]:
-    """Returns how many measurements fit into one transaction, and the actions that remove them and keep their sums."""
+    """Return how many measurements fit into one transaction, and the actions that remove them and keep their sums."""
     actions: list[Action] = []
     sums: list[Item] = []
     count = 0
@@ -95,7 +95,7 @@ def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Acti
 
 
 def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
-    """Returns the first rows, and no more than can fit: a row shows how many items belong to it."""
+    """Return the first rows, and no more than can fit: a row tells how many items belong to it."""
     found: list[Item] = []
     size = actions = 0
     for row in rows:
@@ -110,7 +110,7 @@ def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
 
 
 def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Item]]:
-    """Returns the postings by handle. Their keys are computed, so those of many rows are read together."""
+    """Return the postings by handle. Their keys are computed, so those of many rows are read together."""
     few = [row for row in rows if 2 * row["attempt"] <= POSTINGS_MAX // 2]
     item_keys = [
         keys.posting_key(row["handle"], attempt, kind)
@@ -125,9 +125,9 @@ def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Ite
 
 
 def _job_shrinks(job: Item, count: int) -> list[Action]:
-    """Returns the actions that take removed measurements off a job; with its last measurement the job is removed.
+    """Return the actions that take removed measurements off a job; with its last measurement the job is removed.
 
-    Its idempotency key is free with the first, because nobody sees the job any more.
+    Its idempotency key becomes free with the first, because nobody sees the job any more.
     """
     key, actions = keys.job_key(job["number"]), []
     if not job["purged"] and job.get("idempotency") is not None:
@@ -148,20 +148,23 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
 
 
 def _few_postings(database: Database, row: Item) -> list[Item]:
-    """Returns a measurement's postings, all of them closed. If there are very many, the first are added up before."""
+    """Return a measurement's postings, all of them closed.
+
+    If there are very many, the first ones are added up before.
+    """
     for _ in range(2 * ATTEMPTS_MAX):
         found = database.page(LEDGER, joined("posting", row["handle"]), limit=POSTINGS_MAX)
         if len(found) <= POSTINGS_MAX // 2:
             return found
-        # Hold and close of an attempt stand beside each other and go together: "close" comes before "hold".
+        # Hold and close of an attempt are neighbours and go together: "close" sorts before "hold".
         some = found[: len(found) // 4 * 2]
         gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
-        database.transact([*gone, *_opened(some)])  # lost: another did it
+        database.transact([*gone, *_opened(some)])  # if it is lost, another process did it
     raise keys.too_busy()
 
 
 def _opened(postings: Sequence[Item]) -> list[Action]:
-    """Returns actions that keep on each account's meters what these postings, which are all closed, add up to."""
+    """Return actions that keep the sums of these postings, which are all closed, on each account's meters."""
     books = add_up([one for item in postings for one in postings_in(item)])
     actions = []
     for account in dict.fromkeys(item["account"] for item in postings):
@@ -175,7 +178,7 @@ def _opened(postings: Sequence[Item]) -> list[Action]:
 
 
 def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
-    """Removes users' meters of days before this time, once no job names them."""
+    """Remove users' meters of days before this time, once no job refers to them."""
     hints = keys.hinted(database, "day", until=days_before(ended_before_ms) - 1, limit=max(limit, 100))
     item_keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
     for key, day in database.get_many(LEDGER, item_keys).items():
@@ -196,7 +199,7 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
         for hint in keys.hinted(store.db, shard, after=far_ms, limit=MOVED_MAX):
             count += _pull_row(store.db, keys.handle_in(hint), "next_ms", read_far_ms, states={"parked", "unknown"})
     for hint in keys.hinted(store.db, "sending", limit=MOVED_MAX):
-        # Else a sender that died would be waited for until the clock is where it was.
+        # Else a send whose process died would count as under way until the clock is back where it was.
         count += _pull_row(store.db, keys.handle_in(hint), "intent_ms", read_ms, states={"sending"})
     for key, name in _waits(store.db):
         when, change = f"#{name} > :far_ms", f"SET #{name} = :far_ms ADD #v :one"
@@ -212,7 +215,7 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
 
 
 def _waits(database: Database) -> Iterator[tuple[Key, str]]:
-    """Yields the keys and fields of waits of accounts, targets and everybody."""
+    """Yield the keys and fields of the waits of accounts, targets and everybody."""
     yield from ((keys.account_key(name), "closed_until_ms") for name in names(database))
     targets = database.page(LEDGER, "target", limit=MOVED_MAX)
     yield from ((keys.target_key(item["sk"]), "until_ms") for item in targets)
@@ -222,7 +225,7 @@ def _waits(database: Database) -> Iterator[tuple[Key, str]]:
 def _pull_row(database: Database, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]) -> bool:
     for _ in keys.tries():
         [row] = keys.read(database, [keys.row_key(handle)])
-        latest_ms = read_to_ms()  # after the row was read: it was not written later
+        latest_ms = read_to_ms()  # after the row was read, so it was not written later than that
         if row is None or row["state"] not in states:
             return False
         if (to_ms := pulled_back_ms(row[name], latest_ms=latest_ms)) is None:

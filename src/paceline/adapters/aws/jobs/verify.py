@@ -1,4 +1,4 @@
-"""What ``paceline check`` verifies of jobs: the books are added up again from every item of the ledger."""
+"""The invariants of jobs for ``paceline check``: all sums are computed again from every item of the ledger."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from paceline.core.jobs.names import INDEX_BITS
 from paceline.core.jobs.transitions import ENDED
 
 Attempt = tuple[int, int]
-"""A handle and an attempt: what names a hold."""
+"""A handle and an attempt, which name a hold."""
 
 
 class Books(NamedTuple):
-    """Everything in the ledger that is about jobs."""
+    """All items of the ledger about jobs."""
 
     accounts: dict[str, Item]
     releases: dict[str, list[Item]]
@@ -40,7 +40,7 @@ class Books(NamedTuple):
 
 
 def verify(store: JobParts) -> list[str]:
-    """Returns what is wrong. Others may write while it reads, so it reads twice and reports what it saw both times."""
+    """Return problems. Others may write while it reads, so it reads twice and returns those that it saw both times."""
     found = problems(read_books(store.db))
     if not found:
         return []
@@ -181,5 +181,5 @@ def _was_sent(row: Item) -> bool:
 
 
 def _quoted(account: Item) -> str:
-    """Returns the account's name as it is written in keys."""
+    """Return the account's name as it is written in keys."""
     return str(account["pk"].partition("#")[2])

@@ -1,4 +1,4 @@
-"""Writes advances and extra runs: each moves its entry if nobody else has, makes its runs, updates their lane."""
+"""Writes advances and extra runs: each moves its entry if nobody else has, makes its runs, and updates their lane."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> 
     won = _commit(store, advances, now_ms=now_ms)
     back = [advance.next_due_ms < advance.due.due_ms for advance in advances]
     if any(moved and pulled for moved, pulled in zip(won, back, strict=True)):
-        store.change_counter.bump()  # it was pulled back: it is due sooner than others think
+        store.change_counter.bump()  # it was pulled back, so it is due earlier than others think
     return won
 
 
@@ -42,13 +42,13 @@ def superseded_runs(store: MonitorParts) -> int:
 
 
 def advance_on_time(store: MonitorParts, rule: OnTime, *, limit: int) -> Moved:
-    """Advances none: DynamoDB cannot write a set of items. ``due`` and ``commit`` do it, many in a transaction."""
+    """Advance none: DynamoDB cannot write a set of items. ``due`` and ``commit`` do it, many in a transaction."""
     del store, rule, limit
     return Moved(Counter(), 0)
 
 
 def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) -> list[bool]:
-    """Writes some 30 advances with one transaction: each moves its entry, makes its runs, and updates their lane.
+    """Write about 30 advances in one transaction: each moves its entry, makes its runs, and updates their lane.
 
     An advance with more runs than a transaction holds is written in steps, each up to the due time of the next run. If
     the process dies in between, the entry is as if it had been ticked up to there.
@@ -83,7 +83,7 @@ def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) ->
 def book_catch_up(
     store: MonitorParts, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int
 ) -> list[list[int]]:
-    """Books times in the shared calendar. If another process wrote in between, it reads and books again."""
+    """Book times in the shared calendar. If another process wrote in between, read and book again."""
     db = store.db
     for _ in range(BOOKINGS_MAX):
         item = db.get(LEDGER, CATCH_UP)
@@ -130,6 +130,8 @@ class _Commit:
         known = [position for position, place in enumerate(self._places) if place is not None]
 
         def again(act: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
+            # The lane is the last action. If only its condition failed, the guess about its open runs was wrong: try
+            # with the lane as it is stored. If the entry or a run failed, the advance is lost.
             position = known[act]
             advance, lane = self._advances[position], items[-1]
             if not lost[-1] or any(lost[: 1 + len(advance.firings)]) or not advance.firings:
@@ -149,7 +151,7 @@ class _Commit:
         return sum(ended for ended, happened in zip(self._ended, self._won, strict=True) if happened)
 
     def offered(self) -> list[Item]:
-        """Returns the runs that may start: the first one of each advance whose lane had no open run."""
+        """Return the runs that may start: the first one of each advance whose lane had no open run."""
         return [
             self._runs(position)[0]
             for position, happened in enumerate(self._won)
@@ -157,13 +159,13 @@ class _Commit:
         ]
 
     def _read_places(self) -> list[Place | None]:
-        """Returns the place of each entry. One from ``due`` has it already; the others are read."""
+        """Return the place of each entry. One from ``due`` has it already; the others are read."""
         missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
         found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
         return [advance.due.place or found.get(advance.due.generation) for advance in self._advances]
 
     def _read_lanes(self) -> dict[int, Item]:
-        """Returns lanes of entries that had an open run when they were read. The others are believed to have none."""
+        """Return lanes of entries that had an open run when they were read. The others are believed to have none."""
         busy = [advance.due.generation for advance in self._advances if advance.due.busy and advance.firings]
         found = self._db.get_many(RUNS_TABLE, [keys.lane_key(generation) for generation in busy])
         return {lane["generation"]: lane for lane in found.values()}
@@ -185,6 +187,7 @@ class _Commit:
         if due.lead_ms:
             change, values["lead_ms"] = f"{change}, #lead_ms = :lead_ms", 0  # from here on it is on its grid
         values |= {"seen_counter": due.counter, "seen_revision": due.revision, "seen_ms": due.due_ms}
+        # The condition of an advance: counter, revision and due time are still as the tick saw them.
         when = f"{AS_SEEN} AND #due_ms = :seen_ms"
         moved = update(SCHEDULERS, keys.entry_key(due.generation), change, when=when, **values)
         if not firings:
@@ -201,18 +204,18 @@ class _Commit:
         values = {"counter": due.counter, "newest": due.counter + made - 1, "generation": due.generation}
         if ended:
             change += ", #resume = :resume"
-            when = "#front = :front"  # nothing behind the front can start while it is there
+            when = "#front = :front"  # no run behind the front can start while the front is open
             values |= {"resume": ended.stop, "front": self._lanes[due.generation]["front"]}
         return update(RUNS_TABLE, keys.lane_key(due.generation), change, when=when, **values)
 
     def _superseded(self, position: int) -> range:
-        """Returns the counters of the oldest runs behind the front that are more than may wait."""
+        """Return the counters of the oldest runs behind the front that are more than may wait."""
         advance = self._advances[position]
         lane = self._lanes.get(advance.due.generation)
         if lane is None or self._clear[position] or not advance.waiting_max:
             return range(0)
         if lane["newest"] >= advance.due.counter:
-            return range(0)  # its first run is there already: this advance has lost
+            return range(0)  # its first run exists already: this advance has lost
         first = keys.behind_front(lane)
         waiting = lane["newest"] - first + 1
         ended = superseded(waiting=waiting, made=len(advance.firings), waiting_max=advance.waiting_max)
@@ -224,7 +227,10 @@ class _Commit:
         return update(RUNS_TABLE, keys.run_key(advance.due.generation, counter), change, when=PRESENT, **values)
 
     def _runs(self, position: int) -> list[Item]:
-        """Returns the runs as items. Only the first is put in the index of what may start, if no run is before it."""
+        """Return the runs as items.
+
+        Only the first is put into the index of runs that may start, if no run is before it.
+        """
         advance, place = self._advances[position], self._places[position]
         assert place is not None
         runs: list[Item] = []
@@ -239,7 +245,7 @@ class _Commit:
 
 
 def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> Item:
-    """Returns a new run as an item, outside the index of what may start."""
+    """Return a new run as an item, outside the index of runs that may start."""
     later = firing.after_ms > now_ms
     return item_at(keys.run_key(generation, firing.counter)) | {
         "generation": generation,
@@ -269,7 +275,7 @@ def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: i
 
     won = in_waves(extra, lambda one: one.entry.generation, write)
     entries = [one.entry for one, happened in zip(extra, won, strict=True) if happened]
-    # An entry's alarm names its counter, which has risen: it gets another one.
+    # An entry's alarm names its counter, which has risen: it gets a new alarm.
     alarms = (Alarm(entry.generation, entry.counter + 1, entry.due_ms) for entry in entries if entry.due_ms is not None)
     store.alarms.arm(alarms, now_ms=now_ms)
     if entries:
@@ -278,7 +284,7 @@ def make_extra_runs(store: MonitorParts, extra: Sequence[ExtraRun], *, now_ms: i
 
 
 def _tell_made(store: MonitorParts, runs: Sequence[Item], *, now_ms: int) -> None:
-    """Tells of runs that may start: this process's index of checks, and checkers."""
+    """Tell of runs that may start: this process's index of checks, and checkers."""
     for run in runs:
         if not keys.is_outgoing(run["queue"]):
             store.ready_checks.moved(run["shard"], run["pk"], run["at"])

@@ -1,6 +1,6 @@
 """Sends alarms, which wake a tick, and offers, for checkers that read the outgoing queue themselves.
 
-A message says what its sender believed; the row is the truth. A message that is stale, doubled or early is dropped or
+A message says what its sender believed; the stored item is the truth. A stale, doubled or early message is dropped or
 sent once more, and a lost one is replaced by the sweep: nothing depends on a single message.
 """
 
@@ -24,22 +24,22 @@ from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, Waiting, 
 
 
 class AlarmSender:
-    """Sends alarms and offers behind each write.
+    """Sends alarms and offers after each write.
 
-    ``sends`` is turned off where something else arms entries, such as their stream, or where loops look by themselves;
-    ``offers`` where no checker reads the outgoing queue.
+    ``sends`` is turned off if something else arms entries, such as their stream, or if loops look by themselves;
+    ``offers`` if no checker reads the outgoing queue.
     """
 
     def __init__(self, queues: Queues, db: Database) -> None:
         self.sends = True
         self.offers = True
         self.unsent = 0
-        """How many messages may have got lost since the start: the write before each has happened."""
+        """Messages that may have got lost since the start; the write before each has happened."""
         self._queues = queues
         self._db = db
 
     def arm(self, alarms: Iterable[Alarm], *, now_ms: int) -> None:
-        """Sends alarms of entries due in the next 15 minutes. The sweep finds the others in the due index."""
+        """Send alarms of entries due in the next 15 minutes. The sweep finds the others in the due index."""
         if not self.sends:
             return
         soon = [alarm for alarm in alarms if alarm.due <= now_ms + DELAY_MS_MAX]
@@ -47,7 +47,7 @@ class AlarmSender:
             self.send(soon, now_ms=now_ms)
 
     def offer(self, runs: Iterable[Item], *, now_ms: int | None) -> None:
-        """Sends messages about outgoing runs that may start now, or later at their time.
+        """Send messages about outgoing runs that may start now, or later at their time.
 
         Without ``now_ms`` all are sent at once: a run offered too early is offered again when a checker asks for it.
         """
@@ -58,20 +58,23 @@ class AlarmSender:
                 self._queues.send(OUTGOING, [_waiting(run, checks.get(run["generation"]), now_ms) for run in offered])
 
     def _checks(self, runs: Sequence[Item]) -> dict[int, dict[str, Any]]:
-        """The checks of these runs' monitors as they are now, by generation; without those that are gone."""
+        """Return the current checks of these runs' monitors, by generation; without those that are gone."""
         found = self._db.get_many(ITEMS, {monitor_key(run["user"], run["monitor"]) for run in runs})
         specs = {item["generation"]: read_spec(item["spec"]).check for item in found.values()}
         return {generation: check_document(check) for generation, check in specs.items()}
 
     def send(self, alarms: Sequence[Alarm], *, now_ms: int) -> None:
-        """Raises StoreUnavailable if some stay unsent."""
+        """Send alarms. Raises StoreUnavailable if some stay unsent."""
         messages = [Letter(write(alarm), delay_s(alarm.due, now_ms)) for alarm in alarms]
         if messages:
             self._queues.send(TICKS, messages)
 
     @contextmanager
     def _left_to_the_sweep(self, messages: int) -> Iterator[None]:
-        """Counts messages that cannot be sent instead of raising: what was written stays, and the sweep finds it."""
+        """Count messages that cannot be sent instead of raising.
+
+        The write before them stays, and the sweep finds it.
+        """
         try:
             yield
         except StoreUnavailable:

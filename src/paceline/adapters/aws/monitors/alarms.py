@@ -1,4 +1,4 @@
-"""Entries by their alarms, and the sweep that sends alarms that are missing."""
+"""Entries by their alarms, and the sweep that sends missing alarms."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from paceline.core.monitors.due import Due
 from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm
 
 LATE_MS = 60_000
-"""An entry that is overdue by so much has lost its alarm, or the ticks are behind: then one more does no harm."""
+"""An entry overdue by this much has lost its alarm, or the ticks are behind: then one more does no harm."""
 LATE_MAX = 10_000
-"""How many overdue entries get an alarm in one pass, the earliest first; after an outage all are overdue."""
+"""Overdue entries that get an alarm in one pass, the earliest first; after an outage all are overdue."""
 OVERLAP_MS = 10_000
-"""How far a pass looks back: for entries armed just beyond the horizon by a slow clock, or not in the index before."""
+"""Time that a pass looks back: for entries that a slow clock armed beyond the horizon, or not in the index before."""
 SWEPT_PAGE = 1_000
 _CURSOR = Key("alarms", "-")
 
@@ -37,10 +37,10 @@ class Swept(NamedTuple):
 
 
 def alarmed_entries(store: MonitorParts, alarms: Sequence[Alarm], *, now_ms: int) -> list[Due]:
-    """Returns the entries of these alarms that are due and still as their alarm says, for ``commit`` to advance.
+    """Return the entries of these alarms that are due and still as their alarm says, for ``commit`` to advance.
 
-    An alarm that came early is sent once more. Any other is stale: its entry has moved and has its own alarm. Of two
-    alarms of one entry the second finds it moved, or loses in ``commit``.
+    An alarm that came early is sent once more. Any other is stale: its entry has moved and has its own alarm. The
+    second of two alarms of one entry finds it moved, or loses in ``commit``.
     """
     items = read_entries(store.db, [alarm.generation for alarm in alarms])
     believed = [
@@ -54,11 +54,12 @@ def alarmed_entries(store: MonitorParts, alarms: Sequence[Alarm], *, now_ms: int
 
 
 def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) -> Swept:
-    """Sends alarms of entries that came into their last 15 minutes or lost their own, and offers runs once more.
+    """Send alarms of entries that came into their last 15 minutes or lost their own, and offer runs once more.
 
-    To be called at least every ten minutes.
-    A cursor remembers how far ahead was armed, so that an entry gets one alarm and not one for each pass. What is armed
-    closer than the horizon has its alarm from its own reaction or commit. A pass that dies is done again as a whole.
+    Call it at least every ten minutes.
+
+    A cursor stores how far ahead entries were armed, so that an entry gets one alarm and not one for each pass. An
+    entry due before the horizon has its alarm from its own reaction or commit. A pass that dies is repeated.
     """
     db = store.db
     item = db.get(LEDGER, _CURSOR)
@@ -67,7 +68,7 @@ def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) ->
     late = _send_alarms(store, first_ms=0, last_ms=overdue_ms, now_ms=now_ms, most=LATE_MAX)
     first_ms = max(swept_ms - OVERLAP_MS, overdue_ms) + 1
     armed = _send_alarms(store, first_ms=first_ms, last_ms=horizon_ms, now_ms=now_ms, most=sys.maxsize)
-    # To this pass's own horizon, always: after the clock was set back it has to come back, too.
+    # Always to this pass's own horizon: after the clock was set back, the cursor has to move back, too.
     db.write(update(LEDGER, _CURSOR, "SET #swept_ms = :swept_ms", when="", swept_ms=horizon_ms))
     return Swept(armed, late, offer_again(store, now_ms=now_ms))
 

@@ -15,7 +15,7 @@ COUNTED_MAX = 100_000
 
 
 def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
-    """Reads changes with definition and entry. A change is read first: whatever is newer has a change of its own."""
+    """Return changes with definition and entry. A change is read first: a newer definition has a change of its own."""
     del now_ms
     db = store.db
     rows = _recorded(db, limit=limit)
@@ -56,7 +56,7 @@ def count_changes(db: Database) -> int:
 
 
 def is_there(monitor: Item | None, user: Item | None, *, generation: int, number: int) -> bool:
-    """Returns whether the definition exists. A monitor is gone with its user, even while its row is still there."""
+    """Return True if the definition exists. A monitor is gone with its user, even while its item is still there."""
     return monitor is not None and user is not None and monitor["generation"] == generation and user["number"] == number
 
 

@@ -1,4 +1,4 @@
-"""What a process remembers between its claims, and why checks of an owner wait for a place.
+"""The memory of a process between its claims, and the reasons why checks of an owner wait for a place.
 
 Only the process that claims knows its places. It writes the reasons: one small item for each owner whose checks lack
 places, written when a reason changes and once a minute while it holds.
@@ -24,19 +24,19 @@ FRESH_MS = 150_000
 """An older note was written by a process that has ended."""
 KEPT_S = 86_400
 TARGETS_MAX = 32
-"""Targets of one owner that have a reason of their own; the others have the owner's."""
+"""Targets of one owner with their own reason; the others have the owner's."""
 
 OWNERS_MAX = 64
-"""One claim notes the reasons of so many owners; the next goes on."""
+"""Owners whose reasons one claim writes; the next claim goes on."""
 REASONS_MAX = 1_000
-"""One claim looks at the reasons of so many owners."""
+"""Owners for whom one claim computes reasons."""
 
 Reasons = Mapping[str, str]
 """Reasons by target. The empty target stands for all others."""
 
 
 class ClaimMemory:
-    """What a process remembers between claims: whose turn it is, and the owner and target of each monitor.
+    """The memory of a process between claims: whose turn it is, and the owner and target of each monitor.
 
     Owners and targets are hints; the runs themselves are read before they are leased.
     """
@@ -45,7 +45,7 @@ class ClaimMemory:
         self.turns = Turns()
         """Turns of the owners of outgoing runs, by user number."""
         self.probed: dict[str, str] = {}
-        """The owner that was asked last for outgoing runs, if there were more than one claim asks."""
+        """The owner that was read last for outgoing runs, if there were more than one claim reads."""
         self.reasons = NotedReasons()
         self._waited: list[str] = []
         """Owners whose checks waited after the last claim, in the order of their turns."""
@@ -65,7 +65,7 @@ class ClaimMemory:
         self._targets[generation] = target
 
     def line_up(self, generations: Iterable[int]) -> Waiting:
-        """Returns checks that wait, given in order of due time, with their owners in the order of their turns."""
+        """Return waiting checks, given in order of due time, with their owners in the order of their turns."""
         owners: dict[str, list[tuple[int, tuple[str, str]]]] = {owner: [] for owner in self._waited}
         for generation in generations:
             owner, target = self._owners[generation], self._targets.get(generation, "")
@@ -76,7 +76,7 @@ class ClaimMemory:
         return waiting
 
     def note_turns(self, waiting: Waiting, *, whole: bool) -> None:
-        """Remembers who still waits after a claim. ``whole``: it saw all that wait; else others may wait as before."""
+        """Remember who still waits after a claim. ``whole``: it saw all that wait; else others may wait as before."""
         still = waiting.owners
         before = [] if whole else [owner for owner in self._waited if owner not in still]
         self._waited = (before + still)[-WAITED_MAX:]
@@ -89,7 +89,7 @@ class NotedReasons:
         self._noted: dict[str, tuple[dict[str, str], int]] = {}
 
     def note(self, db: Database, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
-        """Writes why checks still wait after a claim, given by owner and target."""
+        """Write why checks still wait after a claim, given by owner and target."""
         found: dict[str, dict[str, str]] = {}
         for (owner, target), reason in reasons.items():
             of_owner = found.setdefault(owner, {})
@@ -101,7 +101,7 @@ class NotedReasons:
         try:
             db.threads.fan_out(lambda change: _write(db, *change, now_ms=now_ms), changes)
         except StoreUnavailable:
-            return  # what was claimed must still be started; the reasons are noted by the next claim
+            return  # claimed runs must still be started; the next claim writes the reasons
         for owner, of_owner in changes:
             if of_owner:
                 self._noted[owner] = (of_owner, now_ms)
@@ -114,7 +114,7 @@ class NotedReasons:
 
 
 def read_reasons(db: Database, owner: str) -> Reasons:
-    """Returns the reasons that were written last for the owner's checks; empty: they only wait for their turn."""
+    """Return the reasons last written for the owner's checks; empty if they only wait for their turn."""
     item = db.get(RUNS, _key(owner))
     if item is None:
         return {}
@@ -125,7 +125,7 @@ def read_reasons(db: Database, owner: str) -> Reasons:
 
 
 def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
-    """Writes an owner's reasons. The function that claims may not delete items; DynamoDB removes expired ones."""
+    """Write an owner's reasons. The function that claims may not delete items; DynamoDB removes expired ones."""
     change = "SET #reasons = :reasons, #noted_ms = :noted_ms, #expires_s = :expires_s"
     times = {"noted_ms": now_ms, "expires_s": now_ms // 1_000 + KEPT_S}
     text = msgspec.json.encode(reasons).decode()

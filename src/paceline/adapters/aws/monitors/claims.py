@@ -1,10 +1,10 @@
-"""Claims of runs: reads what may start, asks core whose turn it is and which runs start, and writes leases.
+"""Claims of runs: reads runs that may start, asks core whose turn it is and which of them start, and writes leases.
 
-The rules are ``core.monitors.waiting_checks`` for checks and ``core.monitors.places`` for outgoing runs. What waits is
-read from an index, which shows a write a moment later: a run may be missing in a claim, and come with the next one.
+The rules are ``core.monitors.waiting_checks`` for checks and ``core.monitors.places`` for outgoing runs. Waiting runs
+are read from an index, which shows a write a moment later: a run may be missing in a claim, and come with the next one.
 
-Of a monitor's runs only the front one, the first that is not settled, is in the index of what may start: so it is the
-only one that can be claimed.
+Of a monitor's runs only the front, the first one that is not settled, is in the index of runs that may start: so it is
+the only one that can be claimed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
 LOOKED_MORE = 64
-"""A claim reads so many more rows than it wants: some runs are held, and some rows of the index are out of date."""
+"""Rows that a claim reads beyond those it wants: some runs are held, and some rows of the index are out of date."""
 SHARD_ROWS = 512
-"""A claim reads so many rows of each shard, so that one owner's backlog does not hide the others. A shard has one row
-for each of its monitors: 128, or 1/128 of all once every shard is in use. So owners are hidden only behind others who
-have 65,000 monitors waiting together."""
+"""Rows of each shard that a claim reads, so that one owner's backlog does not hide the others. A shard has one row for
+each of its monitors: 128, or 1/128 of all once every shard is in use. So owners are hidden only behind others who have
+65,000 monitors waiting together."""
 ROUNDS_MAX = 3
 PROBED_MAX = 256
-"""How many owners one claim for all of them asks; the next claim goes on behind these."""
+"""Owners that one claim for all of them reads; the next claim goes on after these."""
 AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
 
 
 class Facts(NamedTuple):
-    """The definition of a run's monitor and its owner; None: it is gone."""
+    """The definition of a run's monitor and its owner; None if the monitor is gone."""
 
     monitor: Item | None
     user: Item | None
@@ -78,7 +78,7 @@ def claim_checks_of(
     lease_ms: int,
     places: Places | None = None,
 ) -> list[Claimed]:
-    """``claim``, of the checks of these monitors alone and without a look at the index."""
+    """Claim like ``claim``, but only checks of these monitors and without reading the index."""
     db = store.db
     lanes = db.get_many(RUNS, map(keys.lane_key, generations)).values()
     found = db.get_many(RUNS, [keys.run_key(lane["generation"], lane["front"]) for lane in lanes]).values()
@@ -95,7 +95,7 @@ def next_run_ms(store: MonitorParts) -> int | None:
 
 
 class Front(NamedTuple):
-    """The first open run of a monitor of checks, by its row of the index; ``run`` is the run as it was read, if so."""
+    """The first open run of a monitor of checks, by its row of the index; ``run`` is the run itself, if it was read."""
 
     due_ms: int
     generation: int
@@ -104,16 +104,17 @@ class Front(NamedTuple):
 
 
 def _rank(row: Item) -> Rank:
-    """Returns due time and generation of a run or its row. An index without due times is taken by its own order."""
+    """Return due time and generation of a run or its row. An index without due times is taken in its own order."""
     return int(row["due_ms"] if "due_ms" in row else row["at"]), int(row["pk"].partition("#")[2])
 
 
 def _claim_checks(
     store: MonitorParts, fronts: Sequence[Front], seats: Seats, *, whole: bool, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
-    """Leases what ``core.monitors.waiting_checks`` chooses. ``whole``: these are all that wait, as far as is seen.
+    """Lease the checks that ``core.monitors.waiting_checks`` chooses.
 
-    What was not as the index has it leaves its place to the next round.
+    ``whole``: these are all waiting ones, as far as seen. If the index was wrong about a run, its place goes to the
+    next round of choosing.
     """
     db, memory = store.db, store.claim_memory
     ranked = sorted(fronts, key=lambda one: (one.due_ms, one.generation))
@@ -136,9 +137,9 @@ def _claim_checks(
 
 
 def _with_owners(db: Database, memory: ClaimMemory, fronts: Sequence[Front], *, runs_max: int) -> Sequence[Front]:
-    """Returns the fronts whose owner is known.
+    """Return the fronts whose owner is known.
 
-    Of the others so many are read as one claim may read; the next claims read the rest.
+    Of the others, as many are read as one claim may read; the next claims read the rest.
     """
     unknown = [one.row for one in fronts if memory.owner(one.generation) is None]
     read = {run["generation"]: run for run in _read(db, unknown[: runs_max + LOOKED_MORE])}
@@ -155,7 +156,7 @@ def _runs_of(db: Database, fronts: Sequence[Front]) -> list[Item]:
 
 
 class _Started(NamedTuple):
-    """``refused``: checks with their owners and targets that turned out to go to a target without a free place."""
+    """Checks that were started. ``refused``: chosen checks whose current target turned out to have no free place."""
 
     claimed: list[Claimed]
     refused: list[tuple[int, tuple[str, str]]]
@@ -171,12 +172,15 @@ def _start_checks(
     now_ms: int,
     lease_ms: int,
 ) -> _Started:
-    """Leases chosen checks, given by generation with owner and target. What does not start gives its seat back."""
+    """Lease chosen checks, given by generation with owner and target.
+
+    A check that does not start gives its seat back.
+    """
     seated = dict(chosen)
     refused: list[tuple[int, tuple[str, str]]] = []
 
     def admit(generation: int, target: str) -> bool:
-        """Seats a check at another target than was remembered, if there is a place."""
+        """Seat a check at another target than was remembered, if there is a place."""
         owner, remembered = seated[generation]
         memory.note_target(generation, target)
         if target == remembered:
@@ -197,7 +201,7 @@ def _start_checks(
 
 
 def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Claimed | None]:
-    """Leases the first open runs of outgoing monitors by their names. A run asked for too early is offered again."""
+    """Lease the first open runs of outgoing monitors by their names. A run asked for too early is offered again."""
     db = store.db
     found = db.get_many(RUNS, [keys.run_key(item.generation, item.counter) for item in takes])
     chosen: dict[Key, int] = {}
@@ -229,13 +233,13 @@ def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Cla
 
 
 def _is_meant(run: Item, item: Take) -> bool:
-    """True if the run has this name and is the first open one of a monitor that checkers claim."""
+    """Return True if the run has this name and is the first open one of a monitor that checkers claim."""
     named = (run["owner"], run["monitor"]) == (item.owner, item.monitor)
     return named and "shard" in run and keys.is_outgoing(run["queue"])
 
 
 def _take_facts(run: Item, facts: Facts) -> TakeFacts:
-    """Returns what decides on a take. Only a front is asked for, so nothing of its monitor is open before it."""
+    """Return the facts that decide on a take. Only a front can be taken, so no run of its monitor is open before it."""
     user = facts.user
     return TakeFacts(
         run["state"],
@@ -248,7 +252,7 @@ def _take_facts(run: Item, facts: Facts) -> TakeFacts:
 
 
 def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
-    """Returns rows of the index, a hint: the first that may start in each shard, in order of due time."""
+    """Return rows of the index, a hint: the first that may start in each shard, in order of due time."""
 
     def read(shard: str) -> list[Item]:
         return db.page(RUNS, shard, limit=limit, index=READY_INDEX, last=now_ms)
@@ -258,7 +262,7 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
 
 
 def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
-    """Returns rows of all owners that fit into the claim: even shares, and what one leaves the others use.
+    """Return rows of all owners that fit into the claim: even shares, and what one owner leaves the others use.
 
     Owners who were served longest ago come first.
     """
@@ -278,7 +282,7 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
 
     found = dict(zip([row["sk"] for row in ahead], db.threads.fan_out(may_start, ahead), strict=True))
     numbers = [number for number, rows in found.items() if rows]
-    if len(ahead) == PROBED_MAX:  # else one claim asks them all
+    if len(ahead) == PROBED_MAX:  # else one claim reads them all
         memory.probed[queue] = (numbers or list(found))[-1]
     turns = {number: f"{queue}#{number}" for number in numbers}
     numbers = [numbers[position] for position in memory.turns.order(list(turns.values()))]
@@ -288,7 +292,7 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
 
 
 def _read(db: Database, rows: Sequence[Item]) -> list[Item]:
-    """Reads the runs of these rows as they are now; the index is a hint."""
+    """Return the runs of these rows as they are now; the index is a hint."""
     return list(db.get_many(RUNS, [key_of(row) for row in rows]).values()) if rows else []
 
 
@@ -299,7 +303,7 @@ def _may_start(run: Item, now_ms: int) -> bool:
 def _lease(
     db: Database, found: Sequence[Item], admit: Callable[[int, str], bool], *, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
-    """Leases what may start and is admitted, by its generation and target; holds what a disabled user owns."""
+    """Lease runs that may start and are admitted, by generation and target; hold runs of disabled users."""
     runs = sorted((run for run in found if _may_start(run, now_ms)), key=_rank)
     if not runs:
         return []
@@ -310,12 +314,13 @@ def _lease(
     held: list[Act] = []
     for run in runs:
         monitor, user = facts[run["generation"]]
-        # A run of the index is its monitor's front: nothing is open before it.
+        # A run of the index is its monitor's front: no run is open before it.
         if may_start(clear=True, disabled=user is not None and user["disabled"]) == "hold":
             held.append([_hold(run, now_ms)])
             continue
         target = target_of(read_spec(monitor["spec"]).check) if monitor is not None else ""
         if admit(run["generation"], target):
+            # Each lease is an act of its own: if another process was faster with one run, only that one is lost.
             taken.append(run)
             acts.append([_take(run, now_ms=until_ms - lease_ms, until_ms=until_ms)])
     won = transact_acts(db, acts + held)[: len(acts)]
@@ -327,7 +332,7 @@ def _lease(
 
 
 def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
-    """Returns the definitions of runs, by generation. A monitor is gone with its user, even if its row is there."""
+    """Return the definitions of runs, by generation. A monitor is gone with its user, even if its item is there."""
     item_keys = [
         key for run in runs for key in (keys.monitor_key(run["user"], run["monitor"]), keys.user_key(run["owner"]))
     ]

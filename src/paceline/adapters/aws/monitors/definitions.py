@@ -32,13 +32,13 @@ R = TypeVar("R")
 
 
 class Judged(NamedTuple):
-    """The decision on some writes of one owner. It holds if everything is still as it was read."""
+    """The decision on some writes of one owner. It wins if everything is still as it was read."""
 
     results: list[Any]
     actions: list[Action]
     created: int = 0
     names: frozenset[str] = frozenset()
-    """Outgoing queues that the owner's checks have named, these writes included."""
+    """Outgoing queues that the owner's checks have named, including these writes."""
 
 
 def put_monitors(
@@ -97,7 +97,7 @@ def monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list
 
 
 def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> dict[int, Monitor]:
-    """Reads the entries, which name their monitors, and then these."""
+    """Read the entries, which name their monitors, and then these."""
     db = store.db
     entries = db.get_many(SCHEDULERS, [keys.entry_key(generation) for generation in generations]).values()
     owners = {keys.monitor_key(entry["user"], entry["monitor"]): entry["owner"] for entry in entries}
@@ -107,7 +107,7 @@ def monitors_by_generation(store: MonitorParts, generations: Sequence[int]) -> d
 
 
 def narrowed(store: MonitorParts, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
-    """Returns None: a list looks at so many monitors of its order as a page may, as a query of DynamoDB does."""
+    """Return None: no index narrows the list. It reads as many monitors as a page may, as a query of DynamoDB does."""
     del store, query, limit, late_before_ms
     return None
 
@@ -118,7 +118,7 @@ def index_monitors(store: MonitorParts, *, limit: int) -> bool:
 
 
 def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
-    """Writes different owners at the same time. An owner's writes go in order: they share the count of monitors."""
+    """Write different owners at the same time. An owner's writes go in order: they share the count of monitors."""
 
     def write_wave(wave: list[W]) -> list[R]:
         owners: dict[str, list[W]] = {}
@@ -136,7 +136,7 @@ def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[
 
 
 class _Puts:
-    """Decides on puts of distinct monitors of one owner, and again if what is there has changed before the write."""
+    """Decides on puts of distinct monitors of one owner, and again if a stored item has changed before the write."""
 
     def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
         self._db = db
@@ -158,7 +158,10 @@ class _Puts:
         raise busy(f"monitors of {self._owner!r}")
 
     def _judge(self, user: Item, items: Sequence[PutMonitor]) -> Judged:
-        """Decides first without numbers, so that only what is created takes a generation, and only writes a number."""
+        """Decide first without numbers.
+
+        So only new monitors take a generation, and only writes take a change number.
+        """
         found = self._db.get_many(ITEMS, [keys.monitor_key(user["number"], item.id) for item in items])
         before = OwnerFacts(user["monitors"], self._load(user), user["disabled"], frozenset(user.get("names", ())))
         stored = [found.get(keys.monitor_key(user["number"], item.id)) for item in items]
@@ -193,7 +196,7 @@ class _Puts:
         seqs: Sequence[int],
         generations: Sequence[int],
     ) -> tuple[OwnerFacts, list[PutDecision]]:
-        """Returns the owner after all of the puts, and the decision on each."""
+        """Return the owner after all of the puts, and the decision on each."""
         decided: list[PutDecision] = []
         before = facts.monitors
         for item, there, seq in zip(items, stored, seqs, strict=True):
@@ -205,28 +208,34 @@ class _Puts:
         return facts, decided
 
     def _list_queues(self, user: Item, judged: Judged) -> None:
-        """Lists the owner's queues before they have a run: a listed one costs a look, another is never served."""
+        """List the owner's queues before they have a run.
+
+        A listed one costs a read, an unlisted one is never served.
+        """
         queues = _queues(user, user["monitors"] + judged.created)
         names = judged.names if queues != user["queues"] else judged.names.difference(user.get("names", ()))
         row = {"sk": padded(user["number"]), "owner": user["id"], "queues": queues}
         self._db.write_each([put(ITEMS, row | {"pk": keys.owners_of(name)}) for name in names])
 
     def _load(self, user: Item) -> int:
-        """Returns the load of the user's monitors. A user of a store that did not keep it has none; it is added up."""
+        """Return the load of the user's monitors. A user of an older store has none stored; then it is added up."""
         if "load" in user or not user["monitors"]:
             return int(user.get("load", 0))
         rows = self._db.walk(ITEMS, keys.monitors_of(user["number"]))
         return sum(load_of(read_spec(row["spec"])) for row in rows)
 
     def _spare(self, count: int) -> list[int]:
-        """Returns so many new generations in order. Those of an attempt that lost are used by the next one."""
+        """Return new generations in order. Those of an attempt that lost are used by the next one."""
         if count > len(self._generations):
             self._generations += self._numbers.take(GENERATION, count - len(self._generations), block=1)
         return self._generations
 
 
 def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
-    """Returns the write of a monitor. It holds if there is what was read: nothing, or this generation and revision."""
+    """Return the write of a monitor.
+
+    It wins if what was read is still there: nothing, or this generation and revision.
+    """
     if there is None:
         row = item_at(key) | asdict(stored)
         row["spec"] = row.pop("text")
@@ -249,7 +258,7 @@ def _queues(user: Item, monitors: int) -> int:
 
 
 def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monitors_max: int) -> list[Action]:
-    """Raises the owner's count of monitors, if there is room and ``disabled`` is as it was read."""
+    """Return the actions that raise the owner's counts, if there is room and ``disabled`` is as it was read."""
     total = user["monitors"] + created
     queues = _queues(user, total)
     outgoing = outgoing or user.get("outgoing", False)
@@ -264,7 +273,7 @@ def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monit
     believed += " AND #load = :seen_load" if "load" in user else " AND attribute_not_exists(#load)"
     if "load" in user:
         values["seen_load"] = user["load"]
-    # With nothing new there is room, also where the limit was lowered.
+    # If nothing is created there is room, even if the limit was lowered.
     values["room"] = monitors_max - created if created else user["monitors"]
     actions = [update(ITEMS, keys.user_key(user["id"]), change, when=believed, **values)]
     if outgoing and (not user.get("outgoing") or queues != user["queues"] or names != user.get("names", [])):

@@ -1,7 +1,7 @@
-"""The due index: which entries are due, in order, over all its shards; and when the next one is, as cheaply as can be.
+"""The due index: which entries are due, in order, over all its shards; and when the next one is due, at low cost.
 
-An index lags behind its table, so what it says is a hint: the entries themselves are read before they are handed out,
-and the conditional write of ``commit`` is the judge.
+An index lags behind its table, so it is a hint: the entries themselves are read before they are returned, and the
+conditional write of ``commit`` decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Shard(NamedTuple):
 
 
 def between(db: Database, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
-    """Returns index rows with ``first <= due <= last`` of these shards, in order, up to the limit."""
+    """Return index rows with ``first <= due <= last`` of these shards, in order, up to the limit."""
     page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
     def read(name: str, begin: int) -> _Shard:
@@ -40,7 +40,7 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
     shards = {shard.name: shard for shard in db.threads.fan_out(lambda name: read(name, first), names)}
     while True:
         full = [shard for shard in shards.values() if shard.full]
-        # Up to here nothing can be missing: the shard that was read least far ends here.
+        # Up to here no row can be missing: the shard that was read least far ends here.
         frontier = min((shard.rows[-1]["due"] for shard in full), default=END)
         ready = sorted(
             (row for shard in shards.values() for row in shard.rows if row["due"] <= frontier),
@@ -56,10 +56,10 @@ def between(db: Database, names: Sequence[str], *, first: int, last: int, limit:
 
 
 class NextDue:
-    """When the next entry is due, from the cached first places of the due index.
+    """The due time of the next entry, from the cached first places of the due index.
 
     In a process with loops it is late only for an entry that another process has just armed: by the second after which
-    the change counter is read, and the moment after which the index shows it. Elsewhere a read counts for a second.
+    the change counter is read, and the moment until the index shows it. Elsewhere a read is valid for a second.
     """
 
     def __init__(self, db: Database, counter: ChangeCounter, *, clock_s: Callable[[], float] = time.monotonic) -> None:
@@ -71,11 +71,11 @@ class NextDue:
         return None if first == END else keys.due_ms_of(first)
 
     def awake(self, now_ms: int) -> list[str]:
-        """Returns the shards that may have due entries."""
+        """Return the shards that may have due entries."""
         return self._index.awake(keys.due_of(now_ms, keys.GENERATION_MAX))
 
     def moved(self, generation: int, *, from_ms: int | None, to_ms: int | None) -> None:
-        """Notes that this process has moved an entry; None: it was not armed before, or is not now."""
+        """Note that this process has moved an entry; None if it was not armed before, or is not now."""
         self._index.moved(
             keys.due_shard(generation),
             keys.entry_key(generation).pk,

@@ -25,7 +25,7 @@ from paceline.core.monitors.values import Change, Reacted, Scheduler
 from paceline.ports.queue_messages import Alarm
 
 WALKED, WALKED_MAX = 100, 20_000
-"""How many generations are read at a time, and after how many missing in a row the table is scanned instead."""
+"""Generations that are read at a time, and how many may be missing in a row before the table is scanned instead."""
 AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
 
 
@@ -47,7 +47,7 @@ def read_entries(db: Database, generations: Sequence[int]) -> dict[int, Item]:
 
 
 def entries(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Entry]:
-    del now_ms  # an entry is found by its key, wherever it stands
+    del now_ms  # an entry is found by its key, whenever it is due
     return {generation: to_entry(item) for generation, item in read_entries(store.db, generations).items()}
 
 
@@ -64,7 +64,7 @@ def schedulers(store: MonitorParts, *, after_generation: int, limit: int, now_ms
 
 
 def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> list[Item]:
-    """Reads the generations one after the other: they are given in order, so as a rule few are missing."""
+    """Read the generations one after the other: they are given in order, so normally few are missing."""
     end = min(generation + WALKED_MAX, last)
     while generation < end:
         following = min(generation + max(WALKED, limit), end)
@@ -73,13 +73,13 @@ def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> l
         generation = following
     if generation == last:
         return []
-    # Most that were ever made are gone: those that are left cost less to read, all of them.
+    # Most generations are gone: reading the whole table costs less than asking for each.
     behind = (item for item in db.scan(SCHEDULERS) if item["generation"] > generation)
     return nsmallest(limit, behind, key=lambda item: int(item["generation"]))
 
 
 def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
-    """Returns those whose definition is still there."""
+    """Return the entries whose definition still exists."""
     monitors = db.get_many(ITEMS, [keys.monitor_key(item["user"], item["monitor"]) for item in items])
     there = {monitor["generation"] for monitor in monitors.values()}
     return [Scheduler(item["owner"], item["monitor"], to_entry(item)) for item in items if item["generation"] in there]
@@ -103,7 +103,7 @@ def armed_after(store: MonitorParts, after: Due | None, *, from_ms: int, limit: 
 
 
 def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
-    """Returns the entries that the index names as they are now. Those that are no longer due then are left out."""
+    """Return the current entries that the index names, without those that are no longer due then."""
     while True:
         rows = between(db, shards, first=first, last=last, limit=limit)
         items = read_entries(db, generations_of(rows))
@@ -114,11 +114,11 @@ def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit:
         ]
         if found or len(rows) < limit:
             return sorted(found, key=lambda one: (one.due_ms, one.generation))
-        first = rows[-1]["due"] + 1  # the index lags, and all of it has moved: what comes behind has its turn
+        first = rows[-1]["due"] + 1  # the index lags, and all of these entries have moved: the next ones follow
 
 
 def with_lanes(db: Database, dues: Sequence[Due]) -> list[Due]:
-    """Adds to each entry whether its newest run has ended, which its lane says. Without a lane it never fired."""
+    """Return each entry with whether its newest run is open, from its lane. Without a lane it never fired."""
     lanes = db.get_many(RUNS_TABLE, [keys.lane_key(one.generation) for one in dues if one.counter])
     return [replace(one, busy=is_busy(lanes.get(keys.lane_key(one.generation)))) for one in dues]
 
@@ -138,7 +138,7 @@ def react(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: int) -> li
 
 
 def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: int) -> list[bool]:
-    """``react`` without a bump of the change counter."""
+    """React to changes without bumping the change counter."""
     db = store.db
     owners = {item.change.monitor.owner for item in reacted if item.change.monitor is not None}
     users = {item["id"]: item for item in db.get_many(ITEMS, [keys.user_key(owner) for owner in owners]).values()}
@@ -167,7 +167,7 @@ def write_reactions(store: MonitorParts, reacted: Sequence[Reacted], *, now_ms: 
 
 
 def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
-    """Returns the writes of a reaction; none if the owner is gone, which is a change that comes next."""
+    """Return the writes of a reaction; none if the owner is gone, which is a change that comes next."""
     change, key = item.change, keys.change_key(item.change.generation)
     user = users.get(change.monitor.owner) if change.monitor is not None else None
     if isinstance(item.reaction, Arm | Rest) and user is None:
@@ -175,6 +175,7 @@ def _reaction(item: Reacted, users: dict[str, Item]) -> Act:
     if user is None:
         return [delete(ITEMS, key, when="#seq = :seq", seq=change.seq), *_move(item, None)]
     believed = {"seq": change.seq, "user": user["number"]}
+    # Deleting the change and moving the entry is one transaction, so a change is reacted to once.
     return [delete(ITEMS, key, when="#seq = :seq AND #user = :user", **believed), *_move(item, user)]
 
 
@@ -217,7 +218,7 @@ def _armed_as(change: Change, wish: Arm | Rest, user: Item) -> dict[str, Any]:
         "due": keys.due_of(due_ms, generation) if due_ms is not None else None,
         "shard": keys.due_shard(generation) if armed else None,
         "lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
-        # Where its grid begins, for those who judge history; nothing else reads it.
+        # The beginning of its grid, for `paceline verify`; nothing else reads it.
         "base_ms": due_ms,
         "base_lead_ms": wish.lead_ms if isinstance(wish, Arm) else None,
     }
@@ -230,7 +231,7 @@ def _queue_of(wish: Arm | Rest, user: Item, generation: int) -> str:
 
 
 def token_of(entry: Entry) -> tuple[str, dict[str, Any]]:
-    """The condition that the entry is still as it was seen."""
+    """Return the condition that the entry is still as it was seen."""
     values: dict[str, Any] = {"seen_counter": entry.counter, "seen_revision": entry.revision}
     if entry.due_ms is None:
         return f"{AS_SEEN} AND attribute_not_exists(#due_ms)", values
@@ -238,7 +239,7 @@ def token_of(entry: Entry) -> tuple[str, dict[str, Any]]:
 
 
 def _count(tried: Sequence[Reacted]) -> list[Action]:
-    """Returns the write that keeps the number of entries."""
+    """Return the write that keeps the number of entries."""
     made = sum(item.change.entry is None and isinstance(item.reaction, Arm | Rest) for item in tried)
     gone = sum(item.change.entry is not None and isinstance(item.reaction, Remove) for item in tried)
     if made == gone:

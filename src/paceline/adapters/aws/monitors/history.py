@@ -1,4 +1,4 @@
-"""Runs as they are shown to people and programs."""
+"""Runs for reports to people and programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from paceline.core.monitors.wait_reasons import OpenRun, show_open
 
 
 def runs(store: MonitorParts, handles: Sequence[int], *, now_ms: int) -> dict[int, Run]:
-    """Reads runs with their lanes, then their definitions and owners: a few requests for a hundred."""
+    """Read runs with their lanes, then their definitions and owners: a few requests for a hundred runs."""
     db = store.db
     item_keys = {handle: keys.run_key(*keys.split_handle(handle)) for handle in handles}
     found = db.get_many(
@@ -78,7 +78,7 @@ def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, l
 
 
 class _NotedReasons:
-    """Why checks lack a place, as the process that claims has written it. Read once for each owner."""
+    """The stored reasons why checks lack a place. Read once for each owner."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -96,7 +96,7 @@ def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> lis
 
 
 def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> dict[int, Glance]:
-    """Returns what health is judged by: the lane has the last outcome, the front run its due time."""
+    """Return the facts that health is judged by: the lane has the last outcome, the front run its due time."""
     del now_ms
     db = store.db
     lanes = db.get_many(RUNS, [keys.lane_key(generation) for generation in generations]).values()
@@ -112,7 +112,7 @@ def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
 
 
 def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
-    """Returns the first open run of each lane that has one, by generation."""
+    """Return the first open run of each lane that has one, by generation."""
     item_keys = [keys.run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
     return {item["generation"]: item for item in db.get_many(RUNS, item_keys).values()}
 
@@ -120,7 +120,7 @@ def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
 def _shown(
     items: Sequence[Item], lane: Item | None, *, disabled: bool, place_reason: Callable[[], str], now_ms: int
 ) -> list[Run]:
-    """Returns runs of one monitor as they are shown."""
+    """Return runs of one monitor as they are shown."""
     front = lane["front"] if lane else 0
     shown: list[Run] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Where the items of users, monitors, entries and runs stand, and how they are spread over partitions.
+"""Keys of users, monitors, entries and runs, and their spread over partitions.
 
 table       pk                       sk            what
 items       user#ID                  -             a user: number, role, daily_credits, disabled, created_ms, monitors,
@@ -24,8 +24,8 @@ ledger      catch-up                 -             when missed runs start: a cal
 ledger      alarms                   -             how far ahead entries have their alarms
 ledger      offers                   -             until when outgoing runs were offered once more
 
-All that a user owns hangs on the user's number, which is never given again: with the user gone it is out of reach at
-once, however much there is to delete.
+All that a user owns has the user's number in its key, and the number is never given again: when the user is removed,
+all of it is out of reach at once, however much there is to delete.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ GENERATION_MAX = (1 << GENERATION_BITS) - 1
 
 SHARDS_MAX = 128
 GENERATIONS_EACH = 128
-"""A partition takes 1,000 writes a second. A firing is two in the due index and four in that of what may start: made,
-claimed (it moves, which is two) and settled. So one shard takes 128 monitors that fire every second, and all of them
-32,000 firings a second, nearly two million in a minute. A look that knows nothing asks each shard, so there are only as
-many as there ever were monitors for: the last generation says how many (``due_shards`` and its like)."""
+"""A partition takes 1,000 writes a second. A firing is two writes in the due index and four in that of runs that may
+start: made, claimed (it moves, which is two) and settled. So one shard takes 128 monitors that fire every second, and
+all of them 32,000 firings a second, nearly two million in a minute. A look without cached shards reads each shard, so
+there are only as many as there ever were monitors for: the last generation tells how many (see ``due_shards``)."""
 CHANGE_SHARDS = 4
-"""An edit is four writes of a shard: its change is written and deleted, each in a transaction. So they take 1,000 edits
-a second."""
+"""An edit is four writes of a shard: its change is written and deleted, each in a transaction. So the shards take 1,000
+edits a second."""
 TALLY_SHARDS = 16
 MONITORS_PER_QUEUE = 5_000
 QUEUES_MAX = 128
@@ -59,7 +59,7 @@ QUEUES_MAX = 128
 
 USERS, OWNERS, LANE, UPTIME = "users", "owners", "lane", "uptime"
 FAN = "!"
-"""Sorts before every digit, so that it is read before the changes."""
+"""Prefix that sorts before every digit, so that it is read before the changes."""
 
 
 def handle_of(generation: int, counter: int) -> int:
@@ -71,7 +71,7 @@ def split_handle(handle: int) -> tuple[int, int]:
 
 
 def due_of(due_ms: int, generation: int) -> int:
-    """Returns the sort key of the due index. It is unique, so that pages have an exact order."""
+    """Return the sort key of the due index. It is unique, so that pages have an exact order."""
     return max(due_ms, 0) << GENERATION_BITS | generation
 
 
@@ -80,7 +80,7 @@ def due_ms_of(due: int) -> int:
 
 
 def _shard(generation: int) -> int:
-    """Returns the shard of a generation. Shards are filled one by one; then generations are spread over all."""
+    """Return the shard of a generation. Shards are filled one by one; then generations are spread over all."""
     block = generation // GENERATIONS_EACH
     return block if block < SHARDS_MAX else shard_of(generation, SHARDS_MAX)
 
@@ -94,7 +94,7 @@ def due_shard(generation: int) -> str:
 
 
 def due_shards(last: int) -> list[str]:
-    """Returns the shards that may have entries if this is the last generation; the functions below do the same."""
+    """Return the shards that may have entries if this is the last generation; the functions below do the same."""
     return [str(shard) for shard in _shards(last)]
 
 
@@ -115,7 +115,7 @@ def owner_queues(number: int, queues: int, name: str = DEFAULT_QUEUE) -> list[st
 
 
 def all_queues(row: Item) -> list[str]:
-    """Of an owner's row in ``owners``: the queues of every name."""
+    """Return an owner's queues of every name, from the owner's item in ``owners``."""
     names = [DEFAULT_QUEUE, *row.get("names", ())]
     return [queue for name in names for queue in owner_queues(int(row["sk"]), row["queues"], name)]
 
@@ -125,7 +125,7 @@ def owners_of(name: str) -> str:
 
 
 def _queue(number: int, name: str, shard: int) -> str:
-    """Names have no ``#`` in them, so none is taken for another."""
+    """Return the partition of a queue. Names have no ``#`` in them, so no two partitions are the same."""
     return joined("outgoing", number, shard) if name == DEFAULT_QUEUE else joined("outgoing", number, name, shard)
 
 
@@ -158,7 +158,7 @@ def uptime_key(generation: int) -> Key:
 
 
 def behind_front(lane: Item) -> int:
-    """Returns the counter of the run that comes to the front when the front has ended."""
+    """Return the counter of the run that comes to the front when the front has ended."""
     return max(int(lane["front"]) + 1, int(lane.get("resume", 0)))
 
 

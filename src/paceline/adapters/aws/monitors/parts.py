@@ -15,14 +15,14 @@ from paceline.adapters.aws.monitors.keys import check_queues
 
 
 class MonitorParts(AwsAlertStore):
-    """The clients of the store, its alerts, and what a process remembers of monitors."""
+    """The clients of the store, its alerts, and a process's memory of monitors."""
 
     superseded_runs = 0
-    """How many waiting runs the commits of this process have ended."""
+    """Waiting runs that the commits of this process have superseded."""
 
     @cached_property
     def alarms(self) -> AlarmSender:
-        """Sends the messages that wake ticks and checkers; ``alarms.sends = False`` where nobody listens."""
+        """Sends the messages that wake ticks and checkers; ``alarms.sends = False`` if nobody reads them."""
         return AlarmSender(self._queues, self._database)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 A message is sent when a run may start: after the write that made it, or that moved it to the front. The message can get
 lost with its sender, and a checker that took the run can die. A pass therefore looks at the fronts of all outgoing
-queues: a run whose lease ran out is offered at once, and one that nobody took is offered at a few ages, ever further
+queues: a run whose lease expired is offered at once, and one that nobody took is offered at a few ages, ever further
 apart.
 """
 
@@ -19,14 +19,14 @@ from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 
 PASS_MS = 50_000
-"""The least time between two passes of all processes together: they share the cursor."""
+"""Minimum time between two passes of all processes together: they share the cursor."""
 FAR_MS = 300_000
-"""The least time between two passes over runs that nobody took."""
+"""Minimum time between two passes over runs that nobody took."""
 AGES_MS = (900_000, 3_600_000, 14_400_000, 57_600_000)
 LAG_MS = 10_000
-"""A pass ends so long before now: what the index does not show yet is left to the next pass."""
+"""A pass ends this long before now: rows that the index does not show yet are left to the next pass."""
 FRONTS_MAX = 100_000
-"""How many fronts of one queue are read; it has one for each of its monitors."""
+"""Fronts of one queue that are read; it has one for each of its monitors."""
 _CURSOR = Key("offers", "-")
 
 Span = tuple[int, int]
@@ -34,7 +34,7 @@ Span = tuple[int, int]
 
 
 def offer_again(store: MonitorParts, *, now_ms: int, beside: Callable[[], int] = lambda: 0) -> int:
-    """Makes a pass if one is due. Returns how many runs were offered.
+    """Make a pass if one is due. Return how many runs were offered.
 
     A pass that dies is repeated as a whole. Two passes at once offer twice, which does no harm. ``beside`` offers
     something else in the same pass, and returns how many.
@@ -54,28 +54,28 @@ def offer_again(store: MonitorParts, *, now_ms: int, beside: Callable[[], int] =
         for span in _far(far_ms, now_ms):
             offered += _offer(store, shards, span, lambda run: run["state"] != "held", now_ms=now_ms)
     change = "SET " + ", ".join(f"#{name} = :{name}" for name in seen)
-    # To this pass's own end, always: after the clock was set back it has to come back, too.
+    # Always to this pass's own end: after the clock was set back, the cursor has to move back, too.
     db.write(update(LEDGER, _CURSOR, change, when="", **seen))
     return offered
 
 
 def owners(db: Database) -> Iterator[Item]:
-    """Yields all users who have had outgoing runs, page by page."""
+    """Yield all users who have had outgoing runs, page by page."""
     return db.walk(ITEMS, owners_of(DEFAULT_QUEUE), size=PAGE_MAX)
 
 
 def owners_after(db: Database, queue: str, last: str, *, limit: int) -> list[Item]:
-    """Those who have had outgoing runs in the queue of this name; in the default one stand all owners."""
+    """Return users who have had outgoing runs in the queue of this name; the default one lists all of them."""
     return db.page(ITEMS, owners_of(queue), limit=limit, after=last)
 
 
 def _near(near_ms: int | None, now_ms: int) -> Span:
-    """Returns the span in which leases ran out since the last pass."""
+    """Return the span in which leases expired since the last pass."""
     return (near_ms if near_ms is not None else now_ms - AGES_MS[0]) - LAG_MS, now_ms - LAG_MS
 
 
 def _far(far_ms: int | None, now_ms: int) -> Iterator[Span]:
-    """Yields the spans of runs that reached one of the ages since the last pass; after a long pause, once each."""
+    """Yield the spans of runs that reached one of the ages since the last pass; after a long pause, once each."""
     for age_ms, older_ms in pairwise((*AGES_MS, now_ms)):
         first_ms = now_ms - older_ms
         if far_ms is not None:

@@ -15,11 +15,11 @@ from paceline.adapters.aws.monitors.transactions import in_waves, transact_acts
 from paceline.core.monitors.leases import GIVEN_BACK, TERMINAL
 
 AS_LEASED = "#state = :out AND #attempt = :attempt"
-"""With ``#at >= :time`` it is the condition of ``core.monitors.leases.holds``."""
+"""Together with ``#at >= :time`` it is the condition of ``core.monitors.leases.holds``."""
 
 
 def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
-    """Ends the hold of runs whose owner was enabled. Returns the fronts that may start, now or at their time."""
+    """End the hold of runs whose owner was enabled. Return the fronts that may start, now or at their time."""
     lanes = db.get_many(RUNS, [keys.lane_key(generation) for generation in generations])
     fronts = db.get_many(RUNS, [keys.run_key(lane["generation"], lane["front"]) for lane in lanes.values()])
     held = [run for run in fronts.values() if run["state"] == "held"]

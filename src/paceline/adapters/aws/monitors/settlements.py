@@ -64,7 +64,7 @@ def settle_and_claim(
 
 
 class Ending(NamedTuple):
-    """What a run becomes if its lease still holds. ``state`` None: it does not end, it is tried again.
+    """The end of a run, if its lease still holds. ``state`` is None if it does not end but is tried again.
 
     ``started_ms`` is for the run behind it, which keeps to its monitor's pace.
     """
@@ -78,10 +78,11 @@ class Ending(NamedTuple):
 
 
 class Endings:
-    """Ends runs of distinct lanes. Each is written as if it were the last of its lane; if not, the next comes up.
+    """Ends runs of distinct lanes.
 
-    A good outcome is written as if nothing were remembered of its monitor's health. Where something is, and for bad
-    outcomes, lanes and definitions are read, and a second round writes what follows for health, too.
+    Each is written as if it were the last of its lane; if not, the next comes to the front. A good outcome is written
+    as if its monitor had no health record. If it has one, and for bad outcomes, lanes and definitions are read, and a
+    second round writes the effects on health, too.
     """
 
     def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
@@ -116,17 +117,17 @@ class Endings:
             self._won[position] = happened
 
     def has_told(self) -> bool:
-        """True if alerts were stored."""
+        """Return True if alerts were stored."""
         return any(self._won[position] for position, told in self._told.items() if told)
 
     def note(self, checks: IndexCache) -> None:
-        """Notes that these runs have left the index, before those that came to the front are noted."""
+        """Note that these runs have left the index, before those that came to the front are noted."""
         for ending, happened in zip(self._endings, self._won, strict=True):
             if happened and ending.state is not None:
                 checks.moved(keys.check_queue(ending.generation), keys.runs_of(ending.generation), None)
 
     def offer(self, sender: AlarmSender) -> list[Item]:
-        """Offers runs that came to the front or are tried again to checkers that read the queue. Returns these runs."""
+        """Offer runs that came to the front or are tried again to checkers that read the queue. Return these runs."""
         item_keys = [
             keys.run_key(ending.generation, self._coming(position))
             for position, ending in enumerate(self._endings)
@@ -139,6 +140,8 @@ class Endings:
 
     def _again(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
         lane = items[1] if len(lost) > 1 else None
+        # The first action is the run, the second its lane. If the run's condition failed, the lease is lost; if only
+        # the lane's did, a run was made behind this one, or the monitor has a health record: try with the stored lane.
         if lost[0] or lane is None or lane["front"] != self._endings[position].counter:
             return None
         if "health" in lane and self._health.matters(position):
@@ -148,7 +151,7 @@ class Endings:
         return self._act(position)
 
     def _again_with_health(self, position: int, lost: Sequence[bool], items: Sequence[Item | None]) -> Act | None:
-        """Reads everything again: the lane, the definition or an alert was not as it was believed to be."""
+        """Read everything again: the lane, the definition or an alert was not as it was believed to be."""
         del items
         if lost[0]:
             return None
@@ -167,13 +170,13 @@ class Endings:
             self._read_following(position, keys.behind_front(lane))
 
     def _read_following(self, position: int, counter: int) -> None:
-        """Reads the run that comes to the front, and computes from when it keeps to its monitor's pace."""
+        """Read the run that comes to the front, and compute from when it keeps to its monitor's pace."""
         ending = self._endings[position]
         item_keys = [keys.run_key(ending.generation, counter - 1), keys.run_key(ending.generation, counter)]
         found = self._db.get_many(RUNS, item_keys)
         run = found.get(item_keys[1])
         if run is None:
-            return  # the act then fails, and is asked again
+            return  # the act then fails, and is tried again
         paced_ms = 0
         if "queued" in run:
             monitor, _ = facts_of(self._db, [run])[ending.generation]
@@ -206,6 +209,7 @@ class Endings:
             "kept": keys.kept_shard(generation),
         }
         values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
+        # The lane is as it was read: this run is its front, and no run was made behind it in between.
         when = "#front = :counter AND #newest = :newest"
         turn = self._health.turn(position)
         when = f"{when} AND {turn.when}" if turn.when else when

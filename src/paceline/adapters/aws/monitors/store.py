@@ -1,4 +1,4 @@
-"""The monitors' part of the Store on DynamoDB: users, monitors, entries and runs. Each method is in a module beside."""
+"""The monitors' part of the Store on DynamoDB: users, monitors, entries and runs. The modules beside it fill it."""
 
 from __future__ import annotations
 
@@ -112,5 +112,5 @@ class AwsMonitorStore(MonitorParts):
         return upkeep.Counts(self.db)
 
     def monitor_counts(self) -> StoreStatus:
-        """Returns the counts of users, monitors, entries and runs; all others are 0."""
+        """Return the counts of users, monitors, entries and runs; all others are 0."""
         return self._counts.read(next_due_ms=self.next_due_ms())

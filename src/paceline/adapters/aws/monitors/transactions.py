@@ -1,4 +1,7 @@
-"""Many small acts in few transactions: each act wins or loses by itself, and costs a share of a request."""
+"""Many small acts in few transactions: each act wins or loses by itself, and costs a share of a request.
+
+An act is a list of actions that are written together or not at all.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ def lost_for_good(_act: int, _lost: Sequence[bool], _items: Sequence[Item | None
 
 
 def in_waves(items: Sequence[T], key: Callable[[T], Hashable], write: Callable[[list[T]], list[R]]) -> list[R]:
-    """Writes items in waves: no key is twice in one, and items of a key stay in order. Returns what came of each."""
+    """Write items in waves: no key is twice in one, and items of a key stay in order. Return the result of each."""
     waves: list[list[int]] = []
     seen: Counter[Hashable] = Counter()
     for position, item in enumerate(items):
@@ -55,11 +58,11 @@ def transact_acts(
     beside: Beside = nothing_beside,
     spare: int = 0,
 ) -> list[bool]:
-    """Writes acts, and returns which of them happened, each whole or not at all. No two may name the same item.
+    """Write acts, and return which of them happened, each whole or not at all. No two may name the same item.
 
-    If an act's conditions fail, ``again`` is asked for a new act, with the items that are there; None: it has lost. The
-    new act may have ``spare`` more actions. ``beside`` has no condition and is written with whichever acts are tried
-    together.
+    If an act's conditions fail, ``again`` is asked for a new act, with the stored items; None means that it has lost.
+    The new act may have ``spare`` more actions. ``beside`` has no condition and is written with whichever acts are
+    tried together.
     """
     won = [False] * len(acts)
 
@@ -72,6 +75,8 @@ def transact_acts(
                 for position in left:
                     won[position] = True
                 return
+            # DynamoDB cancels the whole transaction and tells which conditions failed. The other acts are tried again,
+            # the losers only if ``again`` returns a new act for them.
             left = dict(_after_loss(left, done, again))
             if not left:
                 return

@@ -1,4 +1,4 @@
-"""Retention, counts, and what follows when the clock was set back."""
+"""Retention, counts, and repairs after the clock was set back."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiti
 from paceline.core.store_status import StoreStatus
 
 KEPT_MORE_MS = 3_600_000
-"""After a purge a lane is looked at again when its oldest run is older by so much: then several are deleted at once."""
+"""After a purge a lane is read again when its oldest run is older by this much: then several are deleted at once."""
 RUNS_AT_ONCE = 90
 FRONTS_MAX = 1_000
-"""The status reads so many fronts with their lanes. Of the others it counts rows of the index, a page of each shard."""
+"""Fronts that the status reads with their lanes. Of the others it counts rows of the index, a page of each shard."""
 SHARD_COUNTED_MAX = 10_000
 COUNTED_MAX = 100_000
 REMEMBERED_S = 10.0
@@ -54,7 +54,7 @@ def purge(store: MonitorParts, *, settled_before_ms: int, due_before_ms: int, no
 
 
 def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
-    """Deletes settled runs. A lane is in the index with the time when its oldest kept run ended, or an hour later."""
+    """Delete settled runs. A lane is in the index with the time when its oldest kept run ended, or an hour later."""
     rows = _indexed(db, keys.kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
     deleted = 0
     while rows and deleted < limit:
@@ -71,7 +71,7 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
         return 0
     generation = lane["generation"]
     runs = _runs_from(db, generation, 0, limit=limit + 1, only="#pk, #sk, #counter, #state, #ended_ms")
-    # From the first on: a clock that was set back lets a later run end earlier, and that one waits for those before it.
+    # From the first on: after the clock was set back a later run may have ended earlier, and waits for the others.
     old = list(takewhile(lambda run: run["state"] in TERMINAL and run["ended_ms"] < settled_before_ms, runs[:limit]))
     folded = fold_monitor(db, generation) if old else -1
     old = [run for run in old if run["counter"] <= folded]
@@ -79,24 +79,24 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     left = runs[len(old) :]
     last = old[-1]["counter"] if old else -1
     if last == lane["newest"]:
-        # The entry tells when its newest run was due, as long as there is a record of it.
+        # The entry tells when its newest run was due, as long as that run is stored.
         change, values = "REMOVE #last_due_ms", {"counter": last + 1}
         db.write(update(SCHEDULERS, keys.entry_key(generation), change, when="#counter = :counter", **values))
         if db.get(SCHEDULERS, keys.entry_key(generation)) is None and not left:
-            if "listed" in lane:  # among the failing ones, by an outcome before it was removed
+            if "listed" in lane:  # it is in the list of failing monitors, by an outcome before it was removed
                 db.write(delete(ITEMS, Key(*lane["listed"]), when="#generation = :generation", generation=generation))
             db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
             db.write(delete(RUNS, keys.uptime_key(generation)))
             return len(old)
     kept_ms = left[0]["ended_ms"] + KEPT_MORE_MS if left and left[0]["state"] in TERMINAL else None
     if len(old) == limit and left:
-        kept_ms = lane.get("at", settled_before_ms - 1)  # there may be more to delete: next time
+        kept_ms = lane.get("at", settled_before_ms - 1)  # there may be more to delete next time
     _move_lane(db, lane, kept_ms, forget=last == lane["front"] - 1)
     return len(old)
 
 
 def _move_lane(db: Database, lane: Item, kept_ms: int | None, *, forget: bool) -> None:
-    """Moves a lane in the index. If a run was settled or made meanwhile, the next pass looks at the lane again."""
+    """Move a lane in the index. If a run was settled or made in the meantime, the next pass reads the lane again."""
     wanted: dict[str, Any] = {"at": kept_ms} if kept_ms is not None else {"at": None, "shard": None}
     change, values = setting(wanted | ({"settled": None} if forget else {}))
     db.write(_lane_update(lane, change, **values))
@@ -107,10 +107,10 @@ def _lane_update(lane: Item, change: str, **values: Any) -> Action:
 
 
 def _expire(store: MonitorParts, *, due_before_ms: int, now_ms: int, limit: int) -> int:
-    """Ends runs that have expired. Returns how many.
+    """End runs that have expired. Return how many.
 
-    The index is in order of when runs may start. First comes what could have started before that time; then what was
-    put off since, or is to be, and may have been due before all the same.
+    The index is in order of when runs may start. First come runs that could have started before that time; then those
+    that were or will be put off, and may still have been due before it.
     """
     db = store.db
     shards = _open_shards(db)
@@ -136,7 +136,7 @@ def _has_expired(run: Item, due_before_ms: int) -> bool:
 
 
 def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms: int, limit: int) -> int:
-    """Ends the front and those behind it that are old, in one transaction. The next one comes to the front."""
+    """End the front and the old runs behind it, in one transaction. The next one comes to the front."""
     db = store.db
     generation, first = front["generation"], front["counter"]
     lane = db.get(RUNS, keys.lane_key(generation))
@@ -167,7 +167,7 @@ def _end(run: Item, now_ms: int) -> Action:
 
 
 def _forget_owners(db: Database, *, now_ms: int) -> None:
-    """Forgets owners who are gone, once their last run is gone and none can have been made since."""
+    """Delete the items of removed owners, once their last run is gone and none can have been made since."""
     rows = list(owners(db))
     users = db.get_many(ITEMS, [keys.user_key(row["owner"]) for row in rows])
     for row in rows:
@@ -187,13 +187,13 @@ def _any_open(db: Database, shards: Sequence[str]) -> bool:
 
 
 def _open_shards(db: Database) -> list[str]:
-    """Returns all shards that may have open runs."""
+    """Return all shards that may have open runs."""
     checks = keys.check_queues(last_generation(db))
     return [*checks, *(shard for row in owners(db) for shard in keys.all_queues(row))]
 
 
 def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
-    """Returns rows of the index in order, up to the limit, a hint."""
+    """Return rows of the index in order, up to the limit: a hint."""
 
     def read(shard: str) -> list[Item]:
         return db.page(RUNS, shard, limit=limit, index=READY_INDEX, first=first_ms, last=last_ms)
@@ -211,7 +211,7 @@ def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only:
 
 
 def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
-    """Looks at every front, and at the runs behind it that are made up for later."""
+    """Pull back every front, and the runs behind it that are caught up later."""
     db, bounds = store.db, waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
     moved = 0
     for shard in _open_shards(db):
@@ -219,7 +219,7 @@ def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_m
         for at in range(0, len(rows), PAGE_MAX):
             item_keys = map(key_of, rows[at : at + PAGE_MAX])
             fronts = [run for run in db.get_many(RUNS, item_keys).values() if "shard" in run]
-            now_ms = read_ms()  # after the runs were read: none of them was written later
+            now_ms = read_ms()  # after the runs were read, so none of them was written later
             acts = [[act] for run in fronts if (act := _pulled(run, now_ms=now_ms, waits=bounds))]
             moved += sum(transact_acts(db, acts))
             moved += _pull_back_behind(db, fronts, now_ms=now_ms, waits=bounds)
@@ -240,7 +240,7 @@ def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
 
 
 def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
-    """Moves runs behind the fronts. One that only waits for the run before it does not wait for the clock."""
+    """Move runs behind the fronts. A run that only waits for the one before it does not wait for the clock."""
     lanes = db.get_many(RUNS, [keys.lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
     acts: list[Act] = []
@@ -268,7 +268,7 @@ class OpenRuns(NamedTuple):
 class Counts:
     """Counts for people and metrics.
 
-    Users, monitors and entries are kept up by the writes themselves. Runs are counted from the fronts and their lanes,
+    Users, monitors and entries are counted by the writes themselves. Runs are counted from the fronts and their lanes,
     up to FRONTS_MAX; beyond that each further front counts as one waiting run, up to SHARD_COUNTED_MAX a shard, and the
     count is remembered for a while.
     """
@@ -330,7 +330,7 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
 
 
 def _first_behind(db: Database, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
-    """Returns the run behind each front that is out."""
+    """Return the run behind each front that is out."""
     item_keys = [
         keys.run_key(lane["generation"], keys.behind_front(lane))
         for lane in lanes
@@ -345,9 +345,9 @@ def _times(run: Item) -> OpenTimes:
 
 
 def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
-    """Returns the generations of these runs that do not start because their owner is disabled.
+    """Return the generations of these runs that do not start because their owner is disabled.
 
-    A check whose monitor is gone starts, to end at once; an outgoing run stays in its owner's queue.
+    A check whose monitor is gone starts, and ends at once; an outgoing run stays in its owner's queue.
     """
     runs = list(runs)
     users = db.get_many(ITEMS, {keys.user_key(run["owner"]) for run in runs})
@@ -358,7 +358,7 @@ def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
 
 
 def leases(store: MonitorParts, *, now_ms: int) -> Leases:
-    """Counts leases: fronts that the index has after now, and that are out when they are read."""
+    """Count leases: fronts that the index has after now, and that are out when they are read."""
     db = store.db
     rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
     fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values())

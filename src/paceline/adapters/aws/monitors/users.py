@@ -167,7 +167,7 @@ def _token_actions(token: Token, owner: Item, *, tokens_now: int) -> list[Action
 
 
 def _set_tokens(owner: Item, tokens: int) -> Action:
-    """Counts the user's tokens, if their number is still what it was when the item was read."""
+    """Return the action that sets the user's number of tokens, if it is still what it was when the item was read."""
     counted = "#tokens = :counted" if "tokens" in owner else "attribute_not_exists(#tokens)"
     believed = {"counted": owner["tokens"]} if "tokens" in owner else {}
     when = f"#number = :number AND {counted}"
@@ -215,17 +215,17 @@ def remove_token(store: MonitorParts, user_id: str, token_id: str) -> bool:
     raise busy(f"tokens of {user_id!r}")
 
 
-# -- what concerns all monitors of a user
+# -- changes of all monitors of a user
 
 
 def fan_item(numbers: Numbers, owner: Item, act: Act) -> Item:
-    """Return the item that is written with the act: if this process dies, the next reader of changes goes on."""
+    """Return the item that is written with the act: if this process dies, the next reader of changes continues."""
     sk = keys.FAN + padded(numbers.take("change", 1)[0])
     return {"pk": keys.changes_of(0), "sk": sk, "user": owner["number"], "owner": owner["id"], "act": act}
 
 
 def expand(store: MonitorParts, fan: Item) -> None:
-    """Records a change for each monitor of the user. Done twice, or by two at once, it does no harm."""
+    """Record a change for each monitor of the user. Doing it twice, or by two processes at once, does no harm."""
     db, number = store.db, fan["user"]
     only = "#pk, #sk, #generation"
     rows = list(db.walk(ITEMS, keys.monitors_of(number), only=only))
@@ -235,7 +235,7 @@ def expand(store: MonitorParts, fan: Item) -> None:
         for row, seq in zip(rows, seqs, strict=True)
     )
     if fan["act"] == "removed":
-        # Only now that each change is recorded: what is deleted is not found again.
+        # Only after each change is recorded: deleted monitors are not found again.
         db.write_many(delete(ITEMS, keys.monitor_key(number, row["sk"])) for row in rows)
         _delete_tokens(db, number)
     if fan["act"] == "enabled":
@@ -250,7 +250,7 @@ def change_item(generation: int, seq: int, *, number: int, owner: str, monitor: 
 
 
 def tally(name: str | int, *, users: int, monitors: int) -> Action:
-    """Keeps the numbers of users and monitors, on a shard of the user's own."""
+    """Return the action that keeps the numbers of users and monitors, on the user's shard."""
     change = "ADD #users :users, #monitors :monitors"
     return update(ITEMS, keys.tally_key(name), change, when="", users=users, monitors=monitors)
 

@@ -1,7 +1,7 @@
 """Checks the promises on everything that is stored.
 
-The tables are scanned while others write, so the scans do not fit together exactly. What looks wrong is read again by
-itself, all at once, and reported only if it is wrong then.
+The tables are scanned while others write, so the scans do not fit together exactly. A suspect is read again by itself,
+all at once, and reported only if it is still wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SUSPECTS_MAX = 1_000
 
 
 class Names(NamedTuple):
-    """What the scan of ``items`` found."""
+    """Results of the scan of ``items``."""
 
     users: dict[int, Item]
     monitors: dict[int, tuple[int, str]]
@@ -35,7 +35,7 @@ class Names(NamedTuple):
 
 
 def verify_monitors(store: MonitorParts) -> list[str]:
-    """Returns what is wrong with monitors, entries and runs, in plain words."""
+    """Return problems of monitors, entries and runs, in plain words."""
     db, parts = store.db, (_definition_problems, _run_problems)
     return [problem for found in db.threads.fan_out(lambda part: part(db), parts) for problem in found]
 
@@ -46,7 +46,7 @@ def _definition_problems(db: Database) -> list[str]:
 
 
 def read_names(db: Database, see: Callable[[Item], None] = lambda _monitor: None) -> Names:
-    """``see`` is given each definition."""
+    """Read the names. ``see`` is called with each definition."""
     names = Names({}, {}, set(), set())
     ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
     for item in db.scan(ITEMS, filtered=ours, user="user#", monitors="monitors#", changes="changes#"):
@@ -67,7 +67,7 @@ def read_names(db: Database, see: Callable[[Item], None] = lambda _monitor: None
 
 
 def _entry_problems(db: Database, names: Names) -> Iterator[str]:
-    """Checks that each definition has one entry, and that there is no other, except where a change is pending."""
+    """Yield definitions without an entry, and entries without a definition, unless a change is pending."""
     armed: set[int] = set()
     shown: Counter[str] = Counter()
     for item in db.scan(SCHEDULERS):
@@ -119,7 +119,7 @@ def _user_problems(db: Database, names: Names) -> list[str]:
 
 
 def _is_counted(db: Database, name: str) -> bool:
-    """Returns whether a user's number of monitors is right, or was written to while they were counted."""
+    """Return True if a user's number of monitors is right, or was changed while they were counted."""
     before = db.get(ITEMS, keys.user_key(name))
     if before is None:
         return True
@@ -131,7 +131,7 @@ def _is_counted(db: Database, name: str) -> bool:
 
 
 def _run_problems(db: Database) -> list[str]:
-    """Checks each lane while the scan passes it: items of one partition come one after the other."""
+    """Check each lane while the scan passes it: items of one partition come one after the other."""
     problems: list[str] = []
     folded: dict[int, int] = {}
     newest: dict[int, int] = {}
@@ -152,13 +152,13 @@ def _run_problems(db: Database) -> list[str]:
 
 
 def _is_ahead(db: Database, generation: int) -> bool:
-    """Reads a roll-up and its lane again, both at once: a run may have been made and folded after the scan."""
+    """Read a roll-up and its lane again, both at once: a run may have been made and folded after the scan."""
     rollup, lane = db.get_together([(RUNS, keys.uptime_key(generation)), (RUNS, keys.lane_key(generation))])
     return rollup is not None and lane is not None and bool(rollup["counter"] > lane["newest"])
 
 
 def _still_wrong(db: Database, generation: int) -> list[str]:
-    """Reads a lane's runs between two equal reads of lane and entry: then nothing was made or settled meanwhile."""
+    """Read a lane's runs between two equal reads of lane and entry: then no run was made or settled in the meantime."""
     first, last = padded(0), padded(keys.COUNTER_MASK)
     for _ in range(3):
         before = _lane_and_entry(db, generation)
@@ -176,7 +176,7 @@ def _lane_and_entry(db: Database, generation: int) -> tuple[Item | None, Item | 
 
 
 def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None:
-    """What is wrong with a monitor's runs, in plain words."""
+    """Return what is wrong with a monitor's runs, in plain words; None if nothing is."""
     found = {Key(item["pk"], item["sk"]).sk: item for item in items}
     lane = found.pop(keys.LANE, None)
     runs = {item["counter"]: item for item in found.values()}

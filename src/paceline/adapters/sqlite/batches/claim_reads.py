@@ -1,4 +1,4 @@
-"""What a claim reads: providers that are ready, their first runs, and what each run's record and batch want now."""
+"""Reads of a claim: ready providers, their first runs, and what each run's record and batch say now."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from paceline.core.why.queued import ProviderQueue, QueuedRun, queued_call
 
 HELD_MAX = 2_000
 
-# `active`: its record is there and wants to run.
+# The column after `record.provider` is true if the record is there and active.
 _RECORD = f"JOIN record ON record.id = queue.run & {RECORD_MASK}"
 _WANTS = """queue.attempt, queue.lost, record.name, record.provider, record.active AND NOT record.deleted,
             record.endpoint, record.body, record.options"""
 _DUE_MS = f"(queue.k & {TIME_MASK}) + {EPOCH_MS}"
 
-# One statement for all that are ready: for a provider with nothing in flight its head is all that a claim must know.
+# One statement reads all ready providers: for one with nothing in flight, its first run is all that a claim needs.
 _PROVIDERS = f"""SELECT pace.provider, pace.revision,
                  EXISTS (SELECT 1 FROM queue AS held WHERE held.state <> 'waiting'
                          AND held.k >= pace.provider << {TIME_BITS} AND held.k < pace.provider + 1 << {TIME_BITS}),
@@ -56,7 +56,7 @@ _WAITING = f"""SELECT queue.k, queue.run, queue.state, {_DUE_MS}, {_DUE_MS}, {_W
 
 
 class Run(NamedTuple):
-    """A run that has not ended, with its record as it is now. ``at_ms``: due time, next try, or end of the lease."""
+    """An open run with its record as it is now. ``at_ms``: due time, next try, or end of the lease."""
 
     k: int
     run: int
@@ -74,10 +74,10 @@ class Run(NamedTuple):
 
 
 class ReadyProvider(NamedTuple):
-    """A provider that is ready, with its pace and its first run; the columns from ``k`` on are None if it has none.
+    """A ready provider, with its pace and its first run; the columns from ``k`` on are None if it has no run.
 
-    ``revision`` is None if the provider was removed; ``held`` says whether runs are out or in back-off. Where none is
-    held, the first run waits.
+    ``revision`` is None if the provider was removed; ``held`` is true if runs are out or in back-off. If none is held,
+    the first run waits.
     """
 
     provider: int
@@ -114,7 +114,7 @@ class ReadyProvider(NamedTuple):
 
 
 class Days(dict[int, DayFacts]):
-    """Days by number, each read once in a transaction."""
+    """Days by number; each is read once in a transaction."""
 
     def __init__(self, db: Connection) -> None:
         super().__init__()
@@ -133,20 +133,20 @@ class Days(dict[int, DayFacts]):
 
 
 def ready_providers(db: Connection, *, now_ms: int, limit: int) -> Rows:
-    """Providers that are ready, those first that have been for longest, with the columns of ``ReadyProvider``.
+    """Return providers that are ready, the longest ready first, as rows with the columns of ``ReadyProvider``.
 
-    The rows are left as they are read: of all that Paceline does for a run, this is done most often.
+    The rows stay plain tuples: nothing else is done as often for a run.
     """
     return db.execute(_READY, (now_ms, limit))
 
 
 def ready_for_workers(db: Connection, provider: int, *, now_ms: int) -> Rows:
-    """The provider, if it is ready and workers claim its runs, with the same columns."""
+    """Return the provider, if it is ready and workers claim its runs, with the same columns."""
     return db.execute(_READY_FOR_WORKERS, (provider, now_ms))
 
 
 def paces_of(db: Connection, providers: Iterable[int]) -> tuple[dict[int, Pace], dict[int, int | None]]:
-    """The paces of some providers, and when each is to be looked at."""
+    """Return the paces of some providers, and when each is ready."""
     rows = db.execute(
         """SELECT provider, ready_ms, rate_us, paced_ms, closed_until_ms, failures, staggered FROM pace
            WHERE provider IN carray(?)""",
@@ -156,12 +156,12 @@ def paces_of(db: Connection, providers: Iterable[int]) -> tuple[dict[int, Pace],
 
 
 def held_of(db: Connection, provider: int) -> list[Run]:
-    """All of a provider's runs that are out or in back-off, in due order."""
+    """Return all runs of a provider that are out or in back-off, in due order."""
     return [Run._make(row) for row in db.execute(_HELD, (*provider_bounds(provider), HELD_MAX))]
 
 
 def waiting_of(db: Connection, provider: int, *, limit: int) -> list[Run]:
-    """The first of a provider's runs that wait, in due order."""
+    """Return a provider's first waiting runs, in due order."""
     return [Run._make(row) for row in db.execute(_WAITING, (*provider_bounds(provider), limit))]
 
 
@@ -188,7 +188,7 @@ def provider_queue(db: Connection, number: int, policy: Policy, *, limit: int) -
 
 
 def predecessor_of(db: Connection, run: int, record: str, *, batch: int) -> Predecessor:
-    """How the run of another record stands on the same day."""
+    """Return the state of another record's run on the same day."""
     row = db.execute(
         """SELECT COALESCE(queue.state, result.state, 'aside'), planned.k FROM record
            JOIN planned ON planned.run = ?1 | record.id
@@ -201,7 +201,7 @@ def predecessor_of(db: Connection, run: int, record: str, *, batch: int) -> Pred
 
 
 def backlog_of(db: Connection, k: int, *, end_ms: int) -> Backlog:
-    """The usual gap among a provider's runs from a late one on."""
+    """Return the usual gap between a provider's runs, counted from a late one."""
     until_ms = backlog_until_ms(due_ms_of(k), end_ms=end_ms)
     rows = db.execute(
         "SELECT k FROM queue WHERE k >= ? AND k < ? ORDER BY k LIMIT ?",

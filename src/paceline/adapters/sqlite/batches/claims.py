@@ -1,4 +1,4 @@
-"""Claims of batches' runs: which providers are ready, what starts at each, and the leases of what starts."""
+"""Claims of batches' runs: which providers are ready, which runs start at each, and the leases of these runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from paceline.core.batches.unwanted import RunFacts, judge_run, may_have_arrived
 from paceline.core.batches.values import ClaimedCall
 
 TAKEN_OUT_MAX = 500
-"""A pass takes at most so many of a provider's waiting runs out of its queue."""
+"""Waiting runs of a provider that one pass removes from its queue at most."""
 
 
 def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
@@ -89,7 +89,7 @@ def next_for_worker_ms(db: Connection, provider: int) -> int | None:
 
 
 class _Queue(NamedTuple):
-    """A provider that may start something, with its runs that are out or in back-off."""
+    """A provider that may start runs, with its runs that are out or in back-off."""
 
     ready: ReadyProvider
     known: KnownPolicy
@@ -97,9 +97,9 @@ class _Queue(NamedTuple):
 
 
 class _Claiming:
-    """One claim: what it decides is written pass by pass, all in the caller's transaction.
+    """One claim. Its decisions are written pass by pass, all in the caller's transaction.
 
-    ``only``: one run by its name in the ledger, and no other; ``refused``: another would start first.
+    ``only``: the number in the ledger of the one run that is wanted; ``refused``: another run would start first.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class _Claiming:
         self._lease_ms = lease_ms
         self._days = Days(db)
         self._unwanted = UnwantedRuns(self._days, now_ms=now_ms)
-        # By when the lease ends and by when to look again: most share a moment, and are written with one statement.
+        # Keyed by the end of the lease and by the next look: most share one moment and are written by one statement.
         self._heads: defaultdict[int, list[int]] = defaultdict(list)
         self._out: defaultdict[int, list[int]] = defaultdict(list)
         self._ready: defaultdict[int, list[int]] = defaultdict(list)
         self._paces: list[tuple[int, int, int, bool, int]] = []
 
     def start_head(self, row: tuple[Any, ...]) -> bool:
-        """Starts a provider's first run if that is all there is to decide; ``row`` has the columns of ReadyProvider.
+        """Start a provider's first run if nothing else has to be decided; ``row`` has the columns of ReadyProvider.
 
         Fast path of core.batches.unwanted.judge_run and core.batches.pace.decide_starts.
         """
@@ -147,7 +147,7 @@ class _Claiming:
         return True
 
     def open_all(self, providers: Sequence[ReadyProvider], *, runs_max: int) -> None:
-        """Starts what may start at each provider, as far as its share of the budget reaches."""
+        """Start runs at each provider, as many as its share of the budget allows."""
         queues = [queue for ready in providers if (queue := self._queue(ready)) is not None]
         now_ms = self._now_ms
         startables = [
@@ -162,7 +162,10 @@ class _Claiming:
             self._open(queue, runs_max=share)
 
     def _queue(self, ready: ReadyProvider) -> _Queue | None:
-        """None: the provider was removed or is paused, and is not looked at until it is put again."""
+        """Return the provider's queue.
+
+        None if it was removed or is paused: then it is not ready until it is put again.
+        """
         known = None if ready.revision is None else self._policies.at(self._db, ready.provider, ready.revision)
         if known is None or known.policy.paused:
             self._ready[NEVER_MS].append(ready.provider)
@@ -173,7 +176,7 @@ class _Claiming:
         ready, known, _ = queue
         runs = self._first_runs(queue, runs_max=runs_max)
         if any(judge_run(self._facts(run), self._days[run.run >> RECORD_BITS], now_ms=self._now_ms) for run in runs):
-            self._take_out(queue)  # and the next pass looks again
+            self._take_out(queue)  # the next pass looks again
             return
         front = [FirstRun(run.k, run.state, run.due_ms, run.at_ms) for run in runs]
         pace = ready.pace
@@ -200,7 +203,7 @@ class _Claiming:
         return any(run.k == start.handle and run.run == self._only for run in runs)
 
     def _first_runs(self, queue: _Queue, *, runs_max: int) -> list[Run]:
-        """All of a provider's runs that are out or in back-off, and the first waiting ones: as many as have a place."""
+        """Return a provider's runs that are out or in back-off, and the first waiting ones, one for each free place."""
         ready, known, held = queue
         places = known.policy.max_in_flight - len(held)
         if places == 1 and not held:
@@ -211,7 +214,7 @@ class _Claiming:
         db, now_ms = self._db, self._now_ms
         for until_ms, keys in self._heads.items():
             self._out[until_ms] += keys
-            self._ready[until_ms] += [k >> TIME_BITS for k in keys]  # nothing else before its lease ends
+            self._ready[until_ms] += [k >> TIME_BITS for k in keys]  # nothing else starts before its lease ends
         for until_ms, keys in self._out.items():
             db.execute(
                 """UPDATE queue SET state = 'out', at_ms = ?1, attempt = attempt + 1, lost = lost OR state = 'out',
@@ -232,7 +235,7 @@ class _Claiming:
         self._paces.clear()
 
     def _start(self, runs: Sequence[Run], starts: Sequence[FirstRun], known: KnownPolicy) -> int:
-        """Leases the runs that start. Returns when the first of the leases ends."""
+        """Lease the runs that start. Return when the first of the leases ends."""
         handles = {start.handle for start in starts}
         first_ms = NEVER_MS
         for run in runs:
@@ -262,14 +265,14 @@ class _Claiming:
         return first_ms
 
     def _backlog(self, runs: Sequence[Run], front: Sequence[FirstRun]) -> Backlog | None:
-        """Of the first run that is late, if one is."""
+        """Return the backlog behind the first late run; None if no run is late."""
         late = first_late(front, now_ms=self._now_ms)
         if late is None:
             return None
         return backlog_of(self._db, runs[late].k, end_ms=self._days[runs[late].run >> RECORD_BITS].end_ms)
 
     def _take_out(self, queue: _Queue) -> None:
-        """Takes runs that must not start out of a provider's queue, as far as one pass looks."""
+        """Remove unwanted runs from a provider's queue, as many as one pass looks at."""
         for run in (*queue.held, *waiting_of(self._db, queue.ready.provider, limit=TAKEN_OUT_MAX)):
             verdict = judge_run(self._facts(run), self._days[run.run >> RECORD_BITS], now_ms=self._now_ms)
             if verdict is not None:

@@ -1,4 +1,4 @@
-"""Rows of a batch's days: the order in which a day is planned, and the runs that planning makes."""
+"""Days of a batch: the order in which a day is planned, and the runs that planning makes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from paceline.core.batches.unwanted import MISSED_WHEN_PLANNED
 from paceline.core.batches.values import LateRecord, PagePlan, Placements, PlanOrder
 
 BLOCK_BITS = 17
-"""Records are planned block by block of neighbouring numbers. Without blocks a page, which has few providers, would
-touch nearly every leaf of the ledger; with them it touches few of the ledger and few of the queue."""
+"""Records are planned in blocks of neighbouring numbers. Without blocks a page, which has few providers, would touch
+nearly every leaf of the ledger's tree; with them it touches few of the ledger's and few of the queue's."""
 CHUNK_ROWS = 4_096
 
 
@@ -61,7 +61,7 @@ def days(db: Connection, batch: Batch, *, before: str | None, limit: int) -> lis
 
 
 def plan_order(db: Connection, batch: Batch, cursor: tuple[int, int] | None) -> PlanOrder:
-    # Not by the index, whose order is that of names: a look at each row apart takes ten times as long as all in turn.
+    # Not by the index, which is ordered by name: looking up each row takes ten times as long as reading all in turn.
     rows = db.execute(
         """SELECT provider, place, id FROM record NOT INDEXED WHERE batch = ? AND active = 1 AND deleted = 0
            ORDER BY provider << 32 | place, id""",
@@ -74,7 +74,7 @@ def plan_order(db: Connection, batch: Batch, cursor: tuple[int, int] | None) -> 
 
 
 def _with_wishes(db: Connection, batch: Batch, order: PlanOrder) -> PlanOrder:
-    """The order with what providers and records say about it; most say nothing."""
+    """Return the order with the priorities and predecessors that providers and records ask for; most ask for none."""
     orders = db.execute(
         "SELECT id, spec ->> '$.order' FROM provider WHERE id IN carray(?) AND spec ->> '$.order' <> 'spread'",
         (integers([provider for provider, _ in order.providers]),),
@@ -152,7 +152,7 @@ def forget_late_records(db: Connection, done: Sequence[int]) -> None:
 
 
 def unplanned(db: Connection, day: Day, records: Sequence[int]) -> set[int]:
-    """Those of the records that have no run on the day."""
+    """Return those of the records that have no run on the day."""
     return set(records) - {run & ((1 << RECORD_BITS) - 1) for run in _known(db, _runs(day, records))}
 
 
@@ -167,7 +167,7 @@ def taken(db: Connection, of: int | Day, *, from_ms: int, to_ms: int, limit: int
 
 
 def _taken_on(db: Connection, day: Day, *, from_ms: int, to_ms: int, limit: int) -> list[int]:
-    """A look at each provider's stretch of time: the queue has no order by time alone."""
+    """Return the due times on a day, read provider by provider: the queue has no order by time alone."""
     rows = db.execute(
         """SELECT queue.k & ?1 AS since FROM provider CROSS JOIN queue
            ON queue.k >= (provider.id << ?2 | ?3) AND queue.k < (provider.id << ?2 | ?4)
@@ -183,7 +183,7 @@ def record_names(db: Connection, numbers: Sequence[int]) -> dict[int, str]:
 
 
 def _order(rows: Iterable[tuple[int, int, int]], begin: tuple[int, int, int, int] | None) -> PlanOrder:
-    """``begin``: (block, provider, place, record) of the last that was planned."""
+    """Return the plan order. ``begin``: (block, provider, place, record) of the last record that was planned."""
     records = array("q")
     counts: Counter[int] = Counter()
     blocks: defaultdict[int, array[int]] = defaultdict(partial(array, "I"))
@@ -224,7 +224,7 @@ def _count(db: Connection, day: Day, *, enqueued: int, skipped: int) -> None:
 
 
 def _enqueue(db: Connection, day: Day, page: Placements) -> int:
-    """Hopes that all of it is new and free, as it nearly always is, and looks closer only if that turns out wrong."""
+    """Insert the page's runs. Tries first as if all were new, as they nearly always are; if not, looks at each."""
     rows = _rows(day, page)
     db.execute("SAVEPOINT enqueue")
     try:
@@ -240,7 +240,7 @@ def _enqueue(db: Connection, day: Day, page: Placements) -> int:
 
 
 def _insert(db: Connection, rows: list[tuple[int, int]]) -> list[int]:
-    """Each table is written in the order of its own keys."""
+    """Insert the rows; each table gets them in the order of its own keys."""
     db.executemany("INSERT INTO queue (k, run) VALUES (?, ?)", rows)
     add(db, "calls_waiting", len(rows))
     db.executemany("INSERT INTO planned (k, run) VALUES (?, ?)", sorted(rows, key=itemgetter(1)))
@@ -258,7 +258,7 @@ def _end(db: Connection, day: Day, page: Placements, *, now_ms: int) -> int:
 
 
 def _rows(day: Day, page: Placements) -> list[tuple[int, int]]:
-    """(key, run), in order of keys."""
+    """Return (key, run) pairs in order of keys."""
     keys = [
         provider << TIME_BITS | due_ms - EPOCH_MS for provider, due_ms in zip(page.providers, page.dues_ms, strict=True)
     ]
@@ -266,7 +266,7 @@ def _rows(day: Day, page: Placements) -> list[tuple[int, int]]:
 
 
 def _new_rows(db: Connection, rows: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Those that the ledger has not yet, each with a key that is free."""
+    """Return the rows that are not in the ledger yet, each with a free key."""
     known = _known(db, [row[1] for row in rows])
     new = [row for row in rows if row[1] not in known]
     keys = free_keys(db, [row[0] for row in new])

@@ -1,4 +1,4 @@
-"""Rows of dead letters: listed, put back into the queue, or let go."""
+"""Dead letters: listed, put back into the queue, or discarded."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from paceline.core.batches.values import CallRun, DeadChoice
 
 
 class Dead(NamedTuple):
-    """A dead letter. ``sent`` and ``named``: the provider to which it was sent and the one that its record names now.
+    """A dead letter. ``sent``: the provider it was sent to; ``named``: the one that its record names now.
 
-    They are None for a provider that was removed, or a record that was deleted.
+    Each is None if that provider was removed; ``named`` also if the record was deleted.
     """
 
     k: int
@@ -85,7 +85,7 @@ def redrive(db: Connection, policies: Policies, choice: DeadChoice, *, gap_ms: i
     add(db, "calls_waiting", len(pairs))
     for target, group in groupby(pairs, key=itemgetter(0)):
         _redrive_at(db, policies, target, [item for _, item in group], gap_ms=gap_ms, now_ms=now_ms)
-    # Only now: none of them comes back to a place where it or another of them was.
+    # Deleted last, so that no run gets a key that it or another of these runs had.
     db.execute("DELETE FROM result WHERE k IN carray(?)", (integers([item.k for _, item in pairs]),))
     return len(pairs)
 
@@ -119,7 +119,7 @@ def _redrive_at(
 
 
 def _chosen(db: Connection, choice: DeadChoice, *, after: int = 0) -> Iterator[Dead]:
-    """Read in chunks, each complete before it is used: what follows may change what was read."""
+    """Yield dead letters in chunks. Each chunk is read whole before it is used, because the caller may change rows."""
     bounds = _bounds(db, choice)
     days = _days(db, choice)
     if bounds is None or days == set():
@@ -138,7 +138,7 @@ def _chosen(db: Connection, choice: DeadChoice, *, after: int = 0) -> Iterator[D
 
 
 def _bounds(db: Connection, choice: DeadChoice) -> tuple[int, int] | None:
-    """The keys among which to look; None if there is no such provider."""
+    """Return the range of keys to search; None if there is no such provider."""
     if choice.provider is None:
         return 0, BEYOND
     row = db.execute("SELECT id FROM provider WHERE name = ?", (choice.provider,)).fetchone()
@@ -146,7 +146,7 @@ def _bounds(db: Connection, choice: DeadChoice) -> tuple[int, int] | None:
 
 
 def _days(db: Connection, choice: DeadChoice) -> set[int] | None:
-    """The numbers of the days that are meant; None for all."""
+    """Return the numbers of the chosen days; None for all."""
     if choice.batch is None and choice.date is None:
         return None
     rows = db.execute(

@@ -1,4 +1,4 @@
-"""Batches and their records as their operator declared them."""
+"""Batches and their records, as the operator declared them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def remove_record(db: Connection, batch: Batch, name: str) -> bool:
 
 
 class _Page:
-    """Records judged one by one against what is there, and written together."""
+    """Records judged one by one against the stored ones, and written together."""
 
     def __init__(self, db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> None:
         self._batch = batch
@@ -147,7 +147,7 @@ class _Page:
         self._went: set[int] = set()
 
     def insert_all(self, records: Sequence[RecordSpec]) -> list[RecordPut]:
-        """For a page that is new from first to last, as an import's pages are; empty if it is not.
+        """Insert a page of records that are all new, like the pages of an import; return an empty list if they are not.
 
         Fast path of core.batches.put.put_record.
         """
@@ -222,10 +222,10 @@ def _provider_numbers(db: Connection, names: Iterable[str]) -> dict[str, int]:
 
 
 def _current(db: Connection, batch: Batch, names: Sequence[str]) -> dict[str, RecordState]:
-    """Records by name, also those that were deleted."""
+    """Return records by name, including deleted ones."""
     last = db.execute("SELECT max(name) FROM record WHERE batch = ?", (batch.number,)).get
     if not names or last is None or min(names) > last:
-        return {}  # an import in order of names: each page comes after all that is there
+        return {}  # an import in order of names: each page comes after all stored records
     rows = db.execute(
         """SELECT name, id, provider, active, deleted, endpoint, body, options FROM record
            WHERE batch = ? AND name IN carray(?)""",
@@ -238,14 +238,14 @@ def _current(db: Connection, batch: Batch, names: Sequence[str]) -> dict[str, Re
 
 
 def _day_is_on(db: Connection, batch: Batch, *, now_ms: int) -> bool:
-    """Whether a day of the batch is planned, or being planned, and not over."""
+    """Return True if a day of the batch is planned, or being planned, and not over."""
     return bool(
         db.execute("SELECT EXISTS (SELECT 1 FROM day WHERE batch = ? AND end_ms > ?)", (batch.number, now_ms)).get
     )
 
 
 def _bring_back(db: Connection, batch: int) -> None:
-    """What stood aside returns to its old place, or beside it if that was taken meanwhile."""
+    """Put the batch's runs that were set aside back at their old keys, or at the next free ones."""
     rows = db.execute("SELECT k, run, attempt, lost FROM aside WHERE batch = ? ORDER BY k", (batch,)).fetchall()
     if not rows:
         return
@@ -263,7 +263,7 @@ def _bring_back(db: Connection, batch: int) -> None:
 
 
 def wake(db: Connection, keys: Sequence[int]) -> None:
-    """Lets the next claim look at each provider no later than when the first of these of its runs is due."""
+    """Make each provider ready no later than the due time of the first of these runs."""
     first: dict[int, int] = {}
     for key in keys:
         provider = provider_of(key)

@@ -1,4 +1,4 @@
-"""Deletes a batch whole: its runs day by day, then its records, then the batch itself."""
+"""Deletes a batch: its runs day by day, then its records, then the batch itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.core.batches.batch import Batch
 from paceline.core.batches.deletion import DeletePass
 from paceline.core.batches.run_keys import day_bounds
 
-# A run that is out stays until it is settled or its lease has ended: ?4 is now.
+# A run that is out stays until it is settled or its lease has ended; ?4 is the time now.
 _RUNS = """SELECT planned.run, planned.k, queue.k IS NOT NULL, aside.k IS NOT NULL, COALESCE(result.dead, 0)
            FROM planned
            LEFT JOIN queue ON queue.k = planned.k AND queue.run = planned.run
@@ -25,7 +25,7 @@ _RUNS = """SELECT planned.run, planned.k, queue.k IS NOT NULL, aside.k IS NOT NU
 
 
 def mark(db: Connection, batch_id: str, *, now_ms: int) -> Batch | None:
-    """Pauses the batch as well, so that nothing more of it starts, and ends plans that are under way."""
+    """Mark a batch as deleted. This also pauses it, so that no more runs start, and ends plans under way."""
     there = find_batch(db, batch_id)
     if there is None or there.deleting is not None:
         return there

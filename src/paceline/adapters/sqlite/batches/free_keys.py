@@ -1,4 +1,4 @@
-"""Keys of runs that are free, as core.batches.free_keys finds them."""
+"""Free keys for runs, found by the rule of core.batches.free_keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.core.batches.run_keys import provider_bounds, provider_of
 
 
 def free_keys(db: Connection, wanted: Sequence[int]) -> Sequence[int]:
-    """For each key, in rising order, itself or the next free one: neither waiting, nor aside, nor a result's."""
+    """Return for each key, in rising order, itself or the next one that no waiting, set-aside or ended run has."""
     used = _used(db, wanted)
     if not used and len(set(wanted)) == len(wanted):
         return wanted
@@ -21,19 +21,22 @@ def free_keys(db: Connection, wanted: Sequence[int]) -> Sequence[int]:
     free = FreeKeys(partial(_used_from, db))
     last = -1
     for key in wanted:
-        # A key that was pushed on has to be looked up where it came to.
+        # A key that was moved up has to be looked up at its new place.
         last = free.next_free(max(key, last + 1)) if key <= last or key in used else key
         keys.append(last)
     return keys
 
 
 def are_unused(db: Connection, wanted: Sequence[int]) -> bool:
-    """Whether no result and nothing aside is near these keys, which are in rising order. The queue says so itself."""
+    """Return True if no result and no run set aside is near these keys, given in rising order.
+
+    The queue need not be asked: its own key refuses a duplicate.
+    """
     return not any(_is_used(db, *span) for span in _spans(wanted))
 
 
 def _spans(wanted: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last key of each provider."""
+    """Yield the first and the last key of each provider."""
     begin = 0
     while begin < len(wanted):
         end = bisect_left(wanted, provider_bounds(provider_of(wanted[begin]))[1], begin)
@@ -67,4 +70,4 @@ def _used_from(db: Connection, key: int) -> UsedKeys:
            UNION ALL SELECT k FROM (SELECT k FROM aside WHERE k >= ?1 ORDER BY k LIMIT ?2)""",
         (key, CHUNK_KEYS),
     )
-    return used_keys(sorted(k for (k,) in rows)[:CHUNK_KEYS])  # known up to where the first of the three was cut short
+    return used_keys(sorted(k for (k,) in rows)[:CHUNK_KEYS])  # complete up to the first of the three limits

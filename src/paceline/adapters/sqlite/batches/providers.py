@@ -1,4 +1,4 @@
-"""Rows of providers, and their policies as a claim needs them."""
+"""Providers, and their policies in the form that a claim needs."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ from paceline.core.batches.values import WAITING_MAX, ProviderPut, ProviderStand
 
 
 class Policies:
-    """Policies by provider's number. The revision is read each time, so an edit by any process counts at once."""
+    """A cache of policies by provider number.
+
+    The revision is read each time, so an edit by any process counts at once.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, KnownPolicy] = {}
         self._shared: dict[Policy, Policy] = {}
 
     def of(self, db: Connection, numbers: Sequence[int]) -> dict[int, KnownPolicy]:
-        """Those of the providers that exist."""
+        """Return the policies of those providers that exist."""
         if len(numbers) == 1:
             rows = db.execute("SELECT id, revision FROM provider WHERE id = ? AND deleted = 0", (numbers[0],))
         else:
@@ -47,12 +50,12 @@ class Policies:
         return found
 
     def at(self, db: Connection, number: int, revision: int) -> KnownPolicy:
-        """Of a provider whose revision was just read."""
+        """Return the policy of a provider whose revision was just read."""
         kept = self._known.get(number)
         return kept if kept is not None and kept.revision == revision else self._read(db, number)
 
     def policy(self, db: Connection, number: int) -> tuple[int, Policy]:
-        """(revision, policy) of a provider that exists."""
+        """Return (revision, policy) of a provider that exists."""
         known = self.of(db, (number,))[number]
         return known.revision, known.policy
 
@@ -64,7 +67,7 @@ class Policies:
             self._known.clear()
             self._shared.clear()
         known = known_policy(name, revision, text)
-        policy = self._shared.setdefault(known.policy, known.policy)  # most have the same: one of them stays near
+        policy = self._shared.setdefault(known.policy, known.policy)  # most policies are equal and share one object
         known = known._replace(policy=policy)
         self._known[number] = known
         return known
@@ -87,7 +90,7 @@ def put(db: Connection, item: PutProvider, *, now_ms: int) -> ProviderPut:
         db.execute("INSERT INTO pace (provider, revision) VALUES (?, 1)", (db.last_insert_rowid(),))
     else:
         _replace(db, number, text, created_ms=now_ms if deleted else None, now_ms=now_ms)
-    # Workers claim the runs of such a provider, and the caller does not see it.
+    # Workers claim the runs of an outgoing provider, and Paceline's own callers must not see it.
     db.execute(
         "UPDATE pace SET outgoing = ?2 WHERE provider = (SELECT id FROM provider WHERE name = ?1)",
         (item.id, item.spec.kind == "outgoing"),
@@ -126,7 +129,10 @@ def remove(db: Connection, name: str) -> Literal["removed", "not_found", "in_use
 
 
 def standing(db: Connection, number: int, *, now_ms: int) -> ProviderStanding:
-    """Runs out at a provider are among its first, so a bounded look at the front finds them all."""
+    """Return how a provider is doing.
+
+    Runs that are out are among its first, so a bounded look at these finds them all.
+    """
     row = db.execute(
         "SELECT rate_us, paced_ms, closed_until_ms, failures, ready_ms FROM pace WHERE provider = ?", (number,)
     ).fetchone()
@@ -165,7 +171,7 @@ def _replace(db: Connection, number: int, text: str, *, created_ms: int | None, 
                updated_ms = ? WHERE id = ?""",
         (text, created_ms, now_ms, number),
     )
-    # More may be allowed now than when its next look was set.
+    # The new policy may allow a start earlier than the time that was stored.
     db.execute(
         "UPDATE pace SET ready_ms = 0, revision = (SELECT revision FROM provider WHERE id = ?1) WHERE provider = ?1",
         (number,),

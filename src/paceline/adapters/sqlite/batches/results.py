@@ -1,4 +1,4 @@
-"""A day's runs as they are reported. The ledger says where each run stands; no table is scanned beyond its day."""
+"""Runs of a day for reports. The ledger has the key of each run, so no table is scanned beyond the day."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paceline.core.batches.run_keys import (
 from paceline.core.batches.unwanted import ASIDE
 from paceline.core.batches.values import RUNS_READ_MAX, CallRun, DayCount, OutCall
 
-# In order of k, so that neighbours in the ledger's day are neighbours in the tables that are asked.
+# In order of k, so that neighbours in the ledger's day are neighbours in the joined tables.
 _COUNTS = f"""SELECT provider.name, counted.state, counted.runs
              FROM (SELECT planned.k >> {TIME_BITS} AS number, COALESCE(queue.state, result.state, 'aside') AS state,
                           COUNT(*) AS runs
@@ -110,7 +110,7 @@ def out_calls(db: Connection, handles: Sequence[int]) -> dict[int, OutCall]:
 
 
 def runs_by_key(db: Connection, runs: Sequence[int]) -> list[CallRun]:
-    """Those of the ledger, in its order; a run's name there is its handle."""
+    """Return the runs with these numbers in the ledger, in order; the number is the run's handle."""
     return [_run(row) for row in db.execute(_RUNS, (integers(runs),))]
 
 

@@ -1,4 +1,4 @@
-"""What becomes of batches' runs that are out: settled, given back, or pulled back after the clock was set back."""
+"""Ends of leases of batches' runs: settled, given back, or pulled back after the clock was set back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.core.batches.settle import DEAD_STATES, RELEASED, is_plain, look_m
 
 NO_LEASE = (-1, 0, 0)
 
-# Fast path of core.batches.settle.first_ready_ms, without the closure: ?1 is now.
+# Fast path of core.batches.settle.first_ready_ms, without the provider's closed time; ?1 is the time now.
 _OF_PROVIDER = f"k >= provider << {TIME_BITS} AND k < provider + 1 << {TIME_BITS}"
 _HELD_MS = f"SELECT min(at_ms) FROM queue INDEXED BY queue_held WHERE state <> 'waiting' AND {_OF_PROVIDER}"  # noqa: S608
 _NEXT_MS = f"""coalesce((SELECT iif(due_ms <= ?1, due_ms, min(due_ms, coalesce(({_HELD_MS}), due_ms)))
@@ -27,7 +27,7 @@ _NEXT_MS = f"""coalesce((SELECT iif(due_ms <= ?1, due_ms, min(due_ms, coalesce((
 
 
 def settle(db: Connection, policies: Policies, settlements: Sequence[CallSettlement]) -> list[bool]:
-    """Records settlements that count. Fast path of core.batches.settle.counts: no value is made for each run."""
+    """Record the settlements that count. Fast path of core.batches.settle.counts: no value is made for each run."""
     rows = db.execute(
         "SELECT k, attempt, at_ms, run FROM carray(?) AS asked JOIN queue ON queue.k = asked.value WHERE state = 'out'",
         (integers([item.handle for item in settlements]),),
@@ -40,7 +40,7 @@ def settle(db: Connection, policies: Policies, settlements: Sequence[CallSettlem
         if attempt != item.attempt or item.ended_ms > until_ms:
             won.append(False)
             continue
-        del leases[item.handle]  # of two that are right, the first counts
+        del leases[item.handle]  # if there are two with the right fence, the first counts
         won.append(True)
         settling.settle(item, run)
     settling.write()
@@ -48,9 +48,9 @@ def settle(db: Connection, policies: Policies, settlements: Sequence[CallSettlem
 
 
 class _Settling:
-    """Settlements that count, and the paces that they move.
+    """Settlements that count, and the paces that they change.
 
-    ``involved`` are the providers whose pace must be known for that. For all others it is enough to write.
+    ``involved`` are the providers whose pace must be read for that. For all others it is enough to write.
     """
 
     def __init__(self, db: Connection, policies: Policies, involved: Collection[int]) -> None:
@@ -110,7 +110,7 @@ class _Settling:
 
 
 def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:
-    """Gives back runs whose attempt never began. Fast path of core.batches.settle.released."""
+    """Give back runs whose attempt never began. Fast path of core.batches.settle.released."""
     released = []
     for k, attempt in fences:
         db.execute(
@@ -129,7 +129,7 @@ def release(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int) -
 
 
 def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
-    """Fast path of core.batches.settle.extended."""
+    """Extend a lease. Fast path of core.batches.settle.extended."""
     db.execute(
         "UPDATE queue SET at_ms = ?3 WHERE k = ?1 AND attempt = ?2 AND state = 'out' AND at_ms >= ?4",
         (handle, attempt, until_ms, now_ms),
@@ -141,7 +141,10 @@ def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: 
 
 
 def pull_back(db: Connection, policies: Policies, *, now_ms: int, wait_ms_max: int) -> int:
-    """Fast path of core.batches.settle.pulled_back: the runs are moved by statements, their providers one by one."""
+    """Pull back times that lie in the future.
+
+    Fast path of core.batches.settle.pulled_back: statements move the runs, and paces are moved one by one.
+    """
     held = f"SELECT k >> {TIME_BITS} FROM queue INDEXED BY queue_held WHERE state <> 'waiting'"  # noqa: S608
     db.execute(f"UPDATE pace SET ready_ms = min(ready_ms, ?) WHERE provider IN ({held})", (now_ms,))  # noqa: S608
     db.execute(

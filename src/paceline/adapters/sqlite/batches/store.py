@@ -1,4 +1,4 @@
-"""The half of the Store that knows batches, on SQLite. Each method is one transaction; the modules beside hold SQL."""
+"""The batches' part of the Store on SQLite. Each method is one transaction; the modules beside it hold the SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what core.batches.unwanted decides: runs end, are set aside with their batch, or change provider."""
+"""Writes the verdicts of core.batches.unwanted: runs end, are set aside with their batch, or change provider."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from paceline.core.batches.settle import DEAD_STATES
 from paceline.core.batches.unwanted import Defer, End, Unwanted, may_have_arrived
 
 ROWS_AT_ONCE = 25
-"""To insert so many with one statement costs two thirds of inserting each with its own."""
+"""Rows inserted by one statement, which costs two thirds of one statement for each row."""
 
 
 class UnwantedRuns:
-    """Runs that must not start where they stand, collected in a pass of a claim and written together."""
+    """Unwanted runs, collected in one pass of a claim and written together."""
 
     def __init__(self, days: Days, *, now_ms: int) -> None:
         self._days = days
@@ -60,7 +60,7 @@ class UnwantedRuns:
             self._moved = []
 
     def _move(self, db: Connection) -> None:
-        """Each to its new provider or time, with its attempts."""
+        """Move each run to its new provider or time; its attempts are kept."""
         _forget(db, [run.k for _, run, _ in self._moved])
         wanted = sorted(self._moved)
         keys = free_keys(db, [key for key, _, _ in wanted])
@@ -77,10 +77,10 @@ class UnwantedRuns:
 
 
 def end(db: Connection, rows: list[tuple[Any, ...]]) -> None:
-    """Ends runs for good: rows of ``result``, which leave the queue."""
+    """End runs for good: insert rows of ``result`` and delete the runs from the queue."""
     if not rows:
         return
-    rows.sort(key=itemgetter(0))  # neighbours in the table one after the other
+    rows.sort(key=itemgetter(0))  # rows that are neighbours in the table follow each other
     _forget(db, [row[0] for row in rows])
     whole = len(rows) - len(rows) % ROWS_AT_ONCE
     if whole:

@@ -1,4 +1,4 @@
-"""Retention of batches' runs, their counts, and what ``paceline check`` looks for among them."""
+"""Retention of batches' runs, their counts, and the invariants that ``paceline check`` tests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from paceline.core.batches.values import FOR_WORKERS_MAX, CallPurge
 
 TOMBSTONES_MAX = 200
 HEADS_MAX = 10_000
-"""The oldest run is looked for at the heads of so many queues."""
+"""Queues whose first run is looked at to find the oldest one."""
 
 _OF_PROVIDER = f"k >= pace.provider << {TIME_BITS} AND k < pace.provider + 1 << {TIME_BITS}"
 
-# Each query returns what breaks a promise; the text says what it means. A run stands in queue, aside or result.
-# Where none of a provider's runs is out or in back-off, the first one is next: a second later than allowed is too late.
+# Each query returns rows that break a promise; the text names the promise. A run is in queue, aside or result. If none
+# of a provider's runs is out or in back-off, its first run is next, so the provider must become ready at some time.
 INVARIANTS = (
     (
         "promise 10: a planned run is neither waiting nor aside nor ended (run {})",
@@ -97,7 +97,7 @@ INVARIANTS = (
 
 
 def purge(db: Connection, *, ended_before_ms: int, dead_before_ms: int, after: int, limit: int) -> CallPurge:
-    """Walks on through the ledger from ``after``: one pass over a bounded number of its days and runs."""
+    """Continue through the ledger from ``after``, over a bounded number of its days and runs, and delete old runs."""
     looked = deleted = 0
     for day in _days_from(db, after):
         end_ms = db.execute("SELECT end_ms FROM day WHERE id = ?", (day,)).get
@@ -138,7 +138,7 @@ def purge_records(db: Connection, *, after: int) -> CallPurge:
 
 
 def counts(db: Connection) -> dict[str, Any]:
-    """The part of ``StoreStatus`` that is about batches."""
+    """Return the fields of ``StoreStatus`` that are about batches."""
     heads = db.execute(
         """SELECT (SELECT k FROM queue WHERE k >= provider << ?1 AND k < provider + 1 << ?1 ORDER BY k LIMIT 1)
            FROM pace WHERE ready_ms < ?2 LIMIT ?3""",
@@ -175,7 +175,7 @@ def _start_ms(db: Connection, *, outgoing: int) -> int | None:
 
 
 def _days_from(db: Connection, after: int) -> list[int]:
-    """The days that the ledger has runs of, from the one on where ``after`` stands: one look for each day."""
+    """Return the days of which the ledger has runs, from that of ``after`` on; one statement for each day."""
     days: list[int] = []
     first = after + 1
     while len(days) < PURGED_DAYS_MAX:

@@ -1,4 +1,4 @@
-"""Days, providers and their runs as raw facts, for those who judge history."""
+"""Days, providers and their runs as facts, for `paceline verify`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paceline.core.verify.facts import CallFact, DayFact, Fact, ProviderFact
 _DAYS = """
 SELECT day.id, batch.name, date, start_ms, end_ms, state = 'planned', enqueued + skipped, deleting_ms IS NOT NULL
 FROM day JOIN batch ON batch.id = day.batch ORDER BY day.id"""
-# Each in order of place. The last column but one: whether the ledger has the run there; the last: what comes before it.
+# Each in order of k. The last columns: whether the ledger has the run at this key; whether it has a predecessor.
 _FOLLOWS = f"(SELECT after IS NOT NULL FROM record WHERE id = run & {RECORD_MASK})"  # noqa: S608  a number
 _QUEUE = f"""
 SELECT k, run, state, attempt, started_ms, NULL, at_ms, 0, reason,
@@ -36,7 +36,7 @@ Row = tuple[Any, ...]
 
 
 def read_facts(db: Connection) -> Iterator[Fact]:
-    """Yields the days, then each provider with its runs from wherever they stand."""
+    """Yield the days, then each provider with its runs, from all tables."""
     for number, batch, date, start_ms, end_ms, planned, runs, deleting in db.execute(_DAYS):
         yield DayFact(number, batch, date, start_ms, end_ms, bool(planned), runs, bool(deleting))
     providers = dict(_providers(db))

@@ -1,4 +1,4 @@
-"""Meters, jobs, measurements and postings as raw facts, for those who judge history."""
+"""Meters, jobs, measurements and postings as facts, for `paceline verify`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Row = tuple[Any, ...]
 
 
 def read_facts(db: Connection) -> Iterator[Fact]:
-    """Yields meters and expiries, then jobs, measurements and postings as their keys sort them together."""
+    """Yield meters and expiries, then jobs, measurements and postings merged in order of their keys."""
     for row in db.execute(_METERS):
         yield MeterFact(*row)
     for meter, amount, at_ms in db.execute(_EXPIRIES):

@@ -1,4 +1,4 @@
-"""Monitors, entries and runs as raw facts, for those who judge history. Each table is read once, in order."""
+"""Monitors, entries and runs as facts, for `paceline verify`. Each table is read once, in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Row = tuple[Any, ...]
 
 
 def read_facts(db: Connection) -> Iterator[Fact]:
-    """Yields the facts of each generation from four tables, each in order of generation."""
+    """Yield the facts of each generation, merged from four tables in order of generation."""
     positions: dict[int, int] = dict(db.execute("SELECT id, position FROM lane").fetchall())
     parts: list[Iterable[Row]] = [db.execute(text) for text in (_MONITORS, _CHANGES, _ENTRIES, _RUNS)]
     rows = merge(*parts, key=itemgetter(0, 1))
@@ -47,7 +47,7 @@ def read_facts(db: Connection) -> Iterator[Fact]:
 
 
 def _generation(generation: int, rows: Iterator[Row], positions: dict[int, int]) -> Iterator[Fact]:
-    """The runs are not held: the generation's own fact is whole when the first entry or run comes."""
+    """Yield the facts of one generation. Runs need not be kept: its own fact is complete before the first of them."""
     defined, changed, told = (), False, False
     for row in rows:
         kind = row[1]

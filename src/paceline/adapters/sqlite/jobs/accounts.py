@@ -82,7 +82,7 @@ def add_key(db: Connection, add: values.AddKey, *, now_ms: int) -> values.KeyAdd
     number = number_of(db, add.account)
     if number is None:
         return values.KeyAdded("no_account")
-    # Asked for first: an insert that comes to nothing would take a number, and so a name, all the same.
+    # Looked up first: an insert that fails would use up a number, and so a name.
     there = db.execute(
         f'{_KEY} WHERE sealed = ? ORDER BY "key".account <> ?, "key".id LIMIT 1', (add.sealed, number)
     ).fetchone()
@@ -159,7 +159,7 @@ def slots_seen(db: Connection, name: str, atlas_ids: Sequence[int]) -> int:
 
 
 def apply_effect(db: Connection, effect: values.RefusalEffect, *, account_number: int, key: int, now_ms: int) -> None:
-    """Writes what a refusal means for others than the measurement, as ``core.jobs.refusals`` has it."""
+    """Write the effect of a refusal on other things than the measurement, by the rules of ``core.jobs.refusals``."""
     match effect:
         case values.MeterFull():
             _fill(db, effect, account_number, now_ms)
@@ -191,7 +191,7 @@ def apply_effect(db: Connection, effect: values.RefusalEffect, *, account_number
 
 
 def clear_effects(db: Connection, *, account_number: int, targets: frozenset[str], now_ms: int) -> None:
-    """Removes what refusals before left behind, because RIPE took a send (``core.jobs.refusals``)."""
+    """Remove effects of earlier refusals, because RIPE accepted a send (``core.jobs.refusals``)."""
     if rules.clears_pause(_paused(db), now_ms=now_ms):
         db.execute("UPDATE atlas SET refusals = 0")
     closed_until_ms, reason = _closure(db, account_number)
@@ -214,7 +214,7 @@ def _target(db: Connection, name: str) -> values.TargetFull | None:
 
 
 def _closure(db: Connection, account_number: int) -> tuple[int, str]:
-    """Returns until when the account is or was closed, and why."""
+    """Return until when the account is or was closed, and why."""
     row: tuple[int, str] | None = db.execute(
         "SELECT closed_until_ms, reason FROM account WHERE id = ?", (account_number,)
     ).fetchone()
@@ -237,7 +237,7 @@ def number_of(db: Connection, name: str) -> int | None:
 
 
 def meters_of(db: Connection, name: str) -> dict[MeterName, int] | None:
-    """The numbers of an account's meters."""
+    """Return the numbers of an account's meters; None if there is no such account."""
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE name = ?", (name,)).fetchone()
     return dict(zip(WINDOWS, row, strict=True)) if row else None
 
@@ -256,7 +256,7 @@ def _fill(db: Connection, item: values.MeterFull, account_number: int, now_ms: i
 
 
 def move_balance(db: Connection, account_number: int, amount: int) -> None:
-    """Adds to what is free of the credit balance; a balance that is not known stays unknown."""
+    """Add to the free part of the credit balance; an unknown balance stays unknown."""
     db.execute("UPDATE account SET balance_free = balance_free + ? WHERE id = ?", (amount, account_number))
 
 
@@ -310,7 +310,10 @@ def _account(db: Connection, row: tuple[Any, ...], *, now_ms: int, releases_unti
 
 
 def _with_releases(db: Connection, slots: Meter, number: int, *, now_ms: int, until_ms: int) -> Meter:
-    """Fast path of ``core.jobs.accounts.slots_back``: returns the meter with when its slots are expected back."""
+    """Return the meter with the times at which its slots are expected back.
+
+    Fast path of ``core.jobs.accounts.slots_back``.
+    """
     rows = db.execute(
         """SELECT max(expected_ms, ?1), sum(concurrent) FROM measurement
            WHERE slot = 1 AND account = ?2 AND expected_ms <= ?3 GROUP BY 1 ORDER BY 1""",

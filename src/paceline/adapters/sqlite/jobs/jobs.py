@@ -1,4 +1,4 @@
-"""Jobs and their measurements: admitted in one act, read, cancelled, finished."""
+"""Jobs and their measurements: admitted in one transaction, read, cancelled, finished."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def submit(db: Connection, item: Submission, *, now_ms: int) -> Admitted | Alrea
     meter = ledger.ensure_meter(db, _meter_name(owner, now_ms), window="day", limit=limit)
     number = _insert_job(db, item, owner=owner, meter=meter, reserved=total, now_ms=now_ms)
     _insert_measurements(db, item, number, owner)
-    # Fast path of ``core.jobs.meters.take`` for each measurement: all fit because their sum does.
+    # Fast path of ``core.jobs.meters.take`` for each measurement: all fit because their sum fits.
     first = handle_of(number, 0)
     db.executemany(
         "INSERT INTO posting (hold, meter, kind, amount, at_ms) VALUES (?, ?, 'hold', ?, ?)",
@@ -137,8 +137,8 @@ def measurements_of(
 ) -> list[StoredMeasurement]:
     wanted = wanted_states(states)
     rows = db.execute(
-        # CROSS: job by job from the newest, and no further than the page is long. The job's own counts say whether its
-        # measurements are worth a look.
+        # CROSS: job by job from the newest, until the page is full. The job's own counts say whether its measurements
+        # need to be read.
         f"""{_COLUMNS} FROM job CROSS JOIN measurement
             WHERE job.owner = (SELECT id FROM user WHERE name = :owner) AND job.id <= :below >> 14 AND purged = 0
               AND (:done AND job.done > 0 OR :failed AND job.failed > 0 OR :cancelled AND job.cancelled > 0
@@ -197,7 +197,7 @@ def cancel_one(db: Connection, handle: int, *, now_ms: int) -> bool:
 
 
 def cancel_left_behind(db: Connection, *, now_ms: int) -> None:
-    """Cancels jobs of users who were removed: nobody can see or pay for them any more."""
+    """Cancel jobs of users who were removed: nobody can see or pay for them any more."""
     rows = db.execute(
         """SELECT id FROM job WHERE open > 0 AND cancelled_ms IS NULL
            AND NOT EXISTS (SELECT 1 FROM user WHERE user.id = job.owner) LIMIT ?""",
@@ -239,7 +239,7 @@ def note_webhook(db: Connection, number: int, *, tries: int, next_ms: int | None
 
 
 def join_turn(db: Connection, owner: int) -> None:
-    """Puts a user who is not in the queue of users at its end (``core.jobs.send_order.Turn``)."""
+    """Put a user who is not in the queue of users at its end (``core.jobs.send_order.Turn``)."""
     db.execute(
         """INSERT INTO turn (owner, served) VALUES (?, (SELECT value FROM tally WHERE name = 'turns'))
            ON CONFLICT (owner) DO NOTHING""",
@@ -282,7 +282,7 @@ def stored_measurement(db: Connection, row: tuple[Any, ...]) -> StoredMeasuremen
 
 
 def atlas_of(db: Connection, handle: int) -> tuple[AtlasMeasurement, ...]:
-    """Returns RIPE's ids of the definitions with their statuses, in order."""
+    """Return RIPE's ids of the definitions with their statuses, in order."""
     found = db.execute(
         """SELECT atlas_id, status, delivered, scheduled FROM atlas_measurement
            WHERE measurement = ? ORDER BY definition""",
@@ -317,7 +317,7 @@ def _meter_name(owner: int, now_ms: int) -> str:
 def _insert_job(db: Connection, item: Submission, *, owner: int, meter: int, reserved: int, now_ms: int) -> int:
     number = int(db.execute("SELECT coalesce(max(seq), 0) + 1 FROM sqlite_sequence WHERE name = 'job'").get)
     count, stride = len(item.job.measurements), stride_of(item.job)
-    # What was numbered before lies below: the tally counts up and never down.
+    # Earlier numbers are all lower: the tally only counts up.
     numbered = db.execute(
         "UPDATE tally SET value = value + ? WHERE name = 'definitions' RETURNING value", (count * stride,)
     ).get
@@ -370,9 +370,9 @@ def _insert_measurements(db: Connection, item: Submission, number: int, owner: i
 
 
 def _cancel_range(db: Connection, number: int, first: int, beyond: int, *, now_ms: int) -> None:
-    """Fast path of ``core.jobs.transitions.cancel`` and ``core.jobs.meters.refund`` for up to ten thousand rows.
+    """Cancel a range of measurements. Those not sent end and are refunded; the others are marked to be stopped.
 
-    Measurements that were not sent end and are refunded; the others are to be stopped.
+    Fast path of ``core.jobs.transitions.cancel`` and ``core.jobs.meters.refund`` for up to ten thousand rows.
     """
     span = (first, beyond)
     db.execute("UPDATE measurement SET stopping = 1 WHERE id >= ? AND id < ? AND ended_ms IS NULL", span)

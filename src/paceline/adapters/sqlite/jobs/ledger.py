@@ -1,6 +1,6 @@
-"""Meters and postings on SQLite: ``core.jobs.meters`` decides, one transaction makes it so.
+"""Meters and postings on SQLite: ``core.jobs.meters`` decides, one transaction writes it.
 
-Inside this module a meter's name is its number, and a hold's is the integer of ``core.jobs.names.hold_of``.
+Inside this module a meter is named by its number, and a hold by the integer of ``core.jobs.names.hold_of``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.core.jobs.meters import Hold, Meter, Posting, Release, Short, Wind
 
 
 def ensure_meter(db: Connection, name: str, *, window: Window, limit: int) -> int:
-    """Returns the number of the meter of that name, created or with its limit updated."""
+    """Return the number of the meter of that name; it is created, or its limit updated."""
     row = db.execute('SELECT id, "limit" FROM meter WHERE name = ?', (name,)).fetchone()
     if row is None:
         db.execute('INSERT INTO meter (name, "window", "limit") VALUES (?, ?, ?)', (name, window, limit))
@@ -26,12 +26,15 @@ def ensure_meter(db: Connection, name: str, *, window: Window, limit: int) -> in
 
 
 def fresh(db: Connection, number: int, *, now_ms: int) -> Meter:
-    """The meter without what has left its window; that is posted here, so the caller must be in a write."""
+    """Return the meter without amounts that have left its window.
+
+    They are posted here, so the caller must be in a write.
+    """
     meter = read_meter(db, number, releases_until_ms=now_ms)
     if not meter.releases:
         return meter
-    # One posting for each release, named by its time: each expires once. After the clock was set back a minute may
-    # have a second release; then its amount comes on top.
+    # One posting for each release, named by its time, so that each expires once. After the clock was set back, a minute
+    # may have a second release; its amount is added.
     db.executemany(
         """INSERT INTO posting (hold, meter, kind, amount, at_ms) VALUES (?, ?, 'expire', ?, ?)
            ON CONFLICT (hold, meter, kind) DO UPDATE SET amount = amount + excluded.amount""",
@@ -44,7 +47,7 @@ def fresh(db: Connection, number: int, *, now_ms: int) -> Meter:
 
 
 def read_meter(db: Connection, number: int, *, releases_until_ms: int) -> Meter:
-    """Returns the meter as it is stored, with the releases until then."""
+    """Return the meter as it is stored, with the releases until that time."""
     row = db.execute(
         'SELECT id, "limit", "window", spent, held, "foreign", read_ms FROM meter WHERE id = ?', (number,)
     ).fetchone()
@@ -52,7 +55,7 @@ def read_meter(db: Connection, number: int, *, releases_until_ms: int) -> Meter:
 
 
 def take_all(db: Connection, hold: int, amounts: Mapping[int, int], *, now_ms: int) -> Short | None:
-    """Holds all of the amounts, by meter's number, or none; returns which meter is short."""
+    """Hold all of the amounts, by meter number, or none. Return the meter that is short; None if all are held."""
     meters = {str(number): fresh(db, number, now_ms=now_ms) for number in amounts}
     named = {str(number): amount for number, amount in amounts.items()}
     found = take(str(hold), named, meters, now_ms=now_ms)
@@ -64,7 +67,7 @@ def take_all(db: Connection, hold: int, amounts: Mapping[int, int], *, now_ms: i
 
 
 def close_lines(db: Connection, hold: int, actual: Mapping[int, int], *, now_ms: int) -> dict[int, int]:
-    """Settles the lines of these meters once and refunds the rest. Returns what was used beyond the hold, by meter."""
+    """Settle the lines of these meters once and refund the rest. Return what was used beyond the hold, by meter."""
     lines = _open_lines(db, hold)
     named = {str(number): amount for number, amount in actual.items() if str(number) in lines}
     meters = {number: fresh(db, int(number), now_ms=now_ms) for number in named}
@@ -75,7 +78,7 @@ def close_lines(db: Connection, hold: int, actual: Mapping[int, int], *, now_ms:
 
 
 def refund_all(db: Connection, hold: int, *, now_ms: int) -> None:
-    """Refunds all of its open lines whole (``core.jobs.meters.refund``)."""
+    """Refund all open lines of the hold in full (``core.jobs.meters.refund``)."""
     lines = _open_lines(db, hold)
     meters = {number: fresh(db, int(number), now_ms=now_ms) for number in lines}
     closed = refund(Hold(str(hold), lines, now_ms), meters, now_ms=now_ms)
@@ -113,13 +116,13 @@ def _meter(row: Sequence[Any], releases: tuple[Release, ...]) -> Meter:
 
 
 def view(db: Connection, number: int, name: str, *, now_ms: int, releases_until_ms: int) -> Meter:
-    """The meter as it would be if what has left its window were posted; for readers."""
+    """Return the meter as if amounts that have left its window were posted; for readers."""
     meter, _ = expire(read_meter(db, number, releases_until_ms=releases_until_ms), now_ms=now_ms)
     return msgspec.structs.replace(meter, name=name)
 
 
 def _write(db: Connection, meters: Iterable[Meter]) -> None:
-    """Writes meters that were fresh, so that each release they have now is new."""
+    """Write meters that were fresh: each release that they have now is new."""
     for meter in meters:
         number = int(meter.name)
         db.execute("UPDATE meter SET spent = ?, held = ? WHERE id = ?", (meter.spent, meter.held, number))
@@ -132,7 +135,7 @@ def _write(db: Connection, meters: Iterable[Meter]) -> None:
 
 
 def _post(db: Connection, postings: Sequence[Posting]) -> None:
-    # A second posting of the same name breaks the key: the act is rolled back whole and nothing counts twice.
+    # A second posting of the same name violates the primary key: the transaction is rolled back, nothing counts twice.
     db.executemany(
         "INSERT INTO posting (hold, meter, kind, amount, at_ms) VALUES (?, ?, ?, ?, ?)",
         [(int(one.hold), int(one.meter), one.kind, one.amount, one.at_ms) for one in postings],

@@ -1,4 +1,4 @@
-"""Measurements on their way: whose turn it is, the intent, what came of it, and the end that settles it."""
+"""Measurements being sent: whose turn it is, the intent, the answer, and the end that settles them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from paceline.core.jobs.values import (
 )
 
 TURNS_PAGE = 64
-"""Users in the queue of users that are read together."""
+"""Users that are read together from the queue of users."""
 
 
 class _Out(NamedTuple):
-    """A measurement that is sent or followed, as far as an act needs it."""
+    """A measurement that is sent or followed, with the fields that a transition needs."""
 
     handle: int
     attempt: int
@@ -46,7 +46,7 @@ class _Out(NamedTuple):
     account: int
     key: int
     meter: int
-    """Of its owner's day."""
+    """The meter of its owner's day."""
     cost: Cost
 
 
@@ -97,7 +97,7 @@ def next_ms(db: Connection) -> int | None:
 
 
 def _turns(db: Connection) -> Iterator[Turn]:
-    """Yields the queue of users in order."""
+    """Yield the users in the order of their queue."""
     last = (-1, 0)
     while rows := db.execute(
         """SELECT served, turn.owner,
@@ -112,7 +112,7 @@ def _turns(db: Connection) -> Iterator[Turn]:
 
 
 def counts(db: Connection) -> SendCounts:
-    """Kept figures, and partial indexes: of what the accounts have room for, and of the first in each user's queue."""
+    """Return counts, from tallies, the index of measurements with a slot, and the first in each user's queue."""
     queued_first = db.execute(
         """SELECT min(first) FROM (SELECT
                (SELECT min(id) FROM measurement WHERE state = 'queued' AND owner = turn.owner) AS first FROM turn)"""
@@ -140,7 +140,10 @@ def begin(
     now_ms: int,
     intent_ms: int,
 ) -> StoredMeasurement | Short | Busy | None:
-    """``intent_ms``: when it is written, which may be long after ``now_ms``, by which the account was chosen."""
+    """Write the intent to send.
+
+    ``intent_ms``: the time of this write, which may be long after ``now_ms``, the time of the choice.
+    """
     row = db.execute(
         "SELECT owner FROM measurement WHERE id = ? AND attempt = ? AND state = 'queued'", (item.handle, item.attempt)
     ).fetchone()
@@ -252,7 +255,7 @@ def answer(
 
 
 def lose(db: Connection, *, intent_before_ms: int, look_ms: int) -> int:
-    """Fast path of ``core.jobs.transitions.is_given_up``."""
+    """Mark sends without an answer as unknown. Fast path of ``core.jobs.transitions.is_given_up``."""
     db.execute(
         """UPDATE measurement SET state = 'unknown', next_ms = ?, reason = ?
            WHERE slot = 1 AND state = 'sending' AND intent_ms < ?""",
@@ -313,7 +316,7 @@ def free_slots(db: Connection, fences: Sequence[tuple[int, int]], *, now_ms: int
 
 
 def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-    """Fast path of ``core.jobs.upkeep.pulled_back_ms``."""
+    """Pull back times that lie too far ahead. Fast path of ``core.jobs.upkeep.pulled_back_ms``."""
     now_ms, before = read_ms(), db.total_changes()
     far_ms = now_ms + wait_ms_max
     db.execute(
@@ -321,7 +324,7 @@ def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int) -
                (SELECT id FROM measurement WHERE state IN ('parked', 'unknown') AND next_ms > ?1)""",
         (far_ms,),
     )
-    # Else a sender that died would be waited for until the clock is where it was.
+    # Otherwise a send whose process died would not count as lost before the clock is back where it was.
     db.execute(
         "UPDATE measurement SET intent_ms = ?1 WHERE slot = 1 AND state = 'sending' AND intent_ms > ?1", (now_ms,)
     )
@@ -349,7 +352,7 @@ def _serve(db: Connection, owner: int) -> None:
 
 
 def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int, ...] | None:
-    """Returns the numbers of the account and its meters; None if account or key cannot be used now."""
+    """Return the numbers of the account and its meters; None if account or key cannot be used now."""
     row = db.execute(
         """SELECT account.enabled, closed_until_ms, "key".enabled, quarantine, account.id, concurrent, results, credits
            FROM account JOIN "key" ON "key".account = account.id WHERE account.name = ? AND "key".id = ?""",
@@ -388,7 +391,7 @@ def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms:
     db.execute(
         """UPDATE measurement SET state = 'ongoing', answered_ms = ?, expected_ms = ?, next_ms = NULL, reason = ''
            WHERE id = ?""",
-        # From the intent: one that was found by a lookup began long before its answer.
+        # Counted from the intent: a measurement found by a lookup began long before its answer.
         (now_ms, expected_end_ms(measurement, sent_ms=intent_ms), out.handle),
     )
     db.executemany(
@@ -404,7 +407,7 @@ def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
 
 
 def _end_unsent(db: Connection, handle: int, end: transitions.EndsUnsent, *, now_ms: int) -> None:
-    """Refunds the user whole. What the account held is closed already."""
+    """End a measurement that is not at RIPE and refund its user in full. The account's hold is closed already."""
     ledger.refund_all(db, hold_of(handle, OWNERS_HOLD), now_ms=now_ms)
     _record_end(db, handle, end.state, end.reason, settled=0, now_ms=now_ms)
     db.execute('UPDATE measurement SET slot = 0, account = NULL, "key" = NULL WHERE id = ?', (handle,))
@@ -424,7 +427,7 @@ def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
 
 
 def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
-    """Closes all that the account holds for the measurement, and frees its slot."""
+    """Settle what the account holds for the measurement, and free its slot."""
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
     settled = transitions.account_actual(out.cost, credits_spent=credits_spent, results=results)
     actual, day_credits = dict(zip(row, settled, strict=True)), settled[2]

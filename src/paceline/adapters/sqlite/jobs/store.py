@@ -1,4 +1,4 @@
-"""The part of the Store that knows jobs and accounts, on SQLite. Each method is one transaction."""
+"""The jobs' and accounts' part of the Store on SQLite. Each method is one transaction."""
 
 from __future__ import annotations
 

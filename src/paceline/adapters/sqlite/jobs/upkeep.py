@@ -1,4 +1,4 @@
-"""Retention of jobs, duties, and what ``paceline check`` verifies."""
+"""Retention of jobs, duties, and the invariants that ``paceline check`` tests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from paceline.core.jobs.names import ATTEMPT_BITS, handle_of
 from paceline.core.jobs.upkeep import days_before, is_duty_due
 
 EXPIRIES_EACH = 10
-"""So many expiries are added up for each measurement that may be removed: an account has some every minute."""
+"""Expiries that are added up for each measurement that may be removed: an account has some every minute."""
 
-# Each query returns what breaks a promise; the text says what it means.
+# Each query returns rows that break a promise; the text names the promise.
 INVARIANTS = (
     (
         "promise 8: a posting is on no meter (hold {})",
@@ -67,7 +67,7 @@ INVARIANTS = (
 
 
 def verify(db: Connection) -> list[str]:
-    """Returns meters and jobs whose figures do not add up, by ``core.jobs.findings``."""
+    """Return meters and jobs whose figures do not add up, judged by ``core.jobs.findings``."""
     return examples([*_meter_findings(db), *_job_findings(db)])
 
 
@@ -104,9 +104,9 @@ def take_duty(db: Connection, name: str, *, every_ms: int, now_ms: int) -> bool:
 
 
 def purge(db: Connection, *, finished_before_ms: int, limit: int) -> int:
-    """Fast path of ``core.jobs.upkeep.may_be_removed``: one statement finds the jobs."""
+    """Remove old jobs, part by part. Fast path of ``core.jobs.upkeep.may_be_removed``: one statement finds the jobs."""
     numbers = db.execute(
-        # Each has at least one measurement, so more jobs than that are never needed.
+        # Each has at least one measurement, so more jobs than the limit are never needed.
         """SELECT id FROM job WHERE finished_ms < ? AND hook_ms IS NULL AND NOT EXISTS
                (SELECT 1 FROM measurement WHERE slot = 1 AND state IN ('done', 'failed', 'cancelled')
                     AND measurement.id >= job.id << 14 AND measurement.id < job.id + 1 << 14)
@@ -124,7 +124,7 @@ def purge(db: Connection, *, finished_before_ms: int, limit: int) -> int:
 
 
 def _remove_some(db: Connection, number: int, *, limit: int) -> int:
-    """Removes the first measurements of a job and what belongs to them; with the last one the job. Returns how many."""
+    """Remove the first measurements of a job with their rows, and the job with its last one. Return how many."""
     rows = db.execute(
         "SELECT id FROM measurement WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
         (handle_of(number, 0), handle_of(number + 1, 0), limit),
@@ -133,7 +133,7 @@ def _remove_some(db: Connection, number: int, *, limit: int) -> int:
     _compact(db, first << ATTEMPT_BITS, beyond << ATTEMPT_BITS)
     db.execute("DELETE FROM atlas_measurement WHERE measurement >= ? AND measurement < ?", (first, beyond))
     db.execute("DELETE FROM measurement WHERE id >= ? AND id < ?", (first, beyond))
-    # Nobody sees it any more, so its idempotency key is free.
+    # Nobody sees the job any more, so its idempotency key becomes free.
     db.execute("UPDATE job SET purged = purged + ?, idempotency = NULL WHERE id = ?", (len(rows), number))
     db.execute("DELETE FROM job WHERE id = ? AND purged = measurements", (number,))
     return len(rows)
@@ -149,7 +149,7 @@ def _compact_expiries(db: Connection, *, before_ms: int, limit: int) -> None:
 
 
 def _compact(db: Connection, first: int, beyond: int) -> None:
-    """Replaces the postings of these holds by what they add up to on each meter."""
+    """Replace the postings of these holds by their sums, one for each meter."""
     sums = db.execute(
         "SELECT meter, kind, sum(amount) FROM posting WHERE hold >= ? AND hold < ? GROUP BY meter, kind",
         (first, beyond),
@@ -162,7 +162,7 @@ def _compact(db: Connection, first: int, beyond: int) -> None:
 
 
 def _drop_days(db: Connection, *, ended_before_ms: int, limit: int) -> None:
-    """Removes users' meters of past days that no job names (``core.jobs.upkeep.days_before``)."""
+    """Remove users' meters of past days that no job refers to (``core.jobs.upkeep.days_before``)."""
     db.execute(
         """DELETE FROM meter WHERE id IN (SELECT id FROM meter
                WHERE "window" = 'day' AND CAST(substr(name, instr(name, '@') + 1) AS INTEGER) < ?

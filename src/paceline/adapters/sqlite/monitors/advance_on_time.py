@@ -1,7 +1,7 @@
-"""Fast path of core.monitors.due.advance: entries that are on time advance together, without a statement for each row.
+"""Fast path of core.monitors.due.advance: entries that are on time advance together, not one statement for each.
 
-Reading, comparing and writing happen in one transaction, so there is no race to lose. Cadences that are not intervals,
-entries that are late, and those whose run would queue behind another are left to ``advances.commit``.
+Reading, comparing and writing happen in one transaction, so no race can be lost. Entries with a cron, late entries, and
+those whose run would queue behind another are left to ``advances.commit``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from paceline.core.monitors.due import OnTime
 from paceline.core.monitors.schedule import SLOT_MS
 from paceline.core.monitors.values import Moved
 
-# The batch is a temporary table of this connection: where each entry stands, where it goes, and its run's handle.
+# The batch is a temporary table of this connection: each entry's row now, its next row, and the handle of its run.
 _CREATE = """CREATE TEMP TABLE IF NOT EXISTS stride (
     n INTEGER PRIMARY KEY, k INTEGER, counter INTEGER, revision INTEGER, cadence INTEGER, lane INTEGER,
     last_run INTEGER, next_k INTEGER, handle INTEGER, overlapped INTEGER, busy INTEGER)"""
 
-# An entry's newest run is not settled. Its outcome is asked for first: nearly always there is one. A run that is so
-# old that its record is gone has ended. Entries that are due together had their runs made together: neighbours.
+# True if an entry's newest run is not settled. Its outcome is looked up first: nearly always there is one. A run so old
+# that its row is gone has ended. Entries that are due together had their runs made together, so these are neighbours.
 BUSY = """(due.last_run <> 0 AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = due.last_run)
            AND EXISTS (SELECT 1 FROM run WHERE run.handle = due.last_run))"""
 
-# As OnTime.covers has it, and core.overlap.is_skipped: of the busy ones only those that skip are gathered.
-# The first two conditions bound the scan, so that late entries are not walked over.
+# The conditions of OnTime.covers and core.overlap.is_skipped: busy entries are gathered only if they skip. The first
+# two conditions bound the scan, so that it does not walk over late entries.
 _GATHER = f"""
 INSERT INTO stride (k, counter, revision, cadence, lane, last_run, next_k, overlapped, busy)
 SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
@@ -37,7 +37,7 @@ WHERE due.k >= ? AND due.k < ?
   AND (cadence.overlap = 'skip' OR NOT {BUSY})
 ORDER BY due.k LIMIT ?"""  # noqa: S608  numbers of our own
 
-# Most often all go to one lane and none is busy: then a handle is the entry's number in the batch and a constant.
+# Most often all go to one lane and none is busy: then a handle is the entry's number in the batch plus a constant.
 _SUM_UP = "SELECT min(lane), max(lane), sum(busy), min(k), max(k) FROM stride"
 _PLAIN = "n + ?1"
 _RANKED = "handle"
@@ -66,7 +66,7 @@ FROM stride WHERE NOT busy GROUP BY due_ms"""  # noqa: S608  numbers of our own
 
 
 def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
-    """Advances the entries that ``rule`` covers, as ``core.monitors.due.advance`` would, at most ``limit``."""
+    """Advance at most ``limit`` entries that ``rule`` covers, with the same result as ``core.monitors.due.advance``."""
     db.execute(_CREATE)
     db.execute("DELETE FROM stride")
     earliest = due_key(rule.now_ms - rule.grace_ms + SLOT_MS - 1, 0)
@@ -84,7 +84,7 @@ def advance_on_time(db: Connection, rule: OnTime, *, limit: int) -> Moved:
         made = db.execute("SELECT count(*), lane FROM stride WHERE NOT busy GROUP BY lane").fetchall()
     db.execute(_MAKE_RUNS % handle, numbers)
     if db.execute(_COUNT_BETWEEN, keys).get == gathered:
-        db.execute(_LEAVE_BETWEEN, keys)  # nothing else stands between them
+        db.execute(_LEAVE_BETWEEN, keys)  # no other row is between them
     else:
         db.execute(_LEAVE)
     db.execute(_ARRIVE % handle, numbers)

@@ -1,4 +1,4 @@
-"""A tick's advances: each moves its entry if it is as believed, makes its runs, and ends what is superseded."""
+"""Advances of a tick: each moves its entry if it is as the tick saw it, makes runs, and ends superseded ones."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from paceline.core.monitors.overlap import QUEUED, SUPERSEDED_MAX, state_made, s
 from paceline.core.monitors.schedule import SLOT_MS
 
 OPEN_MAX = 20_100
-"""More than may be open of one monitor: those that queue, and those that are made up for (see the settings)."""
+"""Upper bound of one monitor's open runs: queued ones and those of a catch-up (see the settings)."""
 
-# The runs of a monitor that are not settled, from the newest back. What is parked behind an earlier run says which one:
-# those between the two ended without being sent.
+# The open runs of a monitor, from the newest back. A parked run names the run it is parked behind: those between the
+# two ended without being sent.
 _OPEN_BACK = """
 WITH RECURSIVE back (handle, behind) AS (
     SELECT run.handle, coalesce(open.behind, run.previous) FROM run LEFT JOIN open USING (handle)
@@ -34,9 +34,9 @@ _QUEUED = "SELECT handle, counter FROM open WHERE generation = ? ORDER BY counte
 
 
 def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> tuple[list[bool], int]:
-    """Which of them won, and how many waiting runs were superseded.
+    """Write the advances. Return which of them won, and how many waiting runs were superseded.
 
-    Believes every advance at first: the write itself compares, and only if one of them lost are they sorted out.
+    First tries all at once: the write itself compares. Only if one of them lost are the winners found one by one.
     """
     if all(advance.due.place for advance in advances):
         db.execute("SAVEPOINT believed")
@@ -62,7 +62,7 @@ def book_catch_up(db: Connection, wanted: Sequence[Sequence[int]], *, per_second
 
 
 def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], list[Advance]]:
-    """Which advances are still as believed, and these with their places as they are now."""
+    """Return which advances still fit their entries, and the winners with their entries' places as they are now."""
     keys = [due_key(advance.due.due_ms, advance.due.generation) for advance in advances]
     current = {
         row[0]: row
@@ -81,9 +81,9 @@ def _sort_out(db: Connection, advances: Sequence[Advance]) -> tuple[list[bool], 
 
 
 def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> int | None:
-    """How many waiting runs were superseded. None: an entry was not as believed, and the caller must undo the others.
+    """Write advances and return how many waiting runs were superseded; None if an entry was not as believed.
 
-    The hottest path there is: keys are computed in place, as ``due_key`` would.
+    After None the caller must roll back. This is the most frequent write, so ``due_key`` is inlined.
     """
     lanes = {advance.due.place[-2] for advance in advances}
     tails = _tails(db, lanes)
@@ -140,13 +140,13 @@ def _write_advances(db: Connection, advances: Sequence[Advance], *, now_ms: int)
 
 
 def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) -> int:
-    """Ends the oldest of the runs that wait behind the first open one, if they are more than are kept; how many.
+    """End the oldest runs that wait behind the first open one, if there are more than are kept. Return how many.
 
-    What comes behind them is then parked behind the first; it keeps its moment if it has one.
+    The next run after them is then parked behind the first one; it keeps its own moment if it has one.
     """
     generation, made, waiting_max = advance.due.generation, len(advance.firings), advance.waiting_max
     queued = db.execute(_QUEUED, (generation, SUPERSEDED_MAX + 2)).fetchall()
-    # Those before the oldest that is queued are few. From the second on nothing is missing: their numbers say how many.
+    # Few runs are before the oldest queued one. From the second one on none is missing, so counters give their number.
     back = [row[0] for row in db.execute(_OPEN_BACK, (queued[0][0] if queued else newest, OPEN_MAX))]
     handles = [*reversed(back), *(row[0] for row in queued[1:])]
     waiting = len(back) - 1 + (advance.firings[-1].counter - queued[1][1] + 1 if len(queued) > 1 else 0)
@@ -167,7 +167,7 @@ def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) ->
 
 
 def _busy(db: Connection, newest: Sequence[int]) -> set[int]:
-    """Of runs that were not settled when their entries were read, those that are not settled now."""
+    """Return those of the runs that are still not settled; they were not when their entries were read."""
     if not newest:
         return set()
     rows = db.execute(

@@ -1,4 +1,4 @@
-"""Cadences are interned: a due row holds a small number, memory holds the value."""
+"""Cadences, each stored once: a due row holds its number, memory holds the value."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from paceline.core.monitors.schedule import Cadence
 
 
 class Cadences:
-    """The cadence table in memory. Rows are never changed or deleted, so what was read stays true."""
+    """The cadence table in memory. Rows are never changed or deleted, so the copy stays true."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Cadence] = {}
         self._ids: dict[Cadence, int] = {}
 
     def known(self, db: Connection, wanted: set[int]) -> dict[int, Cadence]:
-        """All known cadences, reading those that another process may have added."""
+        """Return all known cadences, after reading those that another process may have added."""
         if not wanted <= self._by_id.keys():
             self._by_id |= {
                 row[0]: Cadence(*row[1:])
@@ -25,7 +25,10 @@ class Cadences:
         return self._by_id
 
     def number(self, db: Connection, cadence: Cadence) -> int:
-        """The cadence's number, given out now if need be. If the transaction fails, ``forget`` must be called."""
+        """Return the number of a cadence, a new one if it has none.
+
+        If the transaction fails, ``forget`` must be called.
+        """
         number = self._ids.get(cadence)
         if number is None:
             values = astuple(cadence)

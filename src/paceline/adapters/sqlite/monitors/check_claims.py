@@ -1,8 +1,8 @@
 """Claims of built-in checks: reads new runs, asks ``core.monitors.waiting_checks``, and writes leases.
 
-All of them stand in one queue in the order in which they were made, so that a tick writes neighbouring rows however
-many owners there are. What has to wait for a place is not written anywhere: the process that claims remembers it, by
-owner and target, and a new process reads it again, from the position up to which everything has started.
+All checks are in one queue in the order in which they were made, so that a tick writes neighbouring rows however many
+owners there are. Runs that wait for a place are not written anywhere: the claiming process remembers them by owner and
+target. A new process reads them again, from the position up to which every run has started.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from paceline.core.monitors.values import Claimed
 from paceline.core.monitors.waiting_checks import Chosen, Rank, Waiting
 
 ASIDE_MS = 30_000
-"""After this time a run that left the queue without starting is looked at by any process. The one that set it aside
-takes it up as soon as it has a place."""
+"""After this time any process may start a run that left the queue without starting. The process that set it aside
+starts it as soon as there is a place."""
 READ_MAX = 5_000
-"""So many new runs one claim reads, so that it knows whose they are; the next claim reads on."""
+"""New runs that one claim reads, to learn whose they are; the next claim reads on."""
 WAITING_MAX = 200_000
-"""So many waiting runs a process remembers. Those behind them are read when these have started."""
+"""Waiting runs that a process remembers. Those behind them are read after these have started."""
 PASSED_MAX, ASIDE_MAX = 20_000, 256
-"""If so many runs have started behind one that waits, it is set aside, with others, so many in one claim: else a new
-process would have to read all of them again."""
+"""If more than PASSED_MAX runs have started behind a waiting one, it is set aside, with others, up to ASIDE_MAX in
+one claim: otherwise a new process would have to read all of them again."""
 KNOWN_MAX = 100_000
-"""So many monitors a process remembers, so that it does not read their names and checks for each run."""
+"""Monitors that a process remembers, so that it need not read their names and checks for each run."""
 ROUNDS_MAX = 64
-"""Where runs that were chosen turn out to be gone, or only park, others are chosen: so many times in one claim."""
+"""Rounds of choosing in one claim: if chosen runs are gone, or are only parked, others are chosen."""
 TOLD_MS, TOLD_MAX = 250, 1_024
-"""Why checks wait is written so often at most, and for so many owners."""
+"""The reasons why checks wait are written at most this often, for at most this many owners."""
 
 _BEGIN = CHECKS_LANE << LANE_BITS
 
-# Of some runs: how many there still are, and those that may not simply start, since they were looked at before, or a
-# run before them has not ended. One row for all, since reading a row for each run takes longer than finding it.
+# Of some runs: how many still exist, and which may not simply start, because a claim looked at them before or an
+# earlier run has not ended. One row for all: returning a row for each run takes longer than finding it.
 _NEW = f"""{CLEAR} AND open.handle IS NULL
             AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)"""  # noqa: S608  fixed texts
 _RUNS = "FROM carray(?) AS one CROSS JOIN run ON run.handle = one.value LEFT JOIN open ON open.handle = run.handle"
 _PLAIN = f"SELECT count(*), 0, json_group_array(run.handle) FILTER (WHERE NOT ({_NEW})) {_RUNS}"
-# The same with the sum of their monitors' revisions; nor may a run start whose monitor is gone, or its owner disabled.
+# The same with the sum of their monitors' revisions. No run may start whose monitor is gone or owner is disabled.
 _PLAIN_OF_MONITORS = f"""
 SELECT count(*), total(monitor.revision),
        json_group_array(run.handle) FILTER (WHERE NOT (user.disabled IS 0 AND {_NEW})) {_RUNS} {OWNER}"""
@@ -60,26 +60,26 @@ SELECT handle FROM open WHERE handle > ?1 AND handle <= ?2
 UNION ALL SELECT handle FROM outcome WHERE handle > ?1 AND handle <= ?2"""
 
 Known = tuple[tuple[str, str], int, str, Check | None, int]
-"""A monitor as runs need it: its owner and target, its revision, its name, its check, its attempts."""
+"""A monitor as far as its runs need it: (owner, target), revision, name, check, attempts."""
 GONE: Known = (("", ""), -1, "", None, 1)
 Run = tuple[int, int, int, int]
-"""Its handle, generation, counter and due time. They never change."""
+"""Handle, generation, counter and due time. They never change."""
 _RANK = itemgetter(3, 1)
 
 
 class CheckQueue:
-    """What this process remembers of the checks that wait. Its claims come one at a time."""
+    """The waiting checks as this process remembers them. Its claims come one at a time."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """As a new process: after a claim that was not committed."""
+        """Start like a new process, after a claim that was not committed."""
         self._waiting = Waiting()
         self._seen = -1
-        """Runs up to this one have been read."""
+        """Runs up to this number were read."""
         self._order: dict[int, None] = {}
-        """Waiting runs that were never set aside: in the stored queue, the position is before the first of them."""
+        """Waiting runs that were never set aside, in queue order; the stored position is before the first."""
         self._aside: set[int] = set()
         """Waiting runs that were set aside."""
         self._told: dict[tuple[str, str], str] = {}
@@ -87,14 +87,13 @@ class CheckQueue:
         self._last: Rank = (0, 0)
         """The highest rank of a run that was read."""
         self._known: dict[int, Known] = {}
-        """Monitors by generation. What is known of one counts if its revision is still the stored one; by its target,
-        which may have changed since, only the order is decided in which runs start."""
+        """Monitors by generation. A copy is valid if its revision is still the stored one. Its target may have
+        changed since, but that only affects the order in which runs start."""
         self._change = -1
         self._sure: set[int] = set()
-        """Monitors that were compared with the stored ones since the last change of any monitor or user, which has this
-        number."""
+        """Monitors that were compared with the stored ones since ``_change``, the last change of a monitor or user."""
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
-        """One value for each owner and target: equal ones at many places are slower to find."""
+        """One shared value for each owner and target: equal copies in many places are slower to find."""
 
     def claim(
         self, db: Connection, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None
@@ -123,9 +122,9 @@ class CheckQueue:
         return claimed
 
     def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[Run]:
-        """What comes back: retries, run-out leases, caught-up and unparked runs, those set aside by another process.
+        """Read runs that come back: retries, expired leases, caught-up and unparked runs, those others set aside.
 
-        Returns those that may start.
+        Return those that may start; the others are parked or held.
         """
         rows = db.execute(
             f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
@@ -141,7 +140,7 @@ class CheckQueue:
         return back
 
     def _read_new(self, db: Connection, tail: int) -> list[Run]:
-        """Returns runs that no claim of this process has read, and that may start as far as is known."""
+        """Return runs that no claim of this process has read and that may start, as far as is known."""
         end = min(tail, self._seen + READ_MAX)
         if self._seen >= end or len(self._waiting) >= WAITING_MAX:
             return []
@@ -149,8 +148,8 @@ class CheckQueue:
         rows = db.execute(
             "SELECT handle, generation, counter, due_ms FROM run WHERE handle > ? AND handle <= ? ORDER BY handle", span
         ).fetchall()
-        # What is made up for later, queues or was claimed by another process comes back when its time has come. What
-        # has ended, such as a superseded run, does not.
+        # Runs that are caught up later, are parked, or were claimed by another process come back at their time. Ended
+        # ones, such as superseded runs, do not.
         touched = {row[0] for row in db.execute(_TOUCHED, span)}
         if touched:
             rows = [row for row in rows if row[0] not in touched]
@@ -159,7 +158,7 @@ class CheckQueue:
         return rows
 
     def _line_up(self, db: Connection, back: list[Run], new: list[Run]) -> None:
-        """Lets runs wait with the others. Those that come back take their place among them."""
+        """Add runs to those that wait. Runs that come back get their place among the others."""
         if not (back or new):
             return
         runs = sorted(back + new if back else new, key=_RANK)
@@ -171,7 +170,7 @@ class CheckQueue:
         self._last = max(self._last, _RANK(runs[-1]))
 
     def _places_of(self, db: Connection, runs: Sequence[Run]) -> list[tuple[str, str]]:
-        """Owner and target of each of these runs. One whose monitor is gone has neither."""
+        """Return owner and target of each of these runs; both are empty if its monitor is gone."""
         return [monitor[0] for monitor in self._monitors_of(db, runs)]
 
     def _monitors_of(self, db: Connection, runs: Sequence[Run]) -> list[Known]:
@@ -183,7 +182,7 @@ class CheckQueue:
         return [known[run[1]] for run in runs]
 
     def _learn(self, db: Connection, generations: set[int]) -> None:
-        """Remembers these monitors."""
+        """Read these monitors into memory."""
         known = self._known
         if len(known) > KNOWN_MAX:
             known.clear()
@@ -201,7 +200,7 @@ class CheckQueue:
             known[generation] = (place, revision, monitor, check, attempts)
 
     def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
-        """Leases these, as far as they still wait: some may have been claimed elsewhere, or have ended, since."""
+        """Lease the chosen runs that still wait: some may have been claimed elsewhere or ended in the meantime."""
         if not chosen:
             return
         runs: list[Run] = sorted([run for _, run, _ in chosen])  # neighbours are read and written together
@@ -221,7 +220,7 @@ class CheckQueue:
                 seats.take(owner, target, -1)
 
     def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: Leases) -> None:
-        """Leases what may simply start, which is nearly all. Fast path of core.monitors.claim.may_start."""
+        """Lease runs that may simply start, which are nearly all. Fast path of core.monitors.claim.may_start."""
         until_ms = leases.until_ms
         if (change := last_change(db)) != self._change:
             self._change = change
@@ -235,7 +234,7 @@ class CheckQueue:
             handles = [run[0] for run in runs]
             there, revisions, _ = db.execute(query, (integers(handles),)).fetchone()
         monitors = self._monitors_of(db, runs)
-        # A monitor's revision only grows. So if no run is gone and the sum is the remembered one, each revision is.
+        # A revision only grows. So if no run is gone and the sum is as remembered, every revision is unchanged.
         if there < len(handles) or not (sure or revisions == sum([monitor[1] for monitor in monitors])):
             for run in runs:
                 self._known.pop(run[1], None)
@@ -253,7 +252,10 @@ class CheckQueue:
         ]
 
     def _set_aside(self, db: Connection, back: Sequence[Run], *, now_ms: int) -> None:
-        """What came back and did not start waits in this process' memory, and for all others until a time."""
+        """Set aside runs that came back and did not start.
+
+        This process remembers them; others may take them after ASIDE_MS.
+        """
         handles = [run[0] for run in back if run[0] in self._aside]
         if not handles:
             return
@@ -267,7 +269,7 @@ class CheckQueue:
         )
 
     def _move_on(self, db: Connection, *, now_ms: int, position: int, tail: int, ready_ms: int) -> None:
-        """Writes up to where everything has left the queue, and when a claim may find something again."""
+        """Write the position up to which all runs have left the queue, and when a claim may find a run again."""
         stuck: list[int] = []
         while (first := next(iter(self._order), None)) is not None:
             passed = self._seen - (first - _BEGIN) - (len(self._order) - 1)
@@ -294,7 +296,7 @@ class CheckQueue:
             db.execute("UPDATE lane SET position = ?, ready_ms = ? WHERE id = ?", (reached, next_ms, CHECKS_LANE))
 
     def _tell(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
-        """Writes why checks wait, for those who ask."""
+        """Write the reasons why checks wait, for those who ask."""
         if not (self._told or self._waiting) or (self._told and abs(now_ms - self._told_ms) < TOLD_MS):
             return
         reasons = self._waiting.reasons(seats, limit=TOLD_MAX)
@@ -306,7 +308,7 @@ class CheckQueue:
 
 
 def _judge(db: Connection, handles: Sequence[int], leases: Leases) -> None:
-    """Leases, parks or holds what was looked at before, or may not start now."""
+    """Lease, park or hold runs that a claim looked at before or that may not start now."""
     rows = db.execute(
         f"""SELECT {OPEN_FACTS}, EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
                    OR (open.state <> 'held' AND open.at_ms > ?)
@@ -321,13 +323,13 @@ def _judge(db: Connection, handles: Sequence[int], leases: Leases) -> None:
 
 
 def next_run_ms(db: Connection) -> int | None:
-    """0 while something waits that has not started: whether it may is for the claim to see."""
+    """Return when a check may start; 0 while one waits that has not started: the claim sees whether it may."""
     next_ms = db.execute("SELECT ready_ms FROM lane WHERE id = ? AND ready_ms < ?", (CHECKS_LANE, NEVER_MS)).fetchone()
     return None if next_ms is None else int(next_ms[0])
 
 
 def wait_reason(db: Connection, generation: int) -> str:
-    """Why the checks of a monitor wait for a place. Empty: nobody has said."""
+    """Return why the checks of a monitor wait for a place; empty if no reason is stored."""
     row = db.execute(
         """SELECT user.name, monitor.spec FROM monitor JOIN user ON user.id = monitor.owner
            WHERE monitor.generation = ?""",

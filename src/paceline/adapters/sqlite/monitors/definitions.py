@@ -1,4 +1,4 @@
-"""Monitors as their users declared them, and the record of what changed."""
+"""Monitors as their users declared them, and the changes that entries have to follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, 
 
 
 def record_changes(db: Connection, generations: Sequence[int]) -> None:
-    """Notes that the entries of these monitors have to follow."""
+    """Record that the entries of these monitors have to follow."""
     number = last_change(db) + 1
     db.execute("UPDATE tally SET value = ? WHERE name = 'changes'", (number,))
     db.executemany(
@@ -28,7 +28,7 @@ def record_changes(db: Connection, generations: Sequence[int]) -> None:
 
 
 def last_change(db: Connection) -> int:
-    """The number of the last act that recorded changes."""
+    """Return the number of the last write that recorded changes."""
     return int(db.execute("SELECT value FROM tally WHERE name = 'changes'").get)
 
 
@@ -42,7 +42,7 @@ def put(
 
 
 def rewrite_specs(db: Connection, rewritten: Sequence[Monitor]) -> int:
-    """What is overwritten is zeroed in the file."""
+    """Replace specs, and zero the overwritten text in the file. Return how many were replaced."""
     db.pragma("secure_delete", 1)
     try:
         return sum(_rewrite(db, one) for one in rewritten)
@@ -86,7 +86,7 @@ def monitors(db: Connection, owner: str, *, after: str, limit: int) -> list[Moni
 
 
 class _Batch:
-    """Puts judged one by one against what is there, and written together."""
+    """Puts judged one by one against the stored monitors, and written together."""
 
     def __init__(self, db: Connection, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int) -> None:
         self._limits = limits
@@ -126,7 +126,7 @@ class _Batch:
         )
         db.executemany("UPDATE monitor SET revision = ?, spec = ?, updated_ms = ? WHERE generation = ?", self._updates)
         if self._inserts:
-            # The new generations are neighbours, and nothing is recorded of them yet: one statement for all of them.
+            # The new generations are neighbours and have no change yet: one statement records all of them.
             db.execute(
                 "INSERT INTO change (generation, number) SELECT generation, ? FROM monitor WHERE generation >= ?",
                 (self._number, self._inserts[0][0]),
@@ -154,7 +154,7 @@ def _remove_one(db: Connection, item: RemoveMonitor, gone: list[int]) -> RemoveR
 
 
 def _owners(db: Connection, names: set[str]) -> dict[str, tuple[int, OwnerFacts]]:
-    """Owners by name, with their numbers; their counts are kept up while putting."""
+    """Return owners by name, with their numbers; their counts are kept up to date while putting."""
     owners: dict[str, tuple[int, OwnerFacts]] = {}
     for name in names:
         row = db.execute("SELECT id, monitors, disabled, load FROM user WHERE name = ?", (name,)).fetchone()
@@ -171,14 +171,14 @@ def _queues(db: Connection, owner: int) -> frozenset[str]:
 
 
 def _load(db: Connection, owner: int) -> int:
-    """Added up once, for a user of a store that did not count it yet."""
+    """Return the load of a user, added up once for a store that did not count it yet."""
     return sum(load_of(read_spec(row[0])) for row in db.execute("SELECT spec FROM monitor WHERE owner = ?", (owner,)))
 
 
 def _current(
     db: Connection, puts: Sequence[PutMonitor], owners: dict[str, tuple[int, OwnerFacts]]
 ) -> dict[tuple[str, str], StoredMonitor]:
-    """The monitors that the puts name, as they are."""
+    """Return the stored monitors that the puts name."""
     names: dict[str, list[str]] = {}
     for item in puts:
         if item.owner in owners:

@@ -1,4 +1,4 @@
-"""Entries: where they stand in the due table, and how recorded changes move them."""
+"""Entries: their rows in the due table, and how recorded changes move them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from paceline.core.monitors.values import Change, Reacted, Scheduler
 
 
 class Place(NamedTuple):
-    """A due row as it stands."""
+    """A row of the due table."""
 
     k: int
     counter: int
@@ -48,8 +48,8 @@ class Place(NamedTuple):
 
 
 def integers(values: Iterable[int]) -> Any:
-    """Binds many integers as one parameter, to be read with carray()."""
-    # An empty array has no address to bind; no key is negative.
+    """Return many integers as one parameter, to be read with carray()."""
+    # An empty array has no address to bind, so it gets -1: no key is negative.
     return apsw.carray(array("q", values) or array("q", [-1]))
 
 
@@ -60,10 +60,10 @@ _DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BI
 
 
 def locate(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, Place]:
-    """Finds due rows by generation without an index: an entry's grid tells where its row must be.
+    """Find due rows by generation without an index: an entry's grid tells where its row must be.
 
-    Where it is not there, it is overdue, and the overdue rows are looked through; only when the clock was set back
-    is it anywhere else.
+    If it is not there, it is overdue, and the overdue rows are searched. Only after the clock was set back can it
+    be elsewhere.
     """
     cold = db.execute(
         "SELECT generation, cadence, base_ms, lead_ms FROM entry WHERE generation IN carray(?)",
@@ -146,7 +146,7 @@ def react(db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> lis
 
 
 class _Moves:
-    """Reactions judged one by one against the entries as they are, and written together."""
+    """Reactions judged one by one against the stored entries, and written together."""
 
     def __init__(self, db: Connection, reacted: Sequence[Reacted], cadences: Cadences) -> None:
         self._cadences = cadences
@@ -159,7 +159,7 @@ class _Moves:
                 "SELECT k, counter, revision, last_run, overlapped FROM due WHERE k IN carray(?)", (believed,)
             )
         }
-        # Taken out at once, since nearly all of them go; what is left here in the end was lost and is put back.
+        # Deleted at once, since nearly all of them are reacted to; those left here in the end lost and are put back.
         self._recorded = _take_act(db, changes) or _take_each(db, generations)
         self._armed = {
             row[0] for row in db.execute("SELECT generation FROM entry WHERE generation IN carray(?)", (generations,))
@@ -241,7 +241,10 @@ class _Moves:
 
 
 def _outgoing_lane(db: Connection, owner: int, queue: str) -> int:
-    """The lane of an owner's queue; made when the queue is first named, with a number that no lane ever had."""
+    """Return the lane of an owner's queue.
+
+    It is made when the queue is first named, with a number that no lane ever had.
+    """
     if queue == DEFAULT_QUEUE:
         return outgoing_lane(owner)
     row = db.execute("SELECT id FROM lane WHERE owner = ? AND outgoing = 1 AND queue = ?", (owner, queue)).fetchone()
@@ -254,9 +257,9 @@ def _outgoing_lane(db: Connection, owner: int, queue: str) -> int:
 
 
 def _take_act(db: Connection, changes: Sequence[Change]) -> dict[int, int]:
-    """The changes as they are recorded, if they are those of one bulk put: one number, neighbouring generations.
+    """Delete and return the recorded changes if they are those of one bulk put: one number, neighbouring generations.
 
-    Such a range is compared and deleted as a whole. Empty: they are something else, or not all of them are recorded.
+    Such a range is compared and deleted as a whole. Empty if the changes are others, or not all of them are recorded.
     """
     believed = {change.generation: change.seq for change in changes}
     generations, numbers = list(believed), set(believed.values())
@@ -273,7 +276,7 @@ def _take_act(db: Connection, changes: Sequence[Change]) -> dict[int, int]:
 
 
 def _take_each(db: Connection, generations: Any) -> dict[int, int]:
-    """The changes as they are recorded, whatever they are."""
+    """Delete and return the recorded changes of these generations."""
     return dict(
         db.execute(
             "DELETE FROM change WHERE generation IN carray(?) RETURNING generation, number", (generations,)
@@ -285,7 +288,7 @@ def _take_each(db: Connection, generations: Any) -> dict[int, int]:
 
 
 def _guesses(generation: int, cadence: Cadence, base_ms: int, lead_ms: int, now_ms: int) -> list[int]:
-    """Where the row of an entry that is not overdue can be: at rest, at its first due time, or one of the next two."""
+    """Return the possible keys of an entry that is not overdue: paused, its first due time, or one of the next two."""
     following_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=base_ms + lead_ms, generation=generation)
     second_ms = next_due_ms(cadence, after_ms=following_ms, due_ms=base_ms + lead_ms, generation=generation)
     slots = {RESTING_SLOT, *((ms - EPOCH_MS) // SLOT_MS for ms in (base_ms, following_ms, second_ms))}
@@ -307,7 +310,7 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
 
 
 def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
-    """The row itself is kept as the place: its last two columns say where a run of the entry goes."""
+    """Return due entries. The row itself is kept as the place: its last two columns are the lane and the newest run."""
     known = cadences.known(db, {row[4] for row in rows})
     return [Due(row[0], row[1], row[2], row[3], known[row[4]], row, bool(row[6]), row[5], row[7]) for row in rows]
 

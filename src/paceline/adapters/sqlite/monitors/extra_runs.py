@@ -1,4 +1,4 @@
-"""Runs that somebody asked for: each is made beside the cadence of its entry, which keeps its place."""
+"""Extra runs: each is made beside the cadence of its entry, whose due time stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.core.monitors.due import ExtraRun
 
 
 def make(db: Connection, extra: Sequence[ExtraRun], *, now_ms: int) -> list[bool]:
-    del now_ms  # nobody has to be told
+    del now_ms  # nobody has to be told when a run is due
     return [_make(db, one) for one in extra]
 
 

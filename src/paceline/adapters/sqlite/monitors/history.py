@@ -1,4 +1,4 @@
-"""Runs as they are reported. A monitor's runs are a chain from the newest back; each step is one look-up by key."""
+"""Runs for reports. A monitor's runs are a chain from the newest back; each step is one lookup by key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paceline.core.monitors.wait_reasons import OpenRun, show_open
 
 FIND_STEPS_MAX = 20_000
 
-# The last column: whether an earlier run of its monitor has not ended.
+# The last column is true if an earlier run of its monitor has not ended.
 _RUN = f"""SELECT run.handle, run.generation, run.counter, run.due_ms, run.previous,
                  open.state, open.at_ms, open.attempt, open.started_ms, open.reason,
                  outcome.state, outcome.attempt, outcome.started_ms, outcome.ended_ms,
@@ -84,7 +84,7 @@ def find_run(
     counter: int,
     now_ms: int,
 ) -> Run | None:
-    """Walks back from the newest; bounded, so a very old run is found by paging through the monitor's runs instead."""
+    """Find a run by walking back from the newest. The walk is bounded: a very old run is found by paging instead."""
     monitor = definitions.monitor(db, owner, monitor_id)
     if monitor is None or monitor.generation != generation:
         return None
@@ -126,7 +126,7 @@ def _glance(db: Connection, handle: int) -> Glance:
         return Glance()  # it has not fired yet
     open_due_ms: int | None = None
     for _ in range(OPEN_MAX):
-        # What is parked behind an earlier run says which one: those between the two ended without being sent.
+        # A parked run names the run it is parked behind: those between the two ended without being sent.
         row = db.execute(
             """SELECT run.due_ms, coalesce(open.behind, run.previous), outcome.state
                FROM run LEFT JOIN outcome USING (handle) LEFT JOIN open USING (handle) WHERE run.handle = ?""",
@@ -154,7 +154,7 @@ def _run(db: Connection, row: tuple[Any, ...], owner: str, monitor: str, disable
         return replace(run, **_settled(settled))
     found = OpenRun("waiting", bool(behind))
     if open_state is not None:
-        # What is parked with a moment of its own is made up for then.
+        # A parked run with a moment of its own is caught up at that moment.
         state: RunState = "later" if open_state == "parked" and at_ms < NEVER_MS else open_state
         found = OpenRun(state, bool(behind), at_ms if at_ms < NEVER_MS else None, started_ms, reason)
     return show_open(

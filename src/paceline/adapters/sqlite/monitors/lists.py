@@ -1,6 +1,7 @@
-"""Indexes for lists of monitors: by tag, by kind, and by parts of id and address. They follow the definitions later.
+"""Indexes for lists of monitors: by tag, by kind, and by parts of id and address.
 
-What they do not have yet is looked at beside what they say, as long as it is little: so an answer is never out of date.
+They are updated after the definitions. Monitors that the indexes lack are read beside them, as long as they are few: so
+an answer is never out of date.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from paceline.core.monitors.lists.query import FAILING, Facet, MonitorQuery, fac
 from paceline.core.monitors.stored import StoredMonitor
 
 PENDING_MAX = 1_000
-"""If more monitors than this are not in the indexes yet, lists do without them."""
+"""If more monitors than this are missing from the indexes, lists do without the indexes."""
 OPEN_LOOKED_MAX = 5_000
-"""So many open runs are looked through for monitors that are late; if there are more, they are no small set."""
+"""Open runs that are searched for late monitors; if there are more, the search is given up."""
 
 _MONITOR = """SELECT user.name, monitor.name, generation, revision, spec, monitor.created_ms, updated_ms
               FROM monitor JOIN user ON user.id = monitor.owner"""
@@ -55,7 +56,7 @@ def monitors(db: Connection, owner: str, *, after: str, limit: int, having: Face
 
 
 def narrowed(db: Connection, query: MonitorQuery, *, limit: int, late_before_ms: int) -> list[Monitor] | None:
-    """By the text, else by the health, whichever is rare."""
+    """Return the monitors that match the text, else those of the health, if few do; None if there are too many."""
     found = _with_text(db, query.q, limit=limit) if query.q is not None else None
     if found is None:
         match query.health:
@@ -74,7 +75,7 @@ def narrowed(db: Connection, query: MonitorQuery, *, limit: int, late_before_ms:
 
 
 def is_behind(db: Connection) -> bool:
-    """True if a monitor is not in the indexes as it is now."""
+    """Return True if the indexes lack the newest state of a monitor."""
     return bool(
         db.execute(
             """SELECT EXISTS (SELECT 1 FROM unlisted) OR EXISTS (
@@ -84,7 +85,7 @@ def is_behind(db: Connection) -> bool:
 
 
 def index(db: Connection, *, limit: int) -> bool:
-    """Brings the indexes up to date, so many monitors at a time. Returns whether there is more to do."""
+    """Update the indexes for up to ``limit`` monitors. Return True if there is more to do."""
     again = [row[0] for row in db.execute("SELECT generation FROM unlisted ORDER BY generation LIMIT ?", (limit,))]
     listed = tally(db, "listed")
     new = [
@@ -96,7 +97,7 @@ def index(db: Connection, *, limit: int) -> bool:
     ]
     if again:
         _forget(db, again)
-    # One of them may be new and edited: the pass over the edited ones came first, and has it.
+    # A monitor may be both new and edited: it is then added with the new ones, now or in a later pass.
     _add(db, dict.fromkeys([*(one for one in again if one <= listed), *new]))
     if new:
         db.execute("UPDATE tally SET value = ? WHERE name = 'listed'", (new[-1],))
@@ -130,7 +131,7 @@ def _forget(db: Connection, generations: Sequence[int]) -> None:
 
 
 def _pending(db: Connection) -> list[int] | None:
-    """The monitors that are not in the indexes as they are now; None: more than are looked at."""
+    """Return monitors whose newest state is not in the indexes; None if they are too many to be read."""
     rows = db.execute(
         """SELECT generation FROM unlisted
            UNION ALL SELECT generation FROM monitor WHERE generation > (SELECT value FROM tally WHERE name = 'listed')
@@ -144,7 +145,7 @@ def _with_text(db: Connection, text: str, *, limit: int) -> set[int] | None:
     wanted = trigrams(text)
     pending = _pending(db) if wanted else None
     if pending is None:
-        return None  # too short for this index, or that is not up to date
+        return None  # too short for this index, or the index is not up to date
     match = " AND ".join('"' + one.replace('"', '""') + '"' for one in wanted)
     rows = db.execute("SELECT rowid FROM search WHERE search MATCH ? LIMIT ?", (match, limit + 1)).fetchall()
     return {row[0] for row in rows}.union(pending)
@@ -156,7 +157,7 @@ def _failing(db: Connection, *, limit: int) -> set[int]:
 
 
 def _resting(db: Connection, *, limit: int) -> set[int]:
-    """Entries that do not fire, and those that have not followed a change of their definition yet."""
+    """Return entries that do not fire, and those that have not followed a change of their definition yet."""
     rows = db.execute(
         """SELECT k & ? FROM due WHERE k >= ? UNION ALL SELECT generation FROM change LIMIT ?""",
         (GENERATION_MASK, RESTING_SLOT << GENERATION_BITS, limit + 1),
@@ -165,7 +166,7 @@ def _resting(db: Connection, *, limit: int) -> set[int]:
 
 
 def _late(db: Connection, *, late_before_ms: int, limit: int) -> set[int] | None:
-    """Entries whose firing is late, and those with an open run that is."""
+    """Return entries whose firing is late, and those with a late open run; None if too many runs are open."""
     due = db.execute(
         "SELECT k & ? FROM due WHERE k < ? LIMIT ?", (GENERATION_MASK, due_bound(late_before_ms), limit + 1)
     ).fetchall()

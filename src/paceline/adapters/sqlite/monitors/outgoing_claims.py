@@ -1,8 +1,8 @@
-"""Claims of outgoing runs: whose turn it is, who gets how many, and which runs start or park.
+"""Claims of outgoing runs: whose turn it is, how many each owner gets, and which runs start or park.
 
-Each owner has a queue of these. The rules are ``core.monitors.places``; this module reads what waits, asks them, and
-writes leases. Its cost depends on how many are claimed and how many owners have something waiting, not on how much
-waits.
+Each owner has a queue of these. The rules are ``core.monitors.places``; this module reads waiting runs, applies the
+rules, and writes leases. Its cost depends on the number of claimed runs and of owners with waiting runs, not on how
+many runs wait.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
 ROUNDS_MAX = 5
-"""A claim looks again where runs only parked: up to so many times, each time at more of them."""
+"""Rounds of one claim: if runs were only parked, it looks again, each time at more runs."""
 SEQUENCE_MASK = (1 << LANE_BITS) - 1
 _HANDLE = itemgetter(0)
 
-# A run is clear to start when the run before it in its group is settled, or so old that its record is gone.
+# A run is clear to start if the run before it in its monitor is settled, or so old that its row is gone.
 CLEAR = """(run.previous = 0 OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.previous)
             OR NOT EXISTS (SELECT 1 FROM run AS earlier WHERE earlier.handle = run.previous))"""
-BEHIND = "coalesce(open.behind, run.previous)"  # other than the one before it, if those between were superseded
+BEHIND = "coalesce(open.behind, run.previous)"  # not the run before it, if those between were superseded
 OPEN_CLEAR = CLEAR.replace("run.previous", BEHIND)
-# A run that is caught up later may be out or settled while it still stands in the tail.
+# A run that is caught up later may be out or settled while its handle is still in the tail.
 TOUCHED = """(EXISTS (SELECT 1 FROM open WHERE open.handle = run.handle)
               OR EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle))"""
-# The columns that a claim judges a run by.
+# The columns by which a claim judges a run.
 FACTS = f"""run.handle, run.generation, run.counter, run.due_ms, run.previous, {CLEAR},
             monitor.name, monitor.spec, user.name, user.disabled"""
 OPEN_FACTS = FACTS.replace("run.previous", BEHIND) + ", open.attempt, open.lost OR open.state = 'out'"
 OWNER = "LEFT JOIN monitor ON monitor.generation = run.generation LEFT JOIN user ON user.id = monitor.owner"
 
 
-# A run that is parked when its moment has come keeps that time in ``started_ms``: it waits since then.
+# A run that is parked after its moment has come keeps that moment in ``started_ms``: it has waited since then.
 _WRITE_OPEN = f"""
 INSERT OR REPLACE INTO open
     (handle, lane, state, at_ms, attempt, lost, behind, started_ms, reason, generation, counter)
@@ -65,7 +65,7 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, iif(?3 <> 'parked', ?8,
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
-    """A run that may be claimed, and what is known of earlier attempts."""
+    """A run that may be claimed, with its earlier attempts."""
 
     handle: int
     generation: int
@@ -84,7 +84,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 def claim(
     db: Connection, queues: OwnerQueues, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int
 ) -> list[Claimed]:
-    """Outgoing runs of one owner, or of all, that wait in the queue of this name."""
+    """Claim outgoing runs of one owner, or of all, from the queue of this name."""
     if queue.owner is not None:
         query = f"{LANE} WHERE user.name = ?3 AND lane.outgoing = 1 AND lane.queue = ?4"
         values = (now_ms, looked_max(runs_max), queue.owner, queue.name)
@@ -101,7 +101,10 @@ def claim(
 
 
 def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease_ms: int) -> Claimed | None:
-    """One run of an outgoing lane, out of turn: the tail passes over it later, as over all that is open or settled."""
+    """Claim one run of an outgoing lane out of turn.
+
+    Later claims skip it in the tail, like every open or settled run.
+    """
     row = db.execute(
         f"""SELECT {OPEN_FACTS}, open.state, open.at_ms,
                    EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)
@@ -131,7 +134,7 @@ def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease
 
 
 class Leases:
-    """What a claim decided: runs that are leased, parked behind another of their group, or held. Written together."""
+    """Decisions of a claim: runs that are leased, parked behind another of their monitor, or held. Written together."""
 
     def __init__(self, *, now_ms: int, lease_ms: int) -> None:
         self.now_ms = now_ms
@@ -141,7 +144,7 @@ class Leases:
         self._opened: list[tuple[Any, ...]] = []
 
     def start(self, run: Candidate) -> bool:
-        """Leases, parks or holds a run whose time has come. Returns whether it is claimed."""
+        """Lease, park or hold a run whose time has come. Return True if it is claimed."""
         match may_start(clear=bool(run.clear), disabled=bool(run.disabled)):
             case "lease":
                 self.lease(run)
@@ -175,7 +178,7 @@ class Leases:
         )
 
     def park(self, run: Candidate) -> None:
-        """Until the run before it has ended."""
+        """Park a run until the run before it has ended."""
         self._open(run, "parked", NEVER_MS, behind=run.previous)
 
     def hold(self, run: Candidate, *, reason: str = HELD) -> None:
@@ -198,9 +201,9 @@ class Leases:
         self._opened.append((*row, *queued))
 
     def write(self, db: Connection) -> list[Claimed]:
-        """Writes what was decided since the last time. Returns what is claimed."""
+        """Write the decisions since the last call. Return the claimed runs."""
         if self.first:
-            # First attempts, which are nearly all, differ in nothing but their handle: one statement for all of them.
+            # First attempts, which are nearly all, differ only in their handle: one statement writes all of them.
             lane = queue_of(self.first[0])
             number = str(lane) if lane == CHECKS_LANE else f"value >> {LANE_BITS}"
             db.execute(
@@ -212,7 +215,7 @@ class Leases:
         come = self.first
         if self._opened:
             come = come + [row[0] for row in self._opened if row[2] == "out"]
-            count_out(db, gone=out_of(db, [row[0] for row in self._opened]))  # their leases ran out
+            count_out(db, gone=out_of(db, [row[0] for row in self._opened]))  # their leases have expired
             db.executemany(_WRITE_OPEN, self._opened)
         count_out(db, come=come)
         claimed = self.claimed
@@ -239,7 +242,7 @@ def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Le
 
 
 def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
-    """Claims up to its share from each queue: what comes back and what is new, in order of due time."""
+    """Claim up to its share from each queue: runs that come back and new ones, in order of due time."""
     tails = _read_tails(db, served)
     for (lane, share), tail in zip(served, tails, strict=True):
         lane.changed = True
@@ -255,11 +258,11 @@ def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leas
         lane.back = max(0, lane.back - sum(run.handle in judged for run in back)) if back else 0
         left = min((run.handle for run in tail.runs if run.handle not in judged), default=tail.end + 1)
         lane.position = (left - 1) & SEQUENCE_MASK
-        lane.touched |= left <= tail.end  # those behind it may be claimed
+        lane.touched |= left <= tail.end  # runs behind this one may be claimed already
 
 
 def _read_back(db: Connection, lane: OwnerQueue, now_ms: int, *, limit: int) -> list[Candidate]:
-    """What comes back: retries, run-out leases, caught-up and unparked runs."""
+    """Return runs that come back: retries, expired leases, caught-up and unparked runs."""
     rows = db.execute(
         f"""SELECT {OPEN_FACTS} FROM open JOIN run ON run.handle = open.handle {OWNER}
             WHERE open.lane = ? AND open.at_ms <= ? ORDER BY open.at_ms LIMIT ?""",  # noqa: S608  fixed texts
@@ -269,14 +272,14 @@ def _read_back(db: Connection, lane: OwnerQueue, now_ms: int, *, limit: int) -> 
 
 
 class _Tail(NamedTuple):
-    """The next runs of a queue's tail, up to ``end``, that nobody has looked at, in order of due time."""
+    """The next runs of a queue's tail, up to ``end``, that no claim has looked at, in order of due time."""
 
     runs: list[Candidate]
     end: int
 
 
 def _read_tails(db: Connection, served: Sequence[tuple[OwnerQueue, int]]) -> list[_Tail]:
-    """Reads the tails of all these queues together. A run that is not there any more was settled and removed."""
+    """Read the tails of all these queues together. A missing run was settled and deleted."""
     touched = TOUCHED if any(lane.touched for lane, _ in served) else "0"
     spans = []
     for lane, share in served:
@@ -300,21 +303,21 @@ def _rank(run: Candidate) -> Rank:
 
 
 def _judge(run: Candidate, lane: OwnerQueue, leases: Leases) -> int:
-    """Returns 1 if it is claimed."""
+    """Start the run if it may. Return 1 if it is claimed, else 0."""
     got = int(leases.start(run))
     lane.got += got
     return got
 
 
 def _rest_disabled(db: Connection, lanes: Sequence[OwnerQueue], now_ms: int) -> None:
-    """A disabled owner's queues are not looked at for a while; enabling the owner ends that at once."""
+    """Put off a disabled owner's queues for a while; enabling the owner makes them ready at once."""
     disabled = [lane.id for lane in lanes if lane.disabled]
     if disabled:
         db.execute("UPDATE lane SET ready_ms = ? WHERE id IN carray(?)", (now_ms + HOLD_MS, integers(disabled)))
 
 
 def _write_lanes(db: Connection, lanes: Sequence[OwnerQueue]) -> None:
-    """Where each queue stands now, and when it is looked at next."""
+    """Write the position of each queue, and when it is looked at next."""
     db.executemany(
         """UPDATE lane SET position = ?1, ready_ms = iif(?1 < tail, 0, coalesce(
                (SELECT min(open.at_ms) FROM open WHERE open.lane = lane.id AND open.at_ms < ?2), ?2)) WHERE id = ?3""",
@@ -324,6 +327,6 @@ def _write_lanes(db: Connection, lanes: Sequence[OwnerQueue]) -> None:
 
 @lru_cache(maxsize=65_536)
 def check_of(spec: str) -> tuple[Check, str, int]:
-    """The check, its target and its attempts. Memoised: each claim of a monitor reads the same text."""
+    """Return the check, its target and its attempts. Cached: each claim of a monitor reads the same text."""
     read = read_spec(spec)
     return read.check, target_of(read.check), read.attempts

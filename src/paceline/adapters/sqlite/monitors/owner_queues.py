@@ -1,4 +1,4 @@
-"""Owners' queues of outgoing runs as a claim sees them, and which of them are asked next."""
+"""Owners' queues of outgoing runs, as far as a claim needs them, and the order in which they are read."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from paceline.core.monitors.places import Turns
 LOOKED_MIN = 64
 LOOKED_GROWTH = 4
 LANES_MAX = 256
-"""So many queues one claim asks; the next goes on behind."""
+"""Queues that one claim reads; the next claim goes on after them."""
 
-# ?1 is the time, ?2 how many of what comes back are counted at most.
+# ?1 is the time; ?2 limits the count of runs that come back.
 LANE = f"""SELECT lane.id, coalesce(user.name, ''), coalesce(user.disabled, 0), lane.position, lane.tail,
                    (SELECT count(*) FROM (SELECT 1 FROM open WHERE open.lane = lane.id AND open.at_ms <= ?1 LIMIT ?2)),
                    lane.position < lane.tail AND (
@@ -27,7 +27,10 @@ LANE = f"""SELECT lane.id, coalesce(user.name, ''), coalesce(user.disabled, 0), 
 
 
 class OwnerQueue(msgspec.Struct):
-    """One owner's queue while it is claimed from. ``back``: how many come back; ``touched``: its tail may be, too."""
+    """One owner's queue during a claim.
+
+    ``back``: how many runs come back; ``touched``: some of the tail may be open or settled.
+    """
 
     id: int
     owner: str
@@ -39,7 +42,7 @@ class OwnerQueue(msgspec.Struct):
     changed: bool = False
     got: int = 0
     more: int = 0
-    """How many runs are looked at beyond its share: those before them only parked."""
+    """Runs that are read beyond the queue's share, because those before them were only parked."""
 
     @property
     def wanted(self) -> int:
@@ -47,15 +50,15 @@ class OwnerQueue(msgspec.Struct):
 
 
 class OwnerQueues:
-    """Which queues are asked next: this process' memory of its turns."""
+    """The order in which queues are read: this process's memory of their turns."""
 
     def __init__(self) -> None:
         self._turns = Turns()
         self._after: dict[str, int] = {}
-        """By the queue's name: the lane that was asked last, where there were more than one claim asks."""
+        """The lane that was read last, by the queue's name, if there were more lanes than one claim reads."""
 
     def pick(self, db: Connection, name: str, *, now_ms: int, runs_max: int) -> list[OwnerQueue]:
-        """Owners' queues of this name that may have something to claim, those first that were served longest ago."""
+        """Return owners' queues of this name that may have runs to claim; the one served longest ago comes first."""
         after = self._after.pop(name, 0)
         ready = f"{LANE} WHERE lane.outgoing = 1 AND lane.queue = ?3 AND lane.ready_ms"
         values = (now_ms, looked_max(runs_max), name)
@@ -69,15 +72,15 @@ class OwnerQueues:
             self._after[name] = found[-1][0]
         later = f"{ready} > 0 AND lane.ready_ms <= ?1 ORDER BY lane.ready_ms LIMIT ?4"
         found += db.execute(later, (*values, LANES_MAX)).fetchall()
-        found.sort()  # of those that never had a turn, the oldest user comes first
+        found.sort()  # among queues that never had a turn, the oldest user comes first
         order = self._turns.order([str(row[0]) for row in found])
         return [OwnerQueue(*found[position]) for position in order]
 
     def note(self, lanes: Sequence[OwnerQueue]) -> None:
-        """Remembers who had a turn."""
+        """Remember whose turn it was."""
         self._turns.serve([str(lane.id) for lane in lanes if lane.got])
 
 
 def looked_max(runs_max: int) -> int:
-    """How many of the runs that come back to one queue a claim looks at: some of them only park again."""
+    """Return how many of the runs that come back to one queue a claim reads: some of them are only parked again."""
     return LOOKED_GROWTH * runs_max + LOOKED_MIN

@@ -1,4 +1,4 @@
-"""Retention: old runs are deleted, runs that nobody claimed are ended, in passes that hold the lock for a moment."""
+"""Retention: deletes old runs and ends runs that nobody claimed, in passes that hold the lock for a moment only."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from paceline.core.monitors.leases import EXPIRED, given_up, has_expired
 from paceline.core.monitors.values import PurgeReport
 
 LANES_MAX = 500
-"""So many queues are looked at in one pass."""
+"""Queues that one pass reads."""
 NEAR_MAX = 64
-"""Behind so many runs that are too young, it is asked whether others can be old enough."""
+"""After this many runs that are too young, it is checked whether any behind them can be old enough."""
 
 
 class Retention:
-    """Goes round the queues, one pass after the other, and remembers where the last pass stopped."""
+    """Goes round the queues, pass by pass, and remembers where the last pass stopped."""
 
     def __init__(self) -> None:
         self._lane = 0
         self._open = self._settled = 0
-        """Handles of open and of settled runs up to these have been looked at, in the queue where the last pass
-        stopped."""
+        """Handles up to which open and settled runs were read, in the queue where the last pass stopped."""
 
     def purge(
         self, db: Connection, *, settled_before_ms: int, due_before_ms: int, now_ms: int, limit: int
@@ -51,10 +50,10 @@ class Retention:
         return PurgeReport(limit - delete_left, limit - expire_left, more=self._lane > 0)
 
     def _expire_open(self, db: Connection, lane: int, *, due_before_ms: int, now_ms: int, limit: int) -> int:
-        """Ends open runs of a queue that have expired (``core.monitors.leases.has_expired``). Returns how many.
+        """End open runs of a queue that have expired (``core.monitors.leases.has_expired``). Return how many.
 
-        Runs were made in order of their due times, but for those that are caught up: behind one that is young enough
-        nothing is looked for. Among those that are old, many may be out, so the walk over them is bounded, too.
+        Runs were made in order of their due times, except for caught-up ones, so the search ends after a few that are
+        young enough. Many of the old ones may be out, so the walk over them is bounded, too.
         """
         if limit <= 0:
             return 0
@@ -75,7 +74,7 @@ class Retention:
                 young += 1
                 if young == NEAR_MAX:
                     break
-            elif (clear or previous in expired) and has_expired(  # else the run before it is out: not overtaken
+            elif (clear or previous in expired) and has_expired(  # else the run before it is out
                 due_ms=due_ms, state=state, at_ms=at_ms, outgoing=outgoing, due_before_ms=due_before_ms
             ):
                 expired.add(handle)
@@ -84,11 +83,11 @@ class Retention:
         return len(expired)
 
     def _delete_settled(self, db: Connection, lane: int, *, settled_before_ms: int, limit: int) -> int:
-        """Of a queue's outcomes, those that are old enough.
+        """Delete outcomes of a queue that are old enough. Return how many.
 
-        What ended without being sent may have ended before an earlier run of its monitor, which is found by way of it:
-        it stays for as long as that. Where many are too young, one of them is asked when it was due: nothing behind it
-        can have ended before that. Until then, what stays is walked over, so that nothing behind it waits for it.
+        A run that ended without being sent may have ended before an earlier run of its monitor, which is found through
+        it: it stays as long as that one. After many that are too young, the due time of one is read: no run behind it
+        can have ended before that. Until then the walk goes on over runs that stay, for those behind them.
         """
         if limit <= 0:
             return 0
@@ -167,12 +166,12 @@ def _due_ms(db: Connection, handle: int) -> int:
 
 
 def _delete(db: Connection, old: list[int]) -> None:
-    """In ascending order."""
+    """Delete runs, given in ascending order."""
     if not old:
         return
     span = (old[0], old[-1])
     runs = db.execute("SELECT count(*) FROM run WHERE handle BETWEEN ? AND ?", span).get
-    if runs == len(old):  # nothing else stands between them: a third of the time of looking up each
+    if runs == len(old):  # no other run is between them: this takes a third of the time of looking up each
         db.execute("DELETE FROM outcome WHERE handle BETWEEN ? AND ?", span)
         db.execute("DELETE FROM run WHERE handle BETWEEN ? AND ?", span)
         db.execute("DELETE FROM extra WHERE handle BETWEEN ? AND ?", span)
@@ -183,7 +182,7 @@ def _delete(db: Connection, old: list[int]) -> None:
 
 
 def _drop_if_empty(db: Connection, lane: int) -> None:
-    """A lane to which nothing is added any more goes with its last run, and with the changes that may still use it."""
+    """Delete a lane that gets no more runs, once it has none and no change is left that may still use it."""
     begin, end = lane_bounds(lane)
     db.execute(
         """DELETE FROM lane WHERE id = ? AND NOT EXISTS (SELECT 1 FROM run WHERE handle > ? AND handle < ?)

@@ -1,4 +1,4 @@
-"""How late runs are, for the status: fast paths of ``core.monitors.wait_reasons`` over the first runs of each queue."""
+"""Ages of waiting runs for the status: fast paths of ``core.monitors.wait_reasons`` over each queue's first runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.monitors.outgoing_claims import BEHIND, CLEAR, OPEN_CLEAR, TOUCHED
 
 LANES_MAX = 10_000
-"""How many queues with waiting runs are read."""
+"""Queues with waiting runs that are read."""
 HEADS_MAX = 100
-"""How many runs at the start of a queue are read for the oldest."""
+"""Runs at the start of a queue that are read to find the oldest."""
 
 # The first runs of a queue that no claim has looked at.
 _TAIL = f"""(SELECT handle FROM run WHERE handle > (lane.id << {LANE_BITS} | lane.position)
                  AND handle < lane.id + 1 << {LANE_BITS} ORDER BY handle LIMIT {HEADS_MAX}) AS few
             JOIN run USING (handle) WHERE NOT {TOUCHED}"""  # noqa: S608  fixed texts
-# The first that one has looked at: in the order in which they were made, and in the order of their times.
+# The first runs that a claim has looked at: in the order in which they were made, and in the order of their times.
 _OPEN = f"""(SELECT handle FROM (SELECT handle FROM open WHERE handle > lane.id << {LANE_BITS}
                                      AND handle < lane.id + 1 << {LANE_BITS} AND state <> 'out' AND state <> 'later'
                                  ORDER BY handle LIMIT {HEADS_MAX}) AS few
@@ -26,10 +26,10 @@ _OPEN = f"""(SELECT handle FROM (SELECT handle FROM open WHERE handle > lane.id 
                                        ORDER BY at_ms LIMIT {HEADS_MAX}) AS few) AS few
             JOIN open USING (handle) JOIN run USING (handle) WHERE 1"""  # noqa: S608  fixed texts
 _OUT_BEFORE = "EXISTS (SELECT 1 FROM open AS before WHERE before.handle = {} AND before.state = 'out')"
-# A check whose monitor is gone starts, to end at once; an outgoing run stays in the queue of its disabled owner.
+# A check whose monitor is gone starts, and ends at once; an outgoing run stays in the queue of its disabled owner.
 _ENABLED = """NOT EXISTS (SELECT 1 FROM user WHERE user.disabled AND user.id IN
                           (lane.owner, (SELECT owner FROM monitor WHERE monitor.generation = run.generation)))"""
-# What was parked or set aside after its moment or its next try had come has that time in ``started_ms``.
+# A run that was parked or set aside after its moment or its next try had come keeps that time in ``started_ms``.
 _MOMENT = f"(state = 'later' OR (state = 'parked' AND at_ms > 0 AND at_ms < {NEVER_MS}))"
 _SINCE = f"""CASE WHEN {_MOMENT} THEN at_ms WHEN state = 'out' THEN NULL
                   WHEN attempt = 0 THEN coalesce(started_ms, due_ms) ELSE due_ms END"""
@@ -44,7 +44,7 @@ _HEADS = f"""SELECT outgoing,
 
 
 class Ages(NamedTuple):
-    """The earliest of each; None: there is none."""
+    """The earliest time of each kind; None if there is none."""
 
     waiting_since_ms: int | None
     check_start_ms: int | None
@@ -52,7 +52,7 @@ class Ages(NamedTuple):
 
 
 def read_ages(db: Connection) -> Ages:
-    """Returns since when the oldest run waits, and since when the first of each kind could have started."""
+    """Return since when the oldest run has waited, and since when the first of each kind could have started."""
     waiting: list[int | None] = []
     starts: tuple[list[int | None], list[int | None]] = ([], [])
     for outgoing, tail_since_ms, open_since_ms, *starts_ms in db.execute(_HEADS):

@@ -1,4 +1,4 @@
-"""Runs that are out: settled, extended, given back, pulled back after the clock was set back."""
+"""Runs that are out: settled, extended, given back, or pulled back after the clock was set back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
         if not holds(leases.get(item.handle), attempt=item.attempt, at_ms=item.ended_ms):
             won.append(False)
             continue
-        del leases[item.handle]  # of two that are right, the first counts
+        del leases[item.handle]  # if there are two with the right fence, the first counts
         won.append(True)
         if isinstance(item.outcome, Retry):
             again.append((item.outcome.not_before_ms, item.outcome.reason, item.handle))
@@ -48,7 +48,7 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
     count_out(db, gone=[handle for _, _, handle in again])
     _end(db, [(item.handle, *ended(item)) for item in ends])
-    # Of a first attempt there is nothing to remember, and nearly all are.
+    # For a first attempt, as nearly all are, there is nothing to remember.
     later = [claims[item.handle] for item in ends if item.attempt > 1]
     db.executemany(
         "UPDATE outcome SET claimed_ms = ?, lost = ? WHERE handle = ?", [(row[3], row[4], row[0]) for row in later]
@@ -58,16 +58,14 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
 
 
 def _all_count(db: Connection, settlements: Sequence[Settlement]) -> bool:
-    """True if all of these end a run that is still leased to them. Fast path of core.monitors.leases.holds.
+    """Return True if all of these end a first attempt that is still leased. Fast path of core.monitors.leases.holds.
 
-    They most often are first attempts.
-
-    One row is read for all of them, where reading a row for each takes longer than finding it.
+    One row is read for all of them: returning a row for each takes longer than finding it.
     """
     handles = [
         item.handle
         for item in settlements
-        # Nearly all are done: to find that something is no retry takes five times longer.
+        # Nearly all outcomes are Done, and finding that one is no Retry takes five times longer.
         if item.attempt == 1 and (isinstance(item.outcome, Done) or not isinstance(item.outcome, Retry))
     ]
     if not handles or len(set(handles)) < len(settlements):
@@ -87,7 +85,10 @@ def _end(db: Connection, rows: list[tuple[Any, ...]]) -> None:
 
 
 def count_out(db: Connection, *, come: Sequence[int] = (), gone: Sequence[int] = ()) -> None:
-    """Keeps the figures of each queue: ``come`` are out now, ``gone`` no longer. Every writer of ``open`` calls it."""
+    """Update each queue's count of runs that are out: ``come`` are out now, ``gone`` no longer.
+
+    Every writer of ``open`` calls it.
+    """
     more = _by_lane(come)
     for lane, count in _by_lane(gone).items():
         more[lane] = more.get(lane, 0) - count
@@ -97,22 +98,22 @@ def count_out(db: Connection, *, come: Sequence[int] = (), gone: Sequence[int] =
 
 
 def _by_lane(handles: Sequence[int]) -> dict[int, int]:
-    """How many runs each queue has of these. Most often they are all of one."""
+    """Return how many of these runs each queue has. Most often all are in one queue."""
     if handles and (lane := min(handles) >> LANE_BITS) == max(handles) >> LANE_BITS:
         return {lane: len(handles)}
     return Counter([handle >> LANE_BITS for handle in handles])
 
 
 def out_of(db: Connection, handles: Iterable[int]) -> list[int]:
-    """Of these runs, those that are out."""
+    """Return those of these runs that are out."""
     rows = db.execute("SELECT handle FROM open WHERE handle IN carray(?) AND state = 'out'", (integers(handles),))
     return [row[0] for row in rows]
 
 
 def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Ends runs for good: their outcome is written, their lease goes, and what is parked behind them may start.
+    """End runs for good: write their outcomes, delete their leases, and let runs parked behind them start.
 
-    Those of them that are out are for the caller to count.
+    The caller has to count those of them that were out.
     """
     if not rows:
         return
@@ -122,13 +123,13 @@ def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     for lane, count in _by_lane(handles).items():
         db.execute("UPDATE lane SET ended = ended + ? WHERE id = ?", (count, lane))
     db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
-    # Most often nothing at all is parked, and then it need not be asked of each run.
+    # Most often no run is parked, and then each run need not be looked up.
     if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:
         _let_follow(db, rows)
 
 
 def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-    """What is parked behind runs that have just ended may start: at once, or, if it was queued, at a pace."""
+    """Let runs that are parked behind the ended ones start: at once or, if they were queued, at a pace."""
     before = {row[0]: row[2:5] for row in rows}
     waiting = db.execute(
         """SELECT open.handle, open.behind, open.at_ms, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
@@ -142,7 +143,7 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
     later: list[tuple[int, int]] = []
     for handle, behind, at_ms, reason, due_ms, previous_due_ms, generation, spec in waiting:
         attempt, started_ms, ended_ms = before[behind]
-        from_ms = at_ms if at_ms < NEVER_MS else 0  # to be made up for at a moment of its own
+        from_ms = at_ms if at_ms < NEVER_MS else 0  # to be caught up at a moment of its own
         if attempt and reason == QUEUED:  # without an attempt nothing was sent
             from_ms = follow_ms(
                 cadence_of(read_spec(spec)) if spec is not None else None,
@@ -165,7 +166,7 @@ def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
 
 
 def make_ready(db: Connection, runs: Iterable[tuple[int, int]]) -> None:
-    """Lets claims look into the queues of these runs from then on: (handle, time)."""
+    """Let claims look into the queues of these runs from a time on; ``runs`` has (handle, time) pairs."""
     earliest: dict[int, int] = {}
     for handle, at_ms in runs:
         lane = queue_of(handle)
@@ -176,19 +177,19 @@ def make_ready(db: Connection, runs: Iterable[tuple[int, int]]) -> None:
 
 
 def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: int) -> bool:
-    """The condition says what ``core.monitors.leases.holds`` says."""
+    """Extend a lease. The condition is that of ``core.monitors.leases.holds``."""
     db.execute(
         "UPDATE open SET at_ms = ? WHERE handle = ? AND attempt = ? AND state = 'out' AND at_ms >= ?",
         (until_ms, handle, attempt, now_ms),
     )
     extended = db.changes() == 1
     if extended:
-        make_ready(db, [(handle, until_ms)])  # it may end earlier than before
+        make_ready(db, [(handle, until_ms)])  # the new end may be earlier than the old one
     return extended
 
 
 def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int, later_ms_max: int = 0) -> int:
-    """Moves runs after the clock was set back. Returns how many. Fast path of core.monitors.leases.pulled_back."""
+    """Move runs after the clock was set back. Return how many. Fast path of core.monitors.leases.pulled_back."""
     now_ms, bounds = read_ms(), waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
     db.execute(
         """UPDATE open SET at_ms = ?1 + (at_ms - started_ms), started_ms = ?1
@@ -212,9 +213,9 @@ def pull_back(db: Connection, read_ms: Callable[[], int], *, wait_ms_max: int, l
 
 
 def _wait_again(db: Connection, now_ms: int) -> int:
-    """Puts runs back whose moment or next try had come, which did not start, and for which it lies ahead now.
+    """Put back runs whose moment or next try had come, that did not start, and whose time lies ahead again.
 
-    Returns how many. Claims have parked them or set them aside, with that time in ``started_ms``.
+    Return how many. Claims have parked them or set them aside, with that time in ``started_ms``.
     """
     db.execute(
         """UPDATE open SET at_ms = open.started_ms, started_ms = NULL,

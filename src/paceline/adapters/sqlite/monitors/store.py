@@ -1,4 +1,4 @@
-"""The part of the Store that knows monitors, entries and runs, on SQLite. Each method is one transaction."""
+"""The part of the Store for monitors, entries and runs, on SQLite. Each method is one transaction."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def _reads(act: Callable[Concatenate[Connection, Cadences, P], T]) -> Callable[Concatenate[SqliteMonitorStore, P], T]:
-    """A method that runs ``act`` on one consistent view of the store, with the cadences that it knows."""
+    """Return a method that runs ``act`` on one consistent view of the store, with the known cadences."""
 
     @wraps(act)
     def method(self: SqliteMonitorStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,12 +47,12 @@ def _reads(act: Callable[Concatenate[Connection, Cadences, P], T]) -> Callable[C
 
 
 class SqliteMonitorStore:
-    """Fills ``ports.MonitorStore``, but for users and upkeep."""
+    """Fills ``ports.MonitorStore``, except for users and upkeep."""
 
     _db: Database
 
     def _remember_monitors(self) -> None:
-        """Sets up what this process remembers between calls."""
+        """Create the values that this process remembers between calls."""
         self._cadences = Cadences()
         self._owner_queues = OwnerQueues()
         self._checks = check_claims.CheckQueue()
@@ -87,7 +87,7 @@ class SqliteMonitorStore:
 
     def changes(self, *, limit: int, now_ms: int) -> list[Change]:
         if not self._any_change():
-            return []  # nearly always
+            return []  # nearly every call ends here
         with self._db.read() as db:
             return entries_sql.changes(db, self._cadences, limit=limit, now_ms=now_ms)
 
@@ -139,7 +139,7 @@ class SqliteMonitorStore:
                     )
                 return self._checks.claim(db, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         except BaseException:
-            self._checks.forget()  # what it remembers may not have been committed
+            self._checks.forget()  # its memory may hold what was not committed
             raise
 
     def settle_and_claim(

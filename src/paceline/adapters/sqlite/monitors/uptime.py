@@ -1,7 +1,7 @@
 """Roll-ups of monitors: outcomes are folded into one row for each monitor, in the order of their counters.
 
-The row says up to which run it goes, and is written together with that number. So a run is folded once, either
-by the pass that follows the queues or by the purge that is about to delete it.
+The row has the counter of the last run that it includes, written together with the figures. So each run is folded once,
+either by the pass that follows the queues or by the purge that is about to delete it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from paceline.core.monitors.uptime.rollup import EndedRow, Rollup, decode_rollup
 from paceline.core.monitors.values import FoldReport
 
 FOLD_EVERY = 64
-"""A monitor is folded when so many of its runs were made: one row is written for all of them. The first time it is when
-so many to twice as many were made."""
+"""A monitor is folded after this many of its runs, so that one row is written for all of them. The first fold comes
+after this many to twice as many."""
 LANES_MAX = 500
 SCANNED_MAX = 20_000
-"""So many runs are looked through in one pass for monitors whose turn it is: a few milliseconds."""
+"""Runs that one pass reads to find monitors whose turn it is: a few milliseconds."""
 BACK_MAX = 100_000
-"""So many runs of a monitor are read back. Where an open run keeps more than that from being folded, the purge does it
+"""Runs of a monitor that are read back. If an open run keeps more than that from being folded, the purge folds them
 from the oldest on."""
 
-# A monitor's runs from this one back, as far as they are not folded. Runs that are gone were folded before.
+# A monitor's runs from this one back that are not folded. Deleted runs were folded before.
 _BACK = """
 WITH RECURSIVE back (handle, counter, due_ms, previous) AS (
     SELECT handle, counter, due_ms, previous FROM run WHERE handle = ?1 AND counter > ?2
@@ -38,7 +38,7 @@ SELECT back.counter, due_ms, state, ended_ms, latency_ms, reason FROM back LEFT 
 
 
 class FoldPass:
-    """Goes round the queues, one pass after the other, and remembers in which queue the last pass stopped."""
+    """Goes round the queues, pass by pass, and remembers in which queue the last pass stopped."""
 
     def __init__(self) -> None:
         self._lane = 0
@@ -67,7 +67,7 @@ class FoldPass:
 
 
 def _whose_turn(db: Connection, lane: int, after: int, until: int, *, limit: int) -> list[tuple[int, int]]:
-    """Returns runs whose monitors are folded up to them. The turns of monitors made together fall apart."""
+    """Return runs up to which their monitors are folded now. Monitors that were made together get different turns."""
     begin = lane << LANE_BITS
     return db.execute(
         """SELECT handle, generation FROM run
@@ -78,7 +78,10 @@ def _whose_turn(db: Connection, lane: int, after: int, until: int, *, limit: int
 
 
 def fold_before_delete(db: Connection, handles: Sequence[int]) -> list[int]:
-    """Folds runs that are about to be deleted. Returns those that may be: they are folded, or their monitor is gone."""
+    """Fold runs that are about to be deleted.
+
+    Return those that may be deleted: folded, or of a monitor that is gone.
+    """
     rows = db.execute(
         """SELECT run.handle, run.generation, run.counter, monitor.generation, coalesce(uptime.counter, -1)
            FROM run LEFT JOIN monitor ON monitor.generation = run.generation
@@ -118,7 +121,7 @@ def put_rollups(db: Connection, rollups: Sequence[tuple[int, Rollup]]) -> int:
 
 
 def _fold_back(db: Connection, generation: int, handle: int) -> int:
-    """Folds the monitor's runs up to this one, as far as all before have ended. Returns how many."""
+    """Fold the monitor's runs up to this one, as far as all earlier ones have ended. Return how many."""
     rollup = _stored(db, generation)
     runs = list(_ended_since(db, rollup, handle))
     if not runs:
@@ -133,7 +136,7 @@ def _fold_back(db: Connection, generation: int, handle: int) -> int:
 
 
 def _ended_since(db: Connection, rollup: Rollup, handle: int) -> Iterable[EndedRow]:
-    """Returns the runs up to this one that are not folded, oldest first, before the first that has not ended."""
+    """Return the runs up to this one that are not folded, oldest first, before the first that has not ended."""
     rows = db.execute(_BACK, (handle, rollup.counter, BACK_MAX)).fetchall()
     if len(rows) == BACK_MAX:
         return ()

@@ -1,8 +1,7 @@
-"""What is remembered of the health of monitors: an attribute of their lane, written with the outcomes that change it.
+"""Health records of monitors: an attribute of their lane, written with the outcomes that change it.
 
-A settlement of a good outcome believes that the lane has none, which costs nothing. Beside the lane stand two kinds of
-items, for those who look for records: ``failing#NUMBER`` lists a user's failing monitors, ``closes`` those of which
-alerts were held back.
+The settlement of a good outcome is written as if the lane had no record, which costs nothing extra. Two other kinds of
+items list the records: ``failing#NUMBER`` a user's failing monitors, ``closes`` those with alerts held back.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ PAGES_MAX = 100
 
 
 class Turn(NamedTuple):
-    """What a write of a lane says about health beside its own business."""
+    """The part of a lane's write that is about health."""
 
     when: str = ""
     sets: str = ""
     removes: str = ""
     values: Mapping[str, Any] = MappingProxyType({})
     actions: tuple[Action, ...] = ()
-    """Written with the lane."""
+    """Actions written with the lane."""
     alerts: tuple[Alert, ...] = ()
 
 
 class Following:
-    """What the outcomes of some runs of distinct lanes do to the health of their monitors."""
+    """The effects of outcomes, of runs of distinct lanes, on the health of their monitors."""
 
     def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
         self._db = db
@@ -58,15 +57,15 @@ class Following:
         """Ids of alerts that are stored already."""
 
     def is_plain(self, position: int) -> bool:
-        """True unless the outcome is bad: then a settlement may believe that nothing is remembered."""
+        """Return True unless the outcome is bad. A plain one is settled as if there were no health record."""
         return verdict(self._settlements[position].outcome) is not False
 
     def matters(self, position: int) -> bool:
-        """True if the outcome says something about its target."""
+        """Return True if the outcome says something about its target."""
         return verdict(self._settlements[position].outcome) is not None
 
     def read(self, positions: Iterable[int]) -> dict[int, Item | None]:
-        """Reads lanes, and the definitions as they are now. Returns the lanes by position."""
+        """Read lanes, and the definitions as they are now. Return the lanes by position."""
         handles = {position: keys.split_handle(self._settlements[position].handle) for position in positions}
         item_keys = {
             position: (keys.lane_key(generation), keys.run_key(generation, counter))
@@ -81,19 +80,19 @@ class Following:
         return {position: self._lanes[position] for position in handles}
 
     def note_told(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
-        """Notes alerts that could not be stored because they are there."""
+        """Note alerts that could not be stored because they exist already."""
         self._told |= {
             action.key.pk for action, failed in zip(act, lost, strict=True) if failed and action.table == LEDGER
         }
 
     def turn(self, position: int) -> Turn:
-        """Returns what to write with the lane's outcome. What was not read is believed to have no record."""
+        """Return what to write with the lane's outcome. A lane that was not read is believed to have no record."""
         item = self._settlements[position]
         if position not in self._lanes:
             return Turn(UNREMEMBERED) if verdict(item.outcome) is True else Turn()
         monitor, user = self._facts[position]
         if monitor is None or user is None:
-            return Turn()  # it is gone, and its record with it
+            return Turn()  # the monitor is gone, and its record with it
         generation, counter = keys.split_handle(item.handle)
         spec = read_spec(monitor["spec"])
         seen = observe(item, counter=counter, check=spec.check)
@@ -108,7 +107,7 @@ class Following:
 
 
 def turn_of(change: HealthChange, monitor: Item, *, number: int, told: Iterable[str] = ()) -> Turn:
-    """Returns the parts of a transaction that make the change. It holds if definition and record are as they were."""
+    """Return the parts of a transaction that make the change. It wins if definition and record are as they were."""
     was = encode_health(change.before)
     when, values = UNREMEMBERED if was is None else "#health = :was", _given(was=was)
     if change.before == change.after and not change.alerts:
@@ -132,7 +131,7 @@ def _given(**values: Any) -> dict[str, Any]:
 
 
 def _listing(change: HealthChange, number: int) -> list[Action]:
-    """Returns the writes of the lists in which records are found, where something changes there."""
+    """Return the writes of the lists of records, if something changes there."""
     before, after, actions = change.before, change.after, []
     listed = key_list(number, change.monitor)
     if after.failing and not before.failing:
@@ -185,7 +184,7 @@ def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[
 
 
 def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) -> bool:
-    """Writes one change. A monitor that has not fired yet gets a lane without runs."""
+    """Write one change. A monitor that has not fired yet gets a lane without runs."""
     turn = turn_of(change, monitor, number=number)
     sets = "#front = if_not_exists(#front, :first), #newest = if_not_exists(#newest, :none), #generation = :generation"
     sets = f"{sets}, {turn.sets}" if turn.sets else sets
@@ -207,7 +206,7 @@ def health_records(store: MonitorParts, generations: Sequence[int]) -> dict[int,
 
 
 def failing_monitors(store: MonitorParts, owner: str, *, after: str, limit: int) -> list[Monitor]:
-    """Reads the list and the definitions. A line of a monitor that was removed is passed over; the purge deletes it."""
+    """Read the list and the definitions. A line of a removed monitor is skipped; the purge deletes it."""
     db = store.db
     user = db.get(ITEMS, keys.user_key(owner))
     found: list[Monitor] = []

@@ -1,4 +1,4 @@
-"""Runs that could have started long ago: the beginning of each shard of the index of what may start."""
+"""Runs that could have started long ago: the beginning of each shard of the index of runs that may start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARD_ROWS_MAX = 10_000
 
 
 def late_runs(store: MonitorParts, *, before_ms: int, after: int, limit: int) -> LatePage:
-    """Reads shards from the given one on until it has enough; each whole, up to a bound."""
+    """Read shards from the given one on until there are enough runs; each shard whole, up to a bound."""
     db = store.db
     shards = [*check_queues(last_generation(db)), *(shard for row in owners(db) for shard in all_queues(row))]
 
@@ -39,7 +39,7 @@ def late_runs(store: MonitorParts, *, before_ms: int, after: int, limit: int) ->
 
 
 def _late(store: MonitorParts, rows: Sequence[Item], *, before_ms: int) -> list[LateRun]:
-    """Reads the runs themselves, their definitions and records: the index may be out of date."""
+    """Read the runs themselves, their definitions and records: the index may be out of date."""
     db = store.db
     runs = [
         run for run in db.get_many(RUNS, map(key_of, rows)).values() if "at" in run and run["state"] not in TERMINAL

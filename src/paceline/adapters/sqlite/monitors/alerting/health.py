@@ -1,4 +1,4 @@
-"""What is remembered of the health of monitors: written with the outcomes that change it, in their transaction."""
+"""Health records of monitors, written with the outcomes that change them, in the same transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.core.monitors.values import Settlement
 
 
 def follow(db: Connection, settlements: Sequence[Settlement]) -> None:
-    """Lets health follow outcomes that were just recorded. Most are good, of monitors without a record."""
+    """Update health after outcomes that were just recorded. Most are good, of monitors without a record."""
     wanted = {item.handle: item for item in all_but_good(settlements)}
     if db.execute("SELECT EXISTS (SELECT 1 FROM health)").get:
         items = {item.handle: item for item in settlements}
@@ -66,7 +66,7 @@ def change(db: Connection, changes: Sequence[HealthChange]) -> list[bool]:
 
 
 def _is_open(db: Connection, handle: int | None) -> bool:
-    """True if the run has not ended, or none is asked for."""
+    """Return True if the run has not ended, or if no run is given."""
     return handle is None or bool(
         db.execute(
             """SELECT EXISTS (SELECT 1 FROM run WHERE handle = ?1)

@@ -1,4 +1,4 @@
-"""Runs that could have started long ago: a walk over the open runs of each queue, in the order of their handles."""
+"""Runs that could have started long ago: a walk over the open runs of each queue, in order of their handles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.core.monitors.stored import StoredMonitor
 
 LANES_MAX = 500
 
-# Those that a claim has looked at, and those behind its position.
+# Runs that a claim has looked at, and runs behind the position of claims.
 _LOOKED = """SELECT handle FROM (SELECT handle FROM open WHERE handle > :after AND handle < :end
                                  ORDER BY handle LIMIT :limit)
              UNION
@@ -43,7 +43,7 @@ def late_runs(db: Connection, *, before_ms: int, after: int, limit: int) -> Late
 
 
 def _late_of(db: Connection, lane: int, position: int, *, before_ms: int, after: int, limit: int) -> LatePage:
-    """Returns a page of one queue. Behind a run that was due later than asked for, no earlier one stands."""
+    """Return a page of one queue. It ends at a run that is due too late: those behind it are not due earlier."""
     begin, end = lane_bounds(lane)
     names = {"after": max(after, begin), "position": begin | position, "end": end, "limit": limit}
     rows = db.execute(_LATE, names).fetchall()
