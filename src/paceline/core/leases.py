@@ -57,8 +57,8 @@ def check_lease(until_ms: int, *, timeout_ms: int, lease_ms: int) -> Leased:
 def may_send(intent_ms: int, *, now_ms: int) -> bool:
     """Return whether a send to RIPE may still start its POST: it must have its answer before anybody may give it up.
 
-    A clock that shows a time well before the intent was set back: the age of the intent is unknown, so it may not
-    start.
+    If the clock shows a time well before the intent, it was set back: the age of the intent is unknown, so the send may
+    not start.
     """
     late_ms_max = SEND_LEASE_MS - SEND_MS_MAX
     lease = Leased(intent_ms + SEND_LEASE_MS, SEND_MS_MAX)

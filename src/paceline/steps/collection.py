@@ -72,7 +72,7 @@ class Collection(Generic[T]):
         return items.ItemKey(self._kind, key)
 
     def page(self, store: items.ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
-        """Return the items in order of key, strictly after ``after``, of which the keys begin with the prefix."""
+        """Return the items whose keys begin with the prefix, in order of key, strictly after ``after``."""
         before = prefix + items.LAST_KEY if prefix else ""
         rows = store.items_after(self._kind, after=max(after, prefix), before=before, limit=limit)
         return [self._found(key, stored) for key, stored in rows]

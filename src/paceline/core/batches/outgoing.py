@@ -30,7 +30,7 @@ class WorkReport(msgspec.Struct, frozen=True, gc=False):
 def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> Refusal | None:
     """Return how a claimed run ends without a worker; None: it is handed out.
 
-    It is treated as a call that is not safe to repeat: only the worker knows whether its work is.
+    It is treated as a call that is not safe to repeat: only the worker knows whether its work is safe.
     """
     decision = decide_call("POST", policy, attempt=attempt, lost=lost)
     return decision if isinstance(decision, Refusal) else None

@@ -22,8 +22,8 @@ class Progress(NamedTuple):
 def day_progress(*, runs: int, left: int, start_ms: int, end_ms: int, now_ms: int) -> Progress:
     """Return the progress of a day of ``runs`` runs, of which ``left`` have not ended.
 
-    A day is spread evenly, so the share of its time that has passed is the share of its runs that are planned. Late
-    runs are caught up at least at the usual pace and at most at ``SPEED_MAX`` times that; the last run is not due
+    A day is spread evenly, so the share of its time that has passed is the share of its runs that should have started.
+    Late runs are caught up at least at the usual pace and at most at ``SPEED_MAX`` times that; the last run is not due
     before the day's end.
     """
     window_ms = max(1, end_ms - start_ms)

@@ -69,7 +69,7 @@ class Firing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Advance(msgspec.Struct, frozen=True, gc=False):
-    """Write that a tick wants: make the runs and move the entry, if the store still holds ``due``."""
+    """Conditional write of a tick: make the runs and move the entry, if the store still holds ``due``."""
 
     due: Due
     next_due_ms: int

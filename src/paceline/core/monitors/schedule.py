@@ -25,7 +25,7 @@ Overlap = Literal["skip", "queue"]
 
 
 class Cadence(msgspec.Struct, frozen=True):
-    """Part of a definition that says when. Equal cadences are shared by all entries that have them."""
+    """Part of a definition that says when it fires. Equal cadences are shared by all entries that have them."""
 
     every_ms: int = 0
     cron: str = ""

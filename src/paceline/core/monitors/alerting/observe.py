@@ -29,12 +29,12 @@ def verdict(outcome: Outcome) -> bool | None:
 
 
 def all_but_good(settlements: Iterable[Settlement]) -> list[Settlement]:
-    """Return the settlements that are no good outcomes: nearly always none."""
+    """Return the settlements that are not good outcomes: nearly always none."""
     return [item for item in settlements if not (isinstance(item.outcome, Done) and item.outcome.ok)]
 
 
 def observe(item: Settlement, *, counter: int, check: Check) -> Observed | None:
-    """Return what the outcome says about the target; None: nothing."""
+    """Return the observation that follows from the outcome; None: it says nothing about the target."""
     ok = verdict(item.outcome)
     if ok is None:
         return None
