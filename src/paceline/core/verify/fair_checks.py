@@ -130,7 +130,10 @@ class _Starts:
             self._of_target.setdefault(at[index], []).append(index)
 
     def known_ms(self, made: int) -> int | None:
-        """Return by when a run was surely made: when a run that was made after it had started. None: there is none."""
+        """Return by when a run was surely made: the first start of a run that was made after it.
+
+        None: there is none.
+        """
         newer = bisect_left(self._newest_first, -made)
         return self._earliest[newer - 1] if newer else None
 

@@ -1,8 +1,8 @@
 """Start time of a batch's waiting run: its provider's queue is played forward by the rules of the claim.
 
 It is played once as if every call before it were answered at once, and once as if every one took all the time that it
-has. Both suppose that nothing new comes, that nobody changes anything, and that each call is answered for good: a call
-that has to be repeated, or a pause that the provider asks for, moves what is behind it.
+has. Both suppose that nothing new comes, that nobody changes anything, and that no call has to be repeated: a repeated
+call, or a pause that the provider asks for, moves the runs behind it.
 """
 
 from __future__ import annotations

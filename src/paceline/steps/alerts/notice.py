@@ -1,7 +1,7 @@
 """Events that admins are told of: days that ended, new dead letters, keys that RIPE refused.
 
 They are looked for in the store, once a minute, and not written with each run: settling a million runs of a batch must
-not pay for it. An alert is added before that is noted, under an id that is computed from the note. So a process that
+not pay for it. An alert is added before a note says so, under an id that is computed from the note. So a process that
 dies in between adds the same alert again, and that changes nothing.
 """
 

@@ -91,7 +91,7 @@ def plan_day(
 def plan_pages(store: Store, batch: Batch, day: Day, *, now_ms: int) -> Iterator[PlanReport]:
     """Plan page by page, each in one bounded act.
 
-    Yields what this planner has made so far, and at the end that it is finished.
+    Yield what this planner has made so far, and at the end that it is finished.
     """
     plan, begin = read_plan(store, batch, day)
     enqueued = skipped = 0

@@ -21,7 +21,7 @@ from paceline.ports import BatchStore
 from paceline.steps.views.days import EvennessView, WindowView, evenness_view, histogram
 
 LATENCY_RUNS = 100
-"""Number of a provider's newest results whose mean over those that were done is its expected latency."""
+"""Number of a provider's newest results from which its expected latency is averaged, over those that were done."""
 
 
 class ProviderPreview(msgspec.Struct, frozen=True):

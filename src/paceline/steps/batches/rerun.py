@@ -1,4 +1,4 @@
-"""Reruns of what ended on a day, once however often it is asked; core.batches.reruns has the rules."""
+"""Reruns of a day's ended runs, made once however often somebody asks; core.batches.reruns has the rules."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ def open_key(store: JobStore, vault: Vault, account_id: str, key_id: str) -> Ope
     try:
         return OpenKey(key_id, vault.unseal(sealed))
     except WrongSetting:
-        # The vault's error is about other uses. One key that cannot be opened must not stop the accounts whose keys
-        # can.
+        # The vault's message is about another use, so it is replaced. One key that cannot be opened must not stop the
+        # accounts whose keys can.
         return NoKey(SEALED_OTHERWISE)
 
 

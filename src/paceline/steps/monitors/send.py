@@ -1,4 +1,4 @@
-"""Checks that Paceline makes itself: claimed in batches, handed to the provider, settled in batches."""
+"""Checks that Paceline makes itself: claimed, handed to the provider and settled, many at a time."""
 
 from __future__ import annotations
 
