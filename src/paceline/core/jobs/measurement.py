@@ -160,7 +160,7 @@ class Probes(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     """A measurement with every field valid.
 
-    Times are whole seconds since 1970, the older ``packet_size`` is stored as ``size``, and intervals are written out.
+    Times are whole seconds since 1970, ``packet_size`` is stored as ``size``, and intervals are written out.
     """
 
     definitions: tuple[AnyDefinition, ...]
